@@ -1,0 +1,63 @@
+"""What can go wrong for a user, and how it is said: key, value, what is allowed, and the mend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One mistake of a user, with all that is needed to mend it.
+
+    Attributes:
+        key: config key (`sampler.fanouts`) or file path that is wrong.
+        value: what was found there.
+        allowed: what would have been right.
+        mend: what to type or do instead.
+    """
+
+    key: str
+    value: object
+    allowed: str
+    mend: str
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value!r}: {self.allowed}\n    mend: {self.mend}"
+
+
+class GnnexpError(Exception):
+    """Base of every error that is meant for a user; `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+
+class ProblemsError(GnnexpError):
+    """Several problems found before any work started, reported together (exit code 2)."""
+
+    exit_code = 2
+    kind = "problem"
+
+    def __init__(self, problems: Sequence[Problem] | Problem) -> None:
+        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        assert self.problems, "an error without a problem is our bug"
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+    def __reduce__(self) -> tuple[type[ProblemsError], tuple[tuple[Problem, ...]]]:
+        return type(self), (self.problems,)
+
+
+class ConfigError(ProblemsError):
+    """The configuration cannot be run as it is."""
+
+    kind = "configuration problem"
+
+
+class DataError(ProblemsError):
+    """A file or a dataset cannot be used as it is."""
+
+    kind = "data problem"
+
+
+class RunError(GnnexpError):
+    """A run was started and failed; the message names the rank and the cause (exit code 1)."""

@@ -1,0 +1,136 @@
+"""The bipartite graph of one layer, and the batch that a sampler hands to a paradigm."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One layer's graph in CSC form: for every destination the positions of its sources.
+
+    Destinations are the first `num_dst` sources (as in DGL's blocks), unless `dst_positions` says where they are.
+
+    Attributes:
+        indptr: `[D + 1]` int64, edges of destination d are `indptr[d]:indptr[d + 1]`.
+        sources: `[E]` int32, position of each edge's source in `src_ids`.
+        src_ids: `[S]` original vertex ids (dtype of `Graph.indices`), unique.
+        num_dst: D.
+        in_degree: `[D]` int64, *complete* number of edges of the hop per destination, whatever part of them is here;
+            None when all are here (then it is the difference of `indptr`).
+        edge_ids: `[E]` int64, position of each edge in the graph's canonical order, -1 for a self loop that the
+            sampler added; None when nothing needs it (no parallel edges, types or edge features).
+        occurrence: `[E]` int32, the how-manieth parallel edge (src, dst, type) this is, -1 for an added self loop;
+            None when the graph has no parallel edges.
+        edge_types: `[E]` int32 or None.
+        dst_positions: `[D]` int64, or None when the destinations come first.
+        self_loops: whether the last edge of every destination is an added self loop (`add_self_loops`).
+    """
+
+    indptr: Tensor
+    sources: Tensor
+    src_ids: Tensor
+    num_dst: int
+    in_degree: Tensor | None = None
+    edge_ids: Tensor | None = None
+    occurrence: Tensor | None = None
+    edge_types: Tensor | None = None
+    dst_positions: Tensor | None = None
+    self_loops: bool = False
+
+    @property
+    def num_src(self) -> int:
+        """S: number of source vertices, destinations included."""
+        return int(self.src_ids.numel())
+
+    @property
+    def num_edges(self) -> int:
+        """E: number of edges held here."""
+        return int(self.sources.numel())
+
+    @cached_property
+    def dst_ids(self) -> Tensor:
+        """`[D]` original ids of the destinations."""
+        return self.src_ids[: self.num_dst] if self.dst_positions is None else self.src_ids[self.dst_positions]
+
+    @cached_property
+    def degree(self) -> Tensor:
+        """`[D]` int64, complete number of edges per destination (added self loops included)."""
+        return self.in_degree if self.in_degree is not None else self.indptr[1:] - self.indptr[:-1]
+
+    @cached_property
+    def transpose(self) -> Transpose:
+        """The same edges by source; built once per block, and only where a backward pass needs it."""
+        return transpose(self)
+
+    def nbytes(self) -> int:
+        """Bytes of the block's own arrays (the topology share of a batch)."""
+        held = (self.indptr, self.sources, self.src_ids, self.in_degree, self.edge_ids, self.occurrence,
+                self.edge_types, self.dst_positions)
+        return sum(array.numel() * array.element_size() for array in held if array is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class Transpose:
+    """A block's edges sorted by source.
+
+    Attributes:
+        indptr: `[S + 1]` int64.
+        destinations: `[E]` int32, the destination of each edge.
+        edges: `[E]` int32 or int64, position of each edge in the block's own order (to look up its weight).
+    """
+
+    indptr: Tensor
+    destinations: Tensor
+    edges: Tensor
+
+
+def transpose(block: Block) -> Transpose:
+    """Sort the edges of `block` by source, ties in block order (deterministic), by counting."""
+    from gnnexp.kernels.transpose import transpose_csc
+
+    indptr, destinations, edges = transpose_csc(block.indptr.numpy(), block.sources.numpy(), block.num_src)
+    return Transpose(torch.from_numpy(indptr), torch.from_numpy(destinations), torch.from_numpy(edges))
+
+
+@dataclass(frozen=True)
+class BatchKey:
+    """What a batch's randomness is keyed by: never a rank, unless `sampler.key=micro` asks for it.
+
+    Attributes:
+        seed: `seed` of the run.
+        epoch: counted from 0.
+        step: global batch of the epoch, counted from 0.
+        micro: -1 when draws are shared in the global batch (`sampler.key=global`), else the micro-batch's number.
+    """
+
+    seed: int
+    epoch: int
+    step: int
+    micro: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """A sampled micro-batch.
+
+    Attributes:
+        targets: `[T]` original ids of this rank's targets; the first T sources of the last block.
+        blocks: layer 1 (input side) first; `blocks[-1]` has the targets as destinations.
+        key: key of the draws, dropout included.
+        global_count: number of targets of the whole global batch, over all ranks.
+    """
+
+    targets: Tensor
+    blocks: tuple[Block, ...]
+    key: BatchKey
+    global_count: int = field(default=0)
+
+    @property
+    def input_ids(self) -> Tensor:
+        """`[S]` original ids of the vertices whose features the batch reads."""
+        return self.blocks[0].src_ids

@@ -1,0 +1,107 @@
+"""The graph: CSC topology in canonical order, features, labels and splits, as plain (possibly mapped) tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnexp.graph.sparse import SparseRows
+from gnnexp.kernels.edges import count_parallel, edge_destinations
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """Vertex ids to train on, choose by and report, each `[n]` int64, sorted, unique, disjoint."""
+
+    train: Tensor
+    val: Tensor
+    test: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A directed multigraph stored by destination (CSC: the in-edges of v are `indptr[v]:indptr[v + 1]`).
+
+    Edges are in canonical order: sorted by (destination, source, type, occurrence). An undirected graph holds both
+    directions.
+
+    Attributes:
+        indptr: `[V + 1]` int64.
+        indices: `[E]` int32 (int64 from 2^31 vertices on), the source of each edge.
+        features: `[V, D]` float32 dense (possibly memory-mapped) or sparse rows, or None.
+        labels: `[V]` int64 with -1 for "no label", or `[V, C]` float32 in {0, 1} with rows of NaN for "no label"
+            (multi-label), or None.
+        num_classes: C.
+        splits: train, validation and test vertices.
+        edge_types: `[E]` int32 or None.
+        node_types: `[V]` int32 or None.
+        edge_features: `[E, De]` float32 or None.
+        links: positive and negative pairs of link prediction, `[n, 2]` int64 (or `[n, 3]` head, relation, tail), by
+            name: `train`, `valid`, `valid_neg`, `test`, `test_neg`.
+        name: what the dataset is called.
+        notes: what a user must know about this data (known gaps, a split of ours, ...); printed and recorded.
+    """
+
+    indptr: Tensor
+    indices: Tensor
+    features: Tensor | SparseRows | None = None
+    labels: Tensor | None = None
+    num_classes: int = 0
+    splits: Splits = field(default_factory=lambda: Splits(*(torch.empty(0, dtype=torch.int64),) * 3))
+    edge_types: Tensor | None = None
+    node_types: Tensor | None = None
+    edge_features: Tensor | None = None
+    links: Mapping[str, Tensor] = field(default_factory=dict)
+    name: str = "graph"
+    notes: tuple[str, ...] = ()
+
+    @property
+    def num_nodes(self) -> int:
+        """V."""
+        return int(self.indptr.numel()) - 1
+
+    @property
+    def num_edges(self) -> int:
+        """E: directed edges."""
+        return int(self.indices.numel())
+
+    @property
+    def num_features(self) -> int:
+        """D, 0 without features."""
+        return 0 if self.features is None else int(self.features.shape[1])
+
+    @property
+    def multilabel(self) -> bool:
+        """Whether a vertex may have several labels at once."""
+        return self.labels is not None and self.labels.dim() == 2
+
+    @cached_property
+    def in_degree(self) -> Tensor:
+        """`[V]` int64."""
+        return self.indptr[1:] - self.indptr[:-1]
+
+    @cached_property
+    def out_degree(self) -> Tensor:
+        """`[V]` int64."""
+        counts = np.bincount(self.indices.numpy(), minlength=self.num_nodes)
+        return torch.from_numpy(counts.astype(np.int64, copy=False))
+
+    @cached_property
+    def occurrence(self) -> Tensor | None:
+        """`[E]` int32: the how-manieth of its parallel edges (src, dst, type) each edge is; None if all are single."""
+        types = None if self.edge_types is None else self.edge_types.numpy()
+        counts = count_parallel(self.indptr.numpy(), self.indices.numpy(), types)
+        return None if counts.size == 0 else torch.from_numpy(counts)
+
+    def destinations(self) -> Tensor:
+        """`[E]` destination of each edge (dtype of `indices`): the COO side of the CSC."""
+        return torch.from_numpy(edge_destinations(self.indptr.numpy(), self.indices.numpy()))
+
+    def with_splits(self, splits: Splits) -> Graph:
+        """The same graph with other splits."""
+        return replace(self, splits=splits)

@@ -1,0 +1,61 @@
+"""Rows of a sparse feature matrix: bag-of-words and one-hot features that would not fit as dense rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """CSR rows, used wherever a dense `[N, D]` feature matrix may stand.
+
+    Attributes:
+        indptr: `[N + 1]` int64.
+        columns: `[nnz]` int32, sorted inside a row, unique.
+        values: `[nnz]` float.
+        num_columns: D.
+    """
+
+    indptr: Tensor
+    columns: Tensor
+    values: Tensor
+    num_columns: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """`(N, D)`."""
+        return int(self.indptr.numel()) - 1, self.num_columns
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of the values."""
+        return self.values.dtype
+
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(array.numel() * array.element_size() for array in (self.indptr, self.columns, self.values))
+
+    def rows(self, ids: Tensor) -> SparseRows:
+        """The rows `ids` `[n]`, in that order."""
+        ids = ids.to(torch.int64)
+        starts, lengths = self.indptr[ids], self.indptr[ids + 1] - self.indptr[ids]
+        indptr = torch.zeros(ids.numel() + 1, dtype=torch.int64)
+        torch.cumsum(lengths, 0, out=indptr[1:])
+        shift = torch.repeat_interleave(starts - indptr[:-1], lengths)
+        positions = torch.arange(int(indptr[-1])) + shift
+        return SparseRows(indptr, self.columns[positions], self.values[positions], self.num_columns)
+
+    def to(self, dtype: torch.dtype) -> SparseRows:
+        """The same rows with values of another dtype."""
+        return SparseRows(self.indptr, self.columns, self.values.to(dtype), self.num_columns)
+
+    def to_dense(self) -> Tensor:
+        """`[N, D]` dense copy."""
+        num_rows = self.shape[0]
+        dense = torch.zeros(self.shape, dtype=self.dtype)
+        row_of = torch.repeat_interleave(torch.arange(num_rows), self.indptr[1:] - self.indptr[:-1])
+        dense[row_of, self.columns.to(torch.int64)] = self.values
+        return dense

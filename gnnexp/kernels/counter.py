@@ -1,0 +1,91 @@
+"""Randomness as a pure function: a counter-based generator over 64-bit words.
+
+Every draw of gnnexp is `hash(key, counter)`, where the key absorbs (seed, purpose, epoch, step, hop or layer, original
+vertex id) and the counter is what is drawn. Nothing is ever keyed by rank, thread, local id or chunk, so the same
+global batch is the same for 1 worker and for 8 (docs/architecture.md, "Randomness").
+
+The mixer is the finaliser of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
+OOPSLA 2014; constants of Stafford's variant 13): full avalanche, 3 multiplications. A weak key correlates consecutive
+hops while every marginal test passes, so each word is mixed before the next one is absorbed.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numba
+import numpy as np
+
+_MASK = (1 << 64) - 1
+GOLDEN = 0x9E3779B97F4A7C15
+_MUL1 = 0xBF58476D1CE4E5B9
+_MUL2 = 0x94D049BB133111EB
+
+U_GOLDEN = np.uint64(GOLDEN)
+_U_MUL1 = np.uint64(_MUL1)
+_U_MUL2 = np.uint64(_MUL2)
+_S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
+
+
+class Purpose(IntEnum):
+    """What a draw is for: separate purposes never share a stream."""
+
+    SAMPLE = 1
+    DROPOUT = 2
+    ATTENTION_DROPOUT = 3
+    SHUFFLE = 4
+    NEGATIVE = 5
+    SPLIT = 6
+    GENERATE = 7
+    PARTITION = 8
+    INIT = 9
+
+
+def mix(word: int) -> int:
+    """The mixer on a Python integer, taken modulo 2^64."""
+    word &= _MASK
+    word = ((word ^ (word >> 30)) * _MUL1) & _MASK
+    word = ((word ^ (word >> 27)) * _MUL2) & _MASK
+    return word ^ (word >> 31)
+
+
+def stream(seed: int, purpose: Purpose, *words: int) -> int:
+    """64-bit key that has absorbed `seed`, `purpose` and every word, in order."""
+    state = mix(seed + GOLDEN)
+    for word in (int(purpose), *words):
+        state = mix(state ^ mix(word + GOLDEN))
+    return state
+
+
+@numba.njit(inline="always", cache=True)
+def mix64(word: np.uint64) -> np.uint64:
+    """The same mixer inside numba kernels, on `uint64`."""
+    word = (word ^ (word >> _S30)) * _U_MUL1
+    word = (word ^ (word >> _S27)) * _U_MUL2
+    return word ^ (word >> _S31)
+
+
+@numba.njit(inline="always", cache=True)
+def absorb(state: np.uint64, word: np.uint64) -> np.uint64:
+    """`state` after absorbing one more word; equals one step of `stream`."""
+    return mix64(state ^ mix64(word + U_GOLDEN))
+
+
+@numba.njit(inline="always", cache=True)
+def draw(key: np.uint64, counter: np.uint64) -> np.uint64:
+    """The `counter`-th 64-bit draw of the stream `key` (splitmix64 sequence)."""
+    return mix64(key + (counter + np.uint64(1)) * U_GOLDEN)
+
+
+@numba.njit(cache=True)
+def uniform_words(key: np.uint64, count: int) -> np.ndarray:
+    """The first `count` draws of stream `key`, `[count]` uint64."""
+    words = np.empty(count, np.uint64)
+    for i in range(count):
+        words[i] = draw(key, np.uint64(i))
+    return words
+
+
+def permutation(key: int, count: int) -> np.ndarray:
+    """A permutation of `0..count-1` that is a pure function of `key`, `[count]` int64."""
+    return np.argsort(uniform_words(np.uint64(key), count), kind="stable")

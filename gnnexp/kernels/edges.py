@@ -1,0 +1,43 @@
+"""Small passes over the edges of a CSC graph."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+
+@numba.njit(nogil=True, cache=True)
+def edge_destinations(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """`[E]` destination of each edge, in the dtype of `indices`."""
+    destinations = np.empty_like(indices)
+    for dst in range(indptr.size - 1):
+        for edge in range(indptr[dst], indptr[dst + 1]):
+            destinations[edge] = dst
+    return destinations
+
+
+@numba.njit(nogil=True, cache=True)
+def _has_parallel(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray) -> bool:
+    typed = types.size > 0
+    for dst in range(indptr.size - 1):
+        for edge in range(indptr[dst] + 1, indptr[dst + 1]):
+            if indices[edge] == indices[edge - 1] and (not typed or types[edge] == types[edge - 1]):
+                return True
+    return False
+
+
+@numba.njit(nogil=True, cache=True)
+def _occurrences(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray) -> np.ndarray:
+    typed = types.size > 0
+    counts = np.zeros(indices.size, np.int32)
+    for dst in range(indptr.size - 1):
+        for edge in range(indptr[dst] + 1, indptr[dst + 1]):
+            if indices[edge] == indices[edge - 1] and (not typed or types[edge] == types[edge - 1]):
+                counts[edge] = counts[edge - 1] + 1
+    return counts
+
+
+def count_parallel(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray | None) -> np.ndarray:
+    """Occurrence number `[E]` int32 of each edge among its parallel ones; empty when no edge is parallel."""
+    kinds = np.empty(0, np.int32) if types is None else types
+    return _occurrences(indptr, indices, kinds) if _has_parallel(indptr, indices, kinds) else np.empty(0, np.int32)
