@@ -1,0 +1,92 @@
+"""The fixed groups of the configuration as frozen dataclasses: what every rank relies on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """`train`: hyper-parameters of the optimisation, equal for every system.
+
+    Attributes:
+        epochs: passes over the training vertices.
+        batch_size: targets of a *global* batch, over all ranks; null = all training vertices in one batch.
+        lr: learning rate.
+        weight_decay: L2 penalty (added to the gradient, as torch's `weight_decay`).
+        weight_decay_on: which layers it applies to; Kipf & Welling's GCN penalises the first layer only.
+        optimizer: `adam`, `adamw` or `sgd`.
+        eval_every: epochs between two evaluations, 0 = only after the last epoch.
+        eval_memory: bytes that activations of layer-wise inference may take per rank before they go to disk.
+        overlap: sample and load batch i+1 while batch i trains; false gives the papers' additive breakdown.
+        dtype: dtype of parameters and activations.
+        shuffle: draw a new order of the training vertices in every epoch.
+    """
+
+    epochs: int = 10
+    batch_size: int | None = 1024
+    lr: float = 0.003
+    weight_decay: float = 0.0
+    weight_decay_on: Literal["all", "first"] = "all"
+    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
+    eval_every: int = 1
+    eval_memory: int = 4 << 30
+    overlap: bool = True
+    dtype: Literal["float32", "float64"] = "float32"
+    shuffle: bool = True
+
+
+@dataclass(frozen=True)
+class Straggler:
+    """An emulated slow rank, for studies of imbalance; named in the record.
+
+    Attributes:
+        rank: which rank is slowed down.
+        phase: in which phase of the epoch record.
+        seconds: by how much, once per epoch.
+    """
+
+    rank: int
+    phase: Literal["sample", "load", "forward", "backward", "sync", "update"]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class HardwareConfig:
+    """`hardware`: where ranks run.
+
+    Attributes:
+        nodes: machines.
+        workers: ranks per machine.
+        device: `cpu`, `cuda`, or `auto` (cuda where there is one; the record says which was chosen).
+        threads: threads of each rank, 0 = the machine's cores divided by its ranks.
+        allocator: `pooled` keeps freed memory for the next batch (glibc's mmap_max=0, huge pages; measured in
+            `kernels.md`), `system` leaves the environment as it is.
+        timeout_s: after how long without an answer a collective or the rendezvous gives up.
+        straggler: an emulated slow rank, or null.
+    """
+
+    nodes: int = 1
+    workers: int = 1
+    device: Literal["cpu", "cuda", "auto"] = "auto"
+    threads: int = 0
+    allocator: Literal["pooled", "system"] = "pooled"
+    timeout_s: float = 300.0
+    straggler: Straggler | None = None
+
+    @property
+    def num_ranks(self) -> int:
+        """Ranks over all machines."""
+        return self.nodes * self.workers
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The parts of a run's configuration that are not components (`_target_`), plus where it is."""
+
+    train: TrainConfig = field(default_factory=TrainConfig)
+    hardware: HardwareConfig = field(default_factory=HardwareConfig)
+    seed: int = 0
+    system: str | None = None
+    name: str | None = None
