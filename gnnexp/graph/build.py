@@ -1,0 +1,166 @@
+"""From an edge list to CSC arrays in canonical order: (destination, source, type, occurrence)."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.kernels.csc_build import (
+    count_rows,
+    merge_edge_rows,
+    merge_rows,
+    row_ranges,
+    scatter_edges,
+    scatter_sources,
+    sort_edge_rows,
+    sort_rows,
+)
+
+SelfLoops = Literal["keep", "add", "remove"]
+Duplicates = Literal["merge", "keep"]
+
+
+class CscArrays(NamedTuple):
+    """What `Graph` needs of its edges: `indptr [V + 1]` int64, `indices [E]`, and per edge `types`, `features`."""
+
+    indptr: Tensor
+    indices: Tensor
+    types: Tensor | None
+    edge_features: Tensor | None
+
+
+def build_graph(
+    src: np.ndarray,
+    dst: np.ndarray,
+    num_nodes: int,
+    *,
+    types: np.ndarray | None = None,
+    symmetrize: bool = False,
+    self_loops: SelfLoops = "keep",
+    duplicates: Duplicates = "merge",
+    edge_features: np.ndarray | None = None,
+    key: str = "edges",
+) -> CscArrays:
+    """CSC arrays of the edges `src -> dst`, in canonical order, by counting sort.
+
+    Args:
+        src: `[n]` source ids, any integer dtype.
+        dst: `[n]` destination ids.
+        num_nodes: V.
+        types: `[n]` edge types >= 0, or None.
+        symmetrize: add the reverse of every edge, with its type and features.
+        self_loops: `keep` them as they are, `remove` them, or `add`: exactly one per vertex.
+        duplicates: `merge` parallel edges of one type into their first occurrence, or `keep` them.
+        edge_features: `[n, De]`, or None.
+        key: file or config key that errors name.
+
+    Returns:
+        `indices` is int32 below 2^31 vertices; beside it the input is held in memory in the same dtype
+        (with types or features: and 8 bytes per edge).
+
+    Raises:
+        DataError: lengths differ, or an id lies outside `0..V-1`, or a type is negative.
+        ConfigError: `self_loops="add"` with types or features, which the new loops would not have.
+    """
+    _check(src, dst, num_nodes, types, edge_features, key)
+    if self_loops == "add" and (types is not None or edge_features is not None):
+        mend = "use self_loops=keep (or remove); models add their own self term"
+        raise ConfigError(Problem("dataset.self_loops", "add", "keep or remove on typed or featured edges", mend))
+    # One dtype, so that the kernels are compiled once.
+    src, dst = (np.ascontiguousarray(ids, dtype=index_dtype(num_nodes)) for ids in (src, dst))
+    options = (symmetrize, self_loops != "keep")
+    if types is None and edge_features is None:
+        return _plain(src, dst, num_nodes, options, self_loops == "add", duplicates == "merge")
+    return _with_edge_data(src, dst, num_nodes, options, duplicates == "merge", types, edge_features)
+
+
+def index_dtype(num_nodes: int) -> np.dtype:
+    """int32 while every vertex id fits, else int64."""
+    return np.dtype(np.int32 if num_nodes < 2**31 else np.int64)
+
+
+def _plain(
+    src: np.ndarray, dst: np.ndarray, num_nodes: int, options: tuple[bool, bool], add_loops: bool, merge: bool
+) -> CscArrays:
+    ranges = row_ranges(0, num_nodes)
+    indptr, cursor = _row_pointers(src, dst, options, ranges, int(add_loops))
+    indices = np.empty(int(indptr[-1]), index_dtype(num_nodes))
+    if add_loops:
+        indices[indptr[:-1]] = np.arange(num_nodes, dtype=indices.dtype)
+        cursor += 1
+    scatter_sources(src, dst, *options, ranges, cursor, indices)
+    sort_rows(indptr, indices)
+    if merge:
+        # Shrinks in place: a copy would hold the edges twice.
+        indices.resize(merge_rows(indptr, indices), refcheck=False)
+    return CscArrays(torch.from_numpy(indptr), torch.from_numpy(indices), None, None)
+
+
+def _with_edge_data(
+    src: np.ndarray,
+    dst: np.ndarray,
+    num_nodes: int,
+    options: tuple[bool, bool],
+    merge: bool,
+    types: np.ndarray | None,
+    edge_features: np.ndarray | None,
+) -> CscArrays:
+    ranges = row_ranges(0, num_nodes)
+    indptr, cursor = _row_pointers(src, dst, options, ranges, 0)
+    edges = np.empty(int(indptr[-1]), np.int64)
+    scatter_edges(src, dst, *options, ranges, cursor, edges)
+    kinds = np.empty(0, np.int32) if types is None else types.astype(np.int32, copy=False)
+    sort_edge_rows(indptr, edges, src, dst, kinds)
+    if merge:
+        edges.resize(merge_edge_rows(indptr, edges, src, dst, kinds), refcheck=False)
+    reverse = edges >= src.size
+    edges[reverse] -= src.size
+    indices = np.where(reverse, dst[edges], src[edges]).astype(index_dtype(num_nodes), copy=False)
+    return CscArrays(
+        torch.from_numpy(indptr),
+        torch.from_numpy(indices),
+        None if types is None else torch.from_numpy(kinds[edges]),
+        None if edge_features is None else torch.from_numpy(edge_features[edges].astype(np.float32, copy=False)),
+    )
+
+
+def _row_pointers(
+    src: np.ndarray, dst: np.ndarray, options: tuple[bool, bool], ranges: np.ndarray, initial: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """`indptr` with room for every edge, and a copy of its starts to scatter with."""
+    num_nodes = int(ranges[-1])
+    indptr = np.zeros(num_nodes + 1, np.int64)
+    counts = indptr[1:]
+    counts += initial
+    count_rows(src, dst, *options, ranges, counts)
+    np.cumsum(counts, out=counts)
+    return indptr, indptr[:-1].copy()
+
+
+def _check(
+    src: np.ndarray,
+    dst: np.ndarray,
+    num_nodes: int,
+    types: np.ndarray | None,
+    edge_features: np.ndarray | None,
+    key: str,
+) -> None:
+    problems = []
+    lengths = {a.shape[0] for a in (src, dst, types, edge_features) if a is not None}
+    if len(lengths) > 1 or src.ndim != 1 or dst.ndim != 1:
+        mend = "give one source, destination, type and feature row per edge"
+        problems.append(Problem(key, sorted(lengths), "arrays of one length", mend))
+    for what, ids in (("source", src), ("destination", dst)):
+        if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= num_nodes):
+            found = f"{what} ids {int(ids.min())}..{int(ids.max())}"
+            mend = "correct the edges, or set the number of vertices"
+            problems.append(Problem(key, found, f"ids in 0..{num_nodes - 1}", mend))
+    if types is not None and types.size and not 0 <= int(types.min()) <= int(types.max()) < 2**31:
+        found = f"types {types.min()}..{types.max()}"
+        problems.append(Problem(key, found, "edge types in 0..2^31-1", "renumber the types"))
+    if problems:
+        raise DataError(problems)

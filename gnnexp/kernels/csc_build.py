@@ -1,0 +1,166 @@
+"""Building CSC rows by counting sort: count, scatter, sort inside each row, merge duplicates.
+
+Threads divide the destinations, not the edges: every thread scans the whole (chunk of the) edge list and handles the
+edges of its own rows, so no atomics are needed and no thread needs counters of its own.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+# Below this length insertion beats numba's quicksort (measured on rows of a products-like graph: 2.2 against 3.9 s).
+_INSERTION = 48
+
+
+def row_ranges(low: int, high: int) -> np.ndarray:
+    """Bounds `[threads + 1]` int64 that divide the rows `low..high - 1` evenly over numba's threads."""
+    return np.linspace(low, high, numba.get_num_threads() + 1).astype(np.int64)
+
+
+@numba.njit(nogil=True, cache=True, parallel=True)
+def count_rows(
+    src: np.ndarray, dst: np.ndarray, both: bool, drop_loops: bool, ranges: np.ndarray, counts: np.ndarray
+) -> None:
+    """Add each edge to `counts[dst - ranges[0]]`; with `both`, its reverse too (a self-loop has none)."""
+    base = ranges[0]
+    for part in numba.prange(ranges.size - 1):
+        low, high = ranges[part], ranges[part + 1]
+        for edge in range(src.size):
+            u, v = np.int64(src[edge]), np.int64(dst[edge])
+            if u == v and drop_loops:
+                continue
+            if low <= v < high:
+                counts[v - base] += 1
+            if both and u != v and low <= u < high:
+                counts[u - base] += 1
+
+
+@numba.njit(nogil=True, cache=True, parallel=True)
+def scatter_sources(
+    src: np.ndarray,
+    dst: np.ndarray,
+    both: bool,
+    drop_loops: bool,
+    ranges: np.ndarray,
+    cursor: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Write the source of each edge at the cursor of its row, and move the cursor on."""
+    base = ranges[0]
+    for part in numba.prange(ranges.size - 1):
+        low, high = ranges[part], ranges[part + 1]
+        for edge in range(src.size):
+            u, v = np.int64(src[edge]), np.int64(dst[edge])
+            if u == v and drop_loops:
+                continue
+            if low <= v < high:
+                out[cursor[v - base]] = u
+                cursor[v - base] += 1
+            if both and u != v and low <= u < high:
+                out[cursor[u - base]] = v
+                cursor[u - base] += 1
+
+
+@numba.njit(nogil=True, cache=True, parallel=True)
+def scatter_edges(
+    src: np.ndarray,
+    dst: np.ndarray,
+    both: bool,
+    drop_loops: bool,
+    ranges: np.ndarray,
+    cursor: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """As `scatter_sources`, but writes edge numbers: `e` for edge e, `E + e` for its reverse."""
+    base, num_edges = ranges[0], src.size
+    for part in numba.prange(ranges.size - 1):
+        low, high = ranges[part], ranges[part + 1]
+        for edge in range(num_edges):
+            u, v = np.int64(src[edge]), np.int64(dst[edge])
+            if u == v and drop_loops:
+                continue
+            if low <= v < high:
+                out[cursor[v - base]] = edge
+                cursor[v - base] += 1
+            if both and u != v and low <= u < high:
+                out[cursor[u - base]] = num_edges + edge
+                cursor[u - base] += 1
+
+
+@numba.njit(nogil=True, cache=True)
+def _insertion_sort(row: np.ndarray) -> None:
+    for i in range(1, row.size):
+        value = row[i]
+        j = i - 1
+        while j >= 0 and row[j] > value:
+            row[j + 1] = row[j]
+            j -= 1
+        row[j + 1] = value
+
+
+@numba.njit(nogil=True, cache=True, parallel=True)
+def sort_rows(indptr: np.ndarray, indices: np.ndarray) -> None:
+    """Sort the sources of every row, in place."""
+    for row in numba.prange(indptr.size - 1):
+        start, stop = indptr[row], indptr[row + 1]
+        if stop - start <= _INSERTION:
+            _insertion_sort(indices[start:stop])
+        else:
+            indices[start:stop].sort()
+
+
+@numba.njit(nogil=True, cache=True, parallel=True)
+def sort_edge_rows(indptr: np.ndarray, edges: np.ndarray, src: np.ndarray, dst: np.ndarray, types: np.ndarray) -> None:
+    """Sort the edge numbers of every row by (source, type), stably, in place; `types` may be empty."""
+    num_edges = src.size
+    span = np.int64(1) if types.size == 0 else np.int64(types.max()) + 1
+    for row in numba.prange(indptr.size - 1):
+        start, stop = indptr[row], indptr[row + 1]
+        keys = np.empty(stop - start, np.int64)
+        for i in range(start, stop):
+            edge = edges[i]
+            source = src[edge] if edge < num_edges else dst[edge - num_edges]
+            kind = types[edge % num_edges] if types.size > 0 else 0
+            keys[i - start] = np.int64(source) * span + kind
+        edges[start:stop] = edges[start:stop][np.argsort(keys, kind="mergesort")]
+
+
+@numba.njit(nogil=True, cache=True)
+def merge_rows(indptr: np.ndarray, indices: np.ndarray) -> int:
+    """Drop repeated sources of sorted rows, in place in both arrays; returns how many edges remain."""
+    write = np.int64(0)
+    start = indptr[0]
+    for row in range(indptr.size - 1):
+        stop = indptr[row + 1]
+        indptr[row] = write
+        for edge in range(start, stop):
+            if edge == start or indices[edge] != indices[edge - 1]:
+                indices[write] = indices[edge]
+                write += 1
+        start = stop
+    indptr[-1] = write
+    return int(write)
+
+
+@numba.njit(nogil=True, cache=True)
+def merge_edge_rows(indptr: np.ndarray, edges: np.ndarray, src: np.ndarray, dst: np.ndarray, types: np.ndarray) -> int:
+    """As `merge_rows` for rows of sorted edge numbers: of parallel (source, type) the first occurrence stays."""
+    num_edges = src.size
+    write = np.int64(0)
+    start = indptr[0]
+    for row in range(indptr.size - 1):
+        stop = indptr[row + 1]
+        indptr[row] = write
+        last_source, last_kind = np.int64(-1), np.int64(-1)
+        for i in range(start, stop):
+            edge = edges[i]
+            source = np.int64(src[edge]) if edge < num_edges else np.int64(dst[edge - num_edges])
+            kind = np.int64(types[edge % num_edges]) if types.size > 0 else np.int64(0)
+            if source != last_source or kind != last_kind:
+                edges[write] = edge
+                write += 1
+            last_source, last_kind = source, kind
+        start = stop
+    indptr[-1] = write
+    return int(write)
