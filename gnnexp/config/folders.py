@@ -1,0 +1,63 @@
+"""Where the YAML files are: the product's own (in the checkout or the installed package) and a user's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from gnnexp.config.signature import nearest
+from gnnexp.errors import ConfigError, Problem
+
+
+def product_folder(name: str) -> Path:
+    """`conf` or `sweeps`: inside the package when installed from a wheel, beside it in a checkout.
+
+    Raises:
+        ConfigError: if the installation is incomplete.
+    """
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package / name, package.parent / name):
+        if folder.is_dir():
+            return folder
+    raise ConfigError(Problem(name, str(package / name), "the installation lacks its YAML files", "reinstall gnnexp"))
+
+
+@dataclass(frozen=True)
+class ConfigFolders:
+    """The folders that config groups are searched in, the product's own first.
+
+    Attributes:
+        folders: each holds `<group>/<choice>.yaml`.
+    """
+
+    folders: tuple[Path, ...]
+
+    def groups(self) -> set[str]:
+        """Names of all config groups."""
+        return {entry.name for folder in self.folders for entry in folder.iterdir() if entry.is_dir()}
+
+    def choices(self, group: str) -> set[str]:
+        """Names of all choices of `group`."""
+        return {file.stem for folder in self.folders for file in (folder / group).glob("*.yaml")}
+
+
+def find_folders(config_dir: str | None) -> ConfigFolders:
+    """The product's `conf` and, after it, the user's folder.
+
+    Raises:
+        ConfigError: if `config_dir` is not a folder, or holds no group that exists.
+    """
+    own = product_folder("conf")
+    if config_dir is None:
+        return ConfigFolders((own,))
+    folder = Path(config_dir).expanduser().resolve()
+    if not folder.is_dir():
+        raise ConfigError(Problem("--config-dir", config_dir, "must be a folder", "create it, or correct the path"))
+    known = ConfigFolders((own,)).groups()
+    theirs = {entry.name for entry in folder.iterdir() if entry.is_dir()}
+    if not theirs & known:
+        close = nearest(next(iter(sorted(theirs)), ""), known)
+        raise ConfigError(Problem(
+            "--config-dir", config_dir, "must hold folders named as groups: " + ", ".join(sorted(known)),
+            f"put files into {folder}/{close or 'model'}/<name>.yaml"))
+    return ConfigFolders((own, folder))

@@ -1,0 +1,178 @@
+"""Values against annotations: does what a YAML file says fit what a constructor or a dataclass declares?"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import types
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Sequence as AbstractSequence
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from gnnexp.errors import Problem
+
+TARGET = "_target_"
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One key that a component takes.
+
+    Attributes:
+        name: the key.
+        hint: its annotation, `Any` where there is none that can be evaluated.
+        required: whether it has no default.
+    """
+
+    name: str
+    hint: Any
+    required: bool
+
+
+def parameters_of(target: Callable[..., Any]) -> dict[str, Parameter] | None:
+    """Keys that `target` (a class or a function) takes, or None when it takes any (`**kwargs`)."""
+    signature = inspect.signature(target)
+    hints = _hints(target)
+    found = {}
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            return None
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
+            required = parameter.default is parameter.empty
+            found[parameter.name] = Parameter(parameter.name, hints.get(parameter.name, Any), required)
+    return found
+
+
+def parameters_of_dataclass(cls: type) -> dict[str, Parameter]:
+    """Fields of a dataclass as keys."""
+    hints = get_type_hints(cls)
+    return {
+        item.name: Parameter(
+            item.name, hints[item.name], item.default is MISSING and item.default_factory is MISSING
+        )
+        for item in fields(cls)
+    }
+
+
+def _hints(target: Callable[..., Any]) -> dict[str, Any]:
+    function = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
+    try:
+        return get_type_hints(function)
+    except (NameError, TypeError, AttributeError):
+        # A user's component may import its annotations for type checkers only: its keys are checked, types are not.
+        return {}
+
+
+def nearest(word: str, allowed: Iterable[str]) -> str | None:
+    """The most similar of `allowed`, or None when nothing is alike."""
+    found = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.5)
+    return found[0] if found else None
+
+
+def one_of(allowed: Iterable[str]) -> str:
+    """`allowed choices: a, b, c` for messages."""
+    return "allowed: " + (", ".join(sorted(allowed)) or "nothing")
+
+
+def unknown(key: str, value: object, word: str, allowed: Iterable[str], prefix: str = "") -> Problem:
+    """The problem of a name that does not exist, with the nearest one that does."""
+    names = list(allowed)
+    close = nearest(word, names)
+    mend = f"did you mean {prefix}{close}?" if close else f"take one of {', '.join(sorted(names)) or 'none'}"
+    return Problem(key, value, one_of(names), mend)
+
+
+def check_keys(path: str, node: Mapping[str, Any], allowed: Mapping[str, Parameter]) -> list[Problem]:
+    """Unknown keys, missing required keys and values of the wrong type in `node`, all of them."""
+    problems = []
+    for key, value in node.items():
+        if key == TARGET:
+            continue
+        if key not in allowed:
+            problems.append(unknown(f"{path}.{key}", value, key, allowed, f"{path}."))
+        elif not fits(value, allowed[key].hint):
+            problems.append(wrong_type(f"{path}.{key}", value, allowed[key].hint))
+    for name, parameter in allowed.items():
+        if parameter.required and name not in node:
+            expected = describe(parameter.hint)
+            problems.append(Problem(f"{path}.{name}", None, f"required: {expected}", f"add {path}.{name}=…"))
+    return problems
+
+
+def wrong_type(key: str, value: object, hint: object) -> Problem:
+    """The problem of a value that does not fit its annotation."""
+    choices = [str(choice) for choice in _literals(hint)]
+    close = nearest(str(value), choices) if choices else None
+    mend = f"did you mean {key}={close}?" if close else f"give {describe(hint)}"
+    return Problem(key, value, f"must be {describe(hint)}", mend)
+
+
+_SCALARS: dict[object, Callable[[object], bool]] = {
+    Any: lambda value: True,
+    None: lambda value: value is None,
+    type(None): lambda value: value is None,
+    bool: lambda value: isinstance(value, bool),
+    int: lambda value: isinstance(value, int) and not isinstance(value, bool),
+    float: lambda value: isinstance(value, (int, float)) and not isinstance(value, bool),
+    str: lambda value: isinstance(value, str),
+}
+
+
+def fits(value: object, hint: object) -> bool:
+    """Whether `value`, as it came out of a YAML file, is what `hint` asks for (an int is a float, a bool is no int).
+
+    A mapping with `_target_` fits every class: as a node of its own it is checked elsewhere.
+    """
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return any(fits(value, option) for option in args)
+    if origin is Literal:
+        return any(type(value) is type(option) and value == option for option in args)
+    if hint in _SCALARS:
+        return _SCALARS[hint](value)
+    return _fits_container(value, origin or hint, args)
+
+
+def _fits_container(value: object, kind: object, args: tuple[object, ...]) -> bool:
+    if kind in (list, tuple, AbstractSequence):
+        if not isinstance(value, (list, tuple)):
+            return False
+        if kind is tuple and args and args[-1] is not Ellipsis:
+            return len(value) == len(args) and all(map(fits, value, args))
+        return not args or all(fits(item, args[0]) for item in value)
+    if kind in (dict, Mapping):
+        return isinstance(value, Mapping) and (not args or all(fits(item, args[1]) for item in value.values()))
+    if isinstance(value, Mapping):
+        return TARGET in value
+    return isinstance(value, kind) if isinstance(kind, type) else True
+
+
+def _literals(hint: object) -> list[object]:
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    if get_origin(hint) in (Union, types.UnionType):
+        return [choice for option in get_args(hint) for choice in _literals(option)]
+    return []
+
+
+_NAMES: dict[object, str] = {
+    int: "an integer", float: "a number", str: "a text", bool: "true or false", type(None): "null", Any: "anything",
+}
+
+
+def describe(hint: object) -> str:
+    """An annotation in a user's words: `an integer or null`."""
+    if hint in _NAMES:
+        return _NAMES[hint]
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return " or ".join(str(option) for option in args)
+    if origin in (Union, types.UnionType):
+        return " or ".join(describe(option) for option in args)
+    if origin in (list, tuple, AbstractSequence):
+        inner = [describe(option) for option in args if option is not Ellipsis]
+        return f"a list of ({', '.join(inner)})" if inner else "a list"
+    if origin in (dict, Mapping):
+        return "a mapping"
+    return f"a component ({getattr(hint, '__name__', hint)}: a mapping with {TARGET})"

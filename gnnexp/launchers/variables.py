@@ -1,0 +1,54 @@
+"""Environment variables of a worker, as a pure function of the hardware profile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from gnnexp.config.schema import HardwareConfig
+
+# kernels.md, reference epoch of DGL 844-862 ms -> 747-763 ms: without mmap_max=0 every batch's large tensors are
+# mapped, zeroed and unmapped again. A trim threshold keeps the top of the heap for the next batch too.
+_POOLED = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184:glibc.malloc.top_pad=67108864"
+
+
+def worker_threads(hardware: HardwareConfig, cores: int) -> int:
+    """Threads of each rank: as configured, or the machine's cores shared evenly, at least one."""
+    return hardware.threads or max(1, cores // hardware.workers)
+
+
+def worker_variables(hardware: HardwareConfig, cores: int) -> dict[str, str]:
+    """What every worker of a local run finds in its environment."""
+    threads = str(worker_threads(hardware, cores))
+    variables = {
+        "OMP_NUM_THREADS": threads,
+        "MKL_NUM_THREADS": threads,
+        "OPENBLAS_NUM_THREADS": threads,
+        "NUMBA_NUM_THREADS": threads,
+        "NUMBA_THREADING_LAYER": "omp",  # safe with several calling threads, as numba's own workqueue is not
+        "DGLBACKEND": "pytorch",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "NCCL_SOCKET_IFNAME": "lo",
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # slurm/README.md: gloo cannot restart on the shared store
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONFAULTHANDLER": "1",  # a crash in native code leaves its Python stack in the rank's log
+    }
+    if hardware.allocator == "pooled":
+        variables |= {"GLIBC_TUNABLES": _POOLED, "THP_MEM_ALLOC_ENABLE": "1"}
+    return variables
+
+
+@contextmanager
+def exported(variables: Mapping[str, str]) -> Iterator[None]:
+    """Have `variables` in this process's environment for a while: torch's agent hands its own on to the workers."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value

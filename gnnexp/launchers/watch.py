@@ -1,0 +1,97 @@
+"""The launcher's watchdog: sees which rank dies first, and ends the ranks that do not end by themselves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from gnnexp.launchers.status import read_statuses
+
+_POLL_S = 0.1
+# What the others have after the first failure; torch's agent alone would wait 30 s for a rank that ignores SIGTERM.
+GRACE_S = 4.0
+# After every rank has said "finished", a process that hangs in its interpreter's exit is ended.
+_LINGER_S = 20.0
+
+
+class Watchdog(threading.Thread):
+    """Watches the worker processes of one run, found among this process's children by the run directory they are given.
+
+    Args:
+        run_dir: the run.
+        num_ranks: processes to expect.
+    """
+
+    def __init__(self, run_dir: Path, num_ranks: int) -> None:
+        super().__init__(name="gnnexp-watchdog", daemon=True)
+        self.run_dir = run_dir
+        self.num_ranks = num_ranks
+        self.vanished: dict[int, float] = {}
+        self.killed: set[int] = set()
+        self._ranks: dict[int, psutil.Process] = {}
+        self._done = threading.Event()
+        self._deadline: float | None = None
+
+    def run(self) -> None:
+        """Poll until `close`."""
+        while not self._done.wait(_POLL_S):
+            self._find()
+            self._look()
+            if self._deadline is not None and time.monotonic() > self._deadline:
+                self._end()
+
+    def close(self) -> None:
+        """Stop watching and end whatever is left of the run, its workers' own children included."""
+        self._done.set()
+        self.join()
+        self._find()
+        for process in self._ranks.values():
+            _kill_group(process.pid)
+
+    def _find(self) -> None:
+        if len(self._ranks) == self.num_ranks:
+            return
+        for process in psutil.Process().children():
+            with suppress(psutil.Error):
+                if str(self.run_dir) in process.cmdline():
+                    rank = int(process.environ().get("RANK", -1))
+                    if rank >= 0:
+                        self._ranks.setdefault(rank, process)
+
+    def _look(self) -> None:
+        states = {status.rank: status.state for status in read_statuses(self.run_dir)}
+        now = time.time()
+        for rank, process in self._ranks.items():
+            if states.get(rank) != "finished" and rank not in self.vanished and not _alive(process):
+                self.vanished[rank] = now
+        if self._deadline is not None:
+            return
+        if self.vanished or "failed" in states.values():
+            self._deadline = time.monotonic() + GRACE_S
+        elif len(states) == self.num_ranks and set(states.values()) == {"finished"}:
+            self._deadline = time.monotonic() + _LINGER_S
+
+    def _end(self) -> None:
+        for rank, process in self._ranks.items():
+            if _alive(process):
+                self.killed.add(rank)
+                _kill_group(process.pid)
+
+
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _kill_group(pid: int) -> None:
+    """Kill a worker and its children: each worker leads its own process group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)

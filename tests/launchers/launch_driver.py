@@ -1,0 +1,12 @@
+"""A launching process of its own, for tests that end it: `python launch_driver.py RUN_DIR NUM_RANKS`."""
+
+import sys
+from pathlib import Path
+
+from gnnexp.launchers.local import LocalLauncher
+
+if __name__ == "__main__":
+    config = {"hardware": {"workers": int(sys.argv[2]), "timeout_s": 30}, "train": {}, "seed": 0}
+    outcome = LocalLauncher("stub_worker").launch(Path(sys.argv[1]), config)
+    print(outcome.message, flush=True)
+    sys.exit(outcome.exit_code)

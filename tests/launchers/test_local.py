@@ -1,0 +1,123 @@
+"""The local launcher: who is blamed, what is left behind, and how signals end a run."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gnnexp.launchers.base import Outcome
+from gnnexp.launchers.local import LocalLauncher
+
+HERE = Path(__file__).parent
+
+
+def prepare(run_dir: Path, behaviours: list[str]) -> None:
+    (run_dir / "behaviour.json").write_text(json.dumps(behaviours))
+
+
+def launch(run_dir: Path, behaviours: list[str], monkeypatch: pytest.MonkeyPatch, **hardware: object) -> Outcome:
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    prepare(run_dir, behaviours)
+    config = {"hardware": {"workers": len(behaviours), "timeout_s": 30.0, **hardware}, "train": {}, "seed": 0}
+    return LocalLauncher("stub_worker").launch(run_dir, config)
+
+
+def pids(run_dir: Path) -> list[int]:
+    return [int(file.read_text()) for file in run_dir.glob("pid_*")]
+
+
+def gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def wait_until(holds: object, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if holds():  # type: ignore[operator]
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_all_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = dict(os.environ) | {"PYTHONPATH": str(HERE)}
+    handlers = [signal.getsignal(item) for item in (signal.SIGTERM, signal.SIGINT)]
+    outcome = launch(tmp_path, ["environment", "environment"], monkeypatch, threads=1)
+    assert outcome == Outcome(0, "finished")
+    assert [(tmp_path / "logs" / f"rank_{rank}.log").read_text() for rank in (0, 1)] == [
+        "hello from 0\n", "hello from 1\n"]
+    seen = json.loads((tmp_path / "environment_1.json").read_text())
+    assert (seen["RANK"], seen["WORLD_SIZE"], seen["MASTER_ADDR"]) == ("1", "2", "127.0.0.1")
+    assert seen["OMP_NUM_THREADS"] == seen["NUMBA_NUM_THREADS"] == "1"
+    assert "mmap_max=0" in seen["GLIBC_TUNABLES"] and seen["GLOO_SOCKET_IFNAME"] == "lo"
+    assert dict(os.environ) == before, "the launching process keeps its own environment"
+    assert [signal.getsignal(item) for item in (signal.SIGTERM, signal.SIGINT)] == handlers
+
+
+def test_allocator_system_leaves_malloc_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
+    assert launch(tmp_path, ["environment"], monkeypatch, allocator="system").exit_code == 0
+    assert "GLIBC_TUNABLES" not in json.loads((tmp_path / "environment_0.json").read_text())
+
+
+def test_the_earliest_failure_is_blamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = launch(tmp_path, ["lose_peer", "raise", "sleep"], monkeypatch)
+    assert outcome.exit_code == 1
+    assert "rank 1 on" in outcome.reason and "failed in phase forward: the real cause" in outcome.reason
+    assert outcome.message.count("Traceback") == 1 and "closed by peer" not in outcome.message
+    assert all(gone(pid) for pid in pids(tmp_path))
+
+
+def test_a_killed_rank_is_named_with_its_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = launch(tmp_path, ["lose_peer", "kill"], monkeypatch)
+    assert outcome.exit_code == 1
+    assert "rank 1" in outcome.reason and "SIGKILL" in outcome.reason
+
+
+def test_a_rank_that_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = time.monotonic()
+    outcome = launch(tmp_path, ["ignore_term", "raise"], monkeypatch)
+    assert "rank 1" in outcome.reason and "the real cause" in outcome.reason
+    assert all(gone(pid) for pid in pids(tmp_path))
+    assert time.monotonic() - started < 25, "without the watchdog the agent alone waits 30 s"
+
+
+def test_a_users_mistake_seen_by_a_rank_has_exit_code_2_and_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = launch(tmp_path, ["user_error", "sleep"], monkeypatch)
+    assert outcome.exit_code == 2
+    assert outcome.message == "sampler.fanouts=[1]: too short"
+
+
+def start_driver(run_dir: Path, behaviours: list[str]) -> subprocess.Popen[str]:
+    prepare(run_dir, behaviours)
+    command = [sys.executable, str(HERE / "launch_driver.py"), str(run_dir), str(len(behaviours))]
+    driver = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(HERE)}, stdout=subprocess.PIPE, text=True)
+    running = wait_until(lambda: len(list((run_dir / "status").glob("rank_*.json"))) == len(behaviours), 60)
+    assert running, "the workers did not start"
+    return driver
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "sigterm"])
+def test_signals_end_everything(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    driver = start_driver(tmp_path, ["sleep", "ignore_term"])
+    driver.send_signal(number)
+    output, _ = driver.communicate(timeout=20)
+    assert driver.returncode == code
+    assert f"interrupted by {number.name}" in output
+    assert all(gone(pid) for pid in pids(tmp_path))
+
+
+def test_workers_die_with_a_killed_launcher(tmp_path: Path) -> None:
+    driver = start_driver(tmp_path, ["sleep", "sleep"])
+    driver.kill()
+    driver.communicate(timeout=20)
+    assert wait_until(lambda: all(gone(pid) for pid in pids(tmp_path)), 10)
