@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -90,3 +91,17 @@ class RunConfig:
     seed: int = 0
     system: str | None = None
     name: str | None = None
+
+
+def run_config(config: Mapping[str, Any]) -> RunConfig:
+    """The fixed groups out of a resolved (and checked) configuration."""
+    hardware = {name: value for name, value in config["hardware"].items() if name in HardwareConfig.__annotations__}
+    straggler = hardware.get("straggler")
+    hardware["straggler"] = None if straggler is None else Straggler(**straggler)
+    return RunConfig(
+        train=TrainConfig(**config["train"]),
+        hardware=HardwareConfig(**hardware),
+        seed=config.get("seed", 0),
+        system=config.get("system"),
+        name=config.get("name"),
+    )

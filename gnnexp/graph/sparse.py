@@ -59,3 +59,6 @@ class SparseRows:
         row_of = torch.repeat_interleave(torch.arange(num_rows), self.indptr[1:] - self.indptr[:-1])
         dense[row_of, self.columns.to(torch.int64)] = self.values
         return dense
+
+
+Rows = Tensor | SparseRows

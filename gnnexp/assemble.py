@@ -1,0 +1,103 @@
+"""Putting one rank's parts together from the resolved configuration."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numba
+import torch
+
+from gnnexp.comm.communicator import Communicator, connect
+from gnnexp.comm.environment import Environment
+from gnnexp.config.build import build
+from gnnexp.config.schema import HardwareConfig, RunConfig, run_config
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.graph.format import open_graph
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.shard import Shard
+from gnnexp.job import Job
+from gnnexp.measure.phases import Delay, PhaseTimer
+from gnnexp.models.layer import Degrees
+from gnnexp.models.model import Model
+from gnnexp.paradigms.base import Paradigm
+from gnnexp.samplers.base import Sampler
+from gnnexp.tasks.base import Task
+
+
+def assemble(
+    config: Mapping[str, Any], graph: Graph | Path, directory: Path, environment: Environment
+) -> tuple[Job, Paradigm[Any]]:
+    """Build every component of `config` for this rank and set it up; joins the process group."""
+    run = run_config(config)
+    device = choose_device(run.hardware, environment)
+    threads = set_threads(run.hardware, environment)
+    backend = connect(environment, device, run.hardware.timeout_s)
+    graph = open_graph(graph) if isinstance(graph, Path) else graph
+    timer = PhaseTimer(_synchronizer(device), _delay(run.hardware, environment.rank))
+    comm = Communicator(environment, timer, device)
+    facts = {
+        "host": environment.host, "device": _name(device), "comm_backend": backend, "threads": threads,
+        "straggler": None if run.hardware.straggler is None else vars(run.hardware.straggler),
+    }
+    paradigm = build(config["paradigm"], Paradigm)
+    job = _job(config, run, graph, comm, timer, device, directory, facts)
+    paradigm.setup(job)
+    return job, paradigm
+
+
+def _job(
+    config: Mapping[str, Any], run: RunConfig, graph: Graph, comm: Communicator, timer: PhaseTimer,
+    device: torch.device, directory: Path, facts: Mapping[str, Any],
+) -> Job:
+    model = build(config["model"], Model)
+    shard = Shard(graph, comm.rank, comm.size, model.needs)
+    dtype = getattr(torch, run.train.dtype)
+    sampler, store, task = (
+        build(config["sampler"], Sampler), build(config["feature_store"], FeatureStore), build(config["task"], Task)
+    )
+    if problems := task.check(graph):
+        raise ConfigError(problems)
+    sampler.setup(shard, model.num_layers)
+    store.setup(shard, dtype, device)
+    task.setup(graph)
+    degrees = Degrees(graph.in_degree, graph.out_degree)
+    model.setup(graph.num_features, graph.num_classes, degrees, seed=run.seed, dtype=dtype, device=device)
+    return Job(run, config, shard, comm, timer, sampler, store, model, task, device, directory, facts)
+
+
+def choose_device(hardware: HardwareConfig, environment: Environment) -> torch.device:
+    """The device of this rank: `auto` is cuda where there is one; ranks beyond the GPUs share them."""
+    available = torch.cuda.is_available()
+    if hardware.device == "cuda" and not available:
+        raise ConfigError(Problem("hardware.device", "cuda", "no CUDA device is visible", "set hardware.device=cpu"))
+    if hardware.device == "cpu" or not available:
+        return torch.device("cpu")
+    return torch.device("cuda", environment.local_rank % torch.cuda.device_count())
+
+
+def set_threads(hardware: HardwareConfig, environment: Environment) -> int:
+    """Threads of this rank in torch and numba; 0 shares the machine's cores between its ranks."""
+    cores = len(os.sched_getaffinity(0))
+    threads = hardware.threads or max(1, cores // environment.local_ranks)
+    torch.set_num_threads(threads)
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+    return threads
+
+
+def _synchronizer(device: torch.device) -> Any:  # noqa: ANN401
+    if device.type != "cuda":
+        return None
+    return lambda: torch.cuda.synchronize(device)
+
+
+def _delay(hardware: HardwareConfig, rank: int) -> Delay | None:
+    straggler = hardware.straggler
+    return None if straggler is None or straggler.rank != rank else Delay(straggler.phase, straggler.seconds)
+
+
+def _name(device: torch.device) -> str:
+    return "cpu" if device.type == "cpu" else f"cuda: {torch.cuda.get_device_name(device)}"

@@ -1,0 +1,38 @@
+"""Which rank this process is: read once from what the launcher put into the environment."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A process's place in the run, in torchrun's words.
+
+    Attributes:
+        rank: 0..num_ranks-1.
+        num_ranks: processes in the run.
+        local_rank: rank on this machine.
+        local_ranks: ranks on this machine.
+        host: this machine's name.
+    """
+
+    rank: int = 0
+    num_ranks: int = 1
+    local_rank: int = 0
+    local_ranks: int = 1
+    host: str = ""
+
+
+def read_environment(variables: Mapping[str, str] = os.environ) -> Environment:
+    """The environment of this process; without a launcher's variables, the only rank."""
+    return Environment(
+        rank=int(variables.get("RANK", "0")),
+        num_ranks=int(variables.get("WORLD_SIZE", "1")),
+        local_rank=int(variables.get("LOCAL_RANK", "0")),
+        local_ranks=int(variables.get("LOCAL_WORLD_SIZE", variables.get("WORLD_SIZE", "1"))),
+        host=socket.gethostname(),
+    )

@@ -1,0 +1,184 @@
+"""Exact evaluation: layer-wise inference over all neighbours, in chunks, shared by the ranks, outside the epoch time.
+
+Layer l is computed for all vertices before layer l + 1, so no vertex is computed twice (DGL's and OGB's "layer-wise
+inference"). Each rank computes its range of the vertices; ranges are then exchanged (tag `evaluation`). Activations
+that would exceed `train.eval_memory` are streamed to a file in the run directory.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnexp.graph.block import BatchKey, Block
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.shard import Shard
+from gnnexp.graph.sparse import Rows
+from gnnexp.job import Job
+from gnnexp.models.model import Model
+from gnnexp.paradigms.base import Paradigm
+from gnnexp.samplers.full import FullSampler
+from gnnexp.tasks.base import Scores
+
+_BROADCAST_BYTES = 64 << 20  # a piece of an exchange: gloo's throughput is flat from 16 MB on (kernels.md)
+# Bytes of chunk-local tensors (gathered sources, projections, sums) per edge and column: at most this many copies.
+_CHUNK_COPIES = 8
+
+
+class Evaluation:
+    """Evaluates the validation and test splits every `train.eval_every` epochs and after the last one."""
+
+    def __init__(self, job: Job, paradigm: Paradigm[Any]) -> None:
+        self._job, self._paradigm = job, paradigm
+        self._splits = {"val": job.graph.splits.val, "test": job.graph.splits.test}
+        self._wanted = torch.unique(torch.cat(list(self._splits.values())))
+        self._sampler = FullSampler()
+        self._sampler.setup(Shard(job.graph, needs=job.shard.needs), num_layers=1)
+        self._blocks: dict[tuple[int, int], Block] = {}
+
+    def after(self, epoch: int) -> dict[str, float]:
+        """Metrics by split (`acc/val`, ...), the same on every rank; empty when no evaluation is due."""
+        every, last = self._job.run.train.eval_every, self._job.run.train.epochs - 1
+        due = epoch == last or (every > 0 and (epoch + 1) % every == 0)
+        if not due or not self._wanted.numel():
+            return {}
+        start = time.perf_counter()
+        metrics = self._metrics()
+        self._job.store.take_counts()
+        traffic = self._job.comm.ledger.take().get("evaluation")
+        metrics["eval/seconds"] = time.perf_counter() - start
+        metrics["eval/sent_bytes"] = 0 if traffic is None else traffic.sent_bytes
+        return metrics
+
+    def _metrics(self) -> dict[str, float]:
+        job = self._job
+        parts: dict[str, list[Scores]] = {split: [] for split in self._splits}
+        for ids, logits in self.logits():
+            for split, members in self._splits.items():
+                kept = torch.isin(ids.long(), members)
+                parts[split].append(job.task.score(logits[kept], ids[kept]))
+        metrics = {}
+        for split, own in parts.items():
+            joined = [p for part in job.comm.gather_objects(own) for p in part]  # type: ignore[attr-defined]
+            if self._splits[split].numel():
+                metrics |= {f"{name}/{split}": value for name, value in job.task.metrics(joined).items()}
+        return metrics
+
+    @torch.no_grad()
+    def logits(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """This rank's share of the evaluated vertices, chunk by chunk: `(ids [n], logits [n, C])`."""
+        model = self._paradigm.evaluation_model()
+        model.eval()
+        everyone = torch.arange(self._job.graph.num_nodes)
+        rows: Tensor | None = None
+        with self._scratch() as folder:
+            for index in range(model.num_layers - 1):
+                rows = self._hidden(model, index, rows, everyone, folder)
+            for ids, out in self._layer(model, model.num_layers - 1, rows, self._wanted):
+                yield ids, out
+
+    # --- one layer -----------------------------------------------------------------------------------------------
+    def _hidden(self, model: Model, index: int, rows: Tensor | None, ids: Tensor, folder: Path) -> Tensor:
+        """`[V, C]` outputs of a hidden layer, of all ranks' ranges."""
+        out: Tensor | None = None
+        start = 0
+        ranges = split_by_edges(self._job.graph, ids, self._job.comm.size)
+        begin = ranges[self._job.comm.rank]
+        for chunk, values in self._layer(model, index, rows, ids):
+            if out is None:
+                out = self._allocate(ids.numel(), values.shape[1], folder / f"layer{index}.rows")
+            position = begin + start
+            out[position : position + chunk.numel()] = values.cpu()
+            start += chunk.numel()
+        if out is None:
+            layer: Any = model.layers[index]
+            out = self._allocate(ids.numel(), layer.out_dim, folder / f"layer{index}.rows")
+        self._exchange(out, ranges)
+        return out
+
+    def _layer(self, model: Model, index: int, rows: Tensor | None, ids: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        job = self._job
+        bounds = split_by_edges(job.graph, ids, job.comm.size)
+        own = ids[bounds[job.comm.rank] : bounds[job.comm.rank + 1]]
+        widths = [job.graph.num_features, *(int(getattr(layer, "out_dim", 0)) for layer in model.layers)]
+        itemsize = torch.empty(0, dtype=job.dtype).element_size()
+        limit = max(1, job.run.train.eval_memory // (_CHUNK_COPIES * itemsize * max(widths)))
+        cuts = chunks_by_edges(job.graph, own, limit)
+        for number, (first, last) in enumerate(zip(cuts[:-1], cuts[1:], strict=True)):
+            chunk = own[first:last]
+            block = self._block(index == model.num_layers - 1, number, chunk, keep=len(cuts) == 2)
+            sources: Rows = job.store.read(block.src_ids) if rows is None else rows[block.src_ids.long()]
+            if isinstance(sources, Tensor):
+                sources = sources.to(job.device)
+            yield chunk, model.run_layer(index, block, sources, None)
+
+    def _block(self, last: bool, number: int, chunk: Tensor, keep: bool) -> Block:
+        """All in-edges of a chunk; kept for the next evaluation when a rank's share is a single chunk."""
+        key = (int(last), number)
+        if key in self._blocks:
+            return self._blocks[key]
+        ids = chunk.to(self._job.graph.indices.dtype)
+        block = self._sampler.sample(ids, BatchKey(0, 0, 0)).blocks[0]
+        if keep:
+            self._blocks[key] = block
+        return block
+
+    def _exchange(self, rows: Tensor, bounds: Sequence[int]) -> None:
+        """Fill in the other ranks' ranges."""
+        job = self._job
+        if job.comm.size == 1:
+            return
+        piece = max(1, _BROADCAST_BYTES // (rows.shape[1] * rows.element_size()))
+        for source in range(job.comm.size):
+            for first in range(bounds[source], bounds[source + 1], piece):
+                part = rows[first : min(first + piece, bounds[source + 1])]
+                payload = part.to(job.device).contiguous()
+                job.comm.broadcast(payload, source, "evaluation")
+                if job.comm.rank != source:
+                    part.copy_(payload)
+
+    def _allocate(self, count: int, width: int, path: Path) -> Tensor:
+        """`[count, width]` rows, in a file where two such matrices would exceed the budget."""
+        num_bytes = count * width * torch.empty(0, dtype=self._job.dtype).element_size()
+        if 2 * num_bytes <= self._job.run.train.eval_memory:
+            return torch.zeros(count, width, dtype=self._job.dtype)
+        array = np.memmap(path, dtype=self._job.run.train.dtype, mode="w+", shape=(count, width))
+        return torch.from_numpy(array)
+
+    @contextmanager
+    def _scratch(self) -> Iterator[Path]:
+        folder = self._job.directory / "scratch" / f"rank_{self._job.comm.rank}"
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            yield folder
+        finally:
+            for path in folder.iterdir():
+                path.unlink()
+            folder.rmdir()
+
+
+def split_by_edges(graph: Graph, ids: Tensor, parts: int) -> list[int]:
+    """Bounds `[parts + 1]` of contiguous ranges of `ids` with about equally many in-edges (and vertices)."""
+    cost = torch.cumsum(graph.in_degree[ids] + 1, 0)
+    total = int(cost[-1]) if cost.numel() else 0
+    marks = [math.ceil(total * part / parts) for part in range(1, parts)]
+    inner = [int(torch.searchsorted(cost, mark, right=False)) for mark in marks]
+    return [0, *inner, int(ids.numel())]
+
+
+def chunks_by_edges(graph: Graph, ids: Tensor, limit: int) -> list[int]:
+    """Bounds of chunks of `ids` of at most `limit` in-edges each (a vertex with more is a chunk of its own)."""
+    cost = torch.cumsum(graph.in_degree[ids] + 1, 0)
+    bounds = [0]
+    while bounds[-1] < ids.numel():
+        done = int(cost[bounds[-1] - 1]) if bounds[-1] else 0
+        bounds.append(max(bounds[-1] + 1, int(torch.searchsorted(cost, done + limit, right=True))))
+    return bounds

@@ -1,0 +1,60 @@
+"""What one rank needs: the parts of a run, put together by the worker, used by the paradigm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gnnexp.comm.communicator import Communicator
+from gnnexp.config.schema import RunConfig
+from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.shard import Shard
+from gnnexp.measure.phases import PhaseTimer
+from gnnexp.models.model import Model
+from gnnexp.samplers.base import Sampler
+from gnnexp.tasks.base import Task
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """The parts of a run on one rank.
+
+    Attributes:
+        run: train, hardware and seed.
+        config: the whole resolved configuration, as written to `config.yaml`.
+        shard: this rank's share of the graph.
+        comm: collectives.
+        timer: phases.
+        sampler, store, model, task: the components, set up.
+        device: where the model lives.
+        directory: the run directory.
+        facts: what was chosen for the user and why (device, backend, threads); recorded.
+    """
+
+    run: RunConfig
+    config: Mapping[str, Any]
+    shard: Shard
+    comm: Communicator
+    timer: PhaseTimer
+    sampler: Sampler
+    store: FeatureStore
+    model: Model
+    task: Task
+    device: torch.device
+    directory: Path
+    facts: Mapping[str, Any]
+
+    @property
+    def graph(self) -> Graph:
+        """The rank's graph."""
+        return self.shard.graph
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Dtype of parameters and activations."""
+        return getattr(torch, self.run.train.dtype)  # type: ignore[no-any-return]

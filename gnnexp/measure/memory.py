@@ -1,0 +1,73 @@
+"""Peak memory of one rank: the process's resident set, and the device tier."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+
+
+def reset_host_peak() -> None:
+    """Start a new measurement of the resident set's peak (Linux: 5 into /proc/self/clear_refs)."""
+    _CLEAR_REFS.write_text("5")
+
+
+def host_peak_bytes() -> int:
+    """Peak resident set since the last reset."""
+    for line in _STATUS.read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"{_STATUS} has no VmHWM line")
+
+
+class TensorMeter(TorchDispatchMode):
+    """Counts the bytes of every tensor first seen while it is active and not yet freed: the emulated device tier.
+
+    A storage counts once, however many tensors view it, until it is freed. Tensors that kernels outside of torch made
+    are seen when the first torch operation touches them.
+
+    Args:
+        existing: tensors that were there before and are accounted for elsewhere (parameters, features).
+    """
+
+    def __init__(self, existing: Iterable[Tensor] = ()) -> None:
+        super().__init__()
+        self._seen: set[int] = set()
+        self.current_bytes = 0
+        self.peak_bytes = 0
+        self._existing = [tensor.untyped_storage() for tensor in existing]
+        self._seen.update(storage._cdata for storage in self._existing)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        """Run the operation, count the storages that it shows for the first time."""
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves((args, kwargs or {}, result)):
+            if isinstance(leaf, Tensor):
+                self.note(leaf)
+        return result
+
+    def note(self, tensor: Tensor) -> None:
+        """Count `tensor`'s storage unless it is counted already."""
+        storage = tensor.untyped_storage()
+        handle, num_bytes = storage._cdata, storage.nbytes()
+        if handle in self._seen:
+            return
+        self._seen.add(handle)
+        self.current_bytes += num_bytes
+        self.peak_bytes = max(self.peak_bytes, self.current_bytes)
+        weakref.finalize(storage, self._free, handle, num_bytes)
+
+    def _free(self, handle: int, num_bytes: int) -> None:
+        self._seen.discard(handle)
+        self.current_bytes -= num_bytes

@@ -1,0 +1,135 @@
+"""Exclusive phase times of one rank's epoch: every instant belongs to one phase, or is reported as unaccounted."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Literal, get_args
+
+Phase = Literal["sample", "load", "forward", "backward", "sync", "update", "wait"]
+PHASES: tuple[Phase, ...] = get_args(Phase)
+
+
+@dataclass(frozen=True)
+class PhaseTimes:
+    """One rank's times of one epoch, in seconds.
+
+    Attributes:
+        epoch_s: wall time.
+        phases: exclusive time by phase; they and `unaccounted_s` add up to `epoch_s`.
+        hidden: work done behind the phases by other threads, by phase; never part of the sum.
+    """
+
+    epoch_s: float
+    phases: dict[Phase, float]
+    hidden: dict[Phase, float] = field(default_factory=dict)
+
+    @property
+    def unaccounted_s(self) -> float:
+        """Wall time outside every phase."""
+        return self.epoch_s - sum(self.phases.values())
+
+
+@dataclass(frozen=True)
+class Delay:
+    """An emulated slowdown: `seconds` of sleep at the first entry into `phase` in every epoch."""
+
+    phase: Phase
+    seconds: float
+
+
+class PhaseTimer:
+    """Times nested phases exclusively: entering an inner phase stops the clock of the outer one.
+
+    Only the thread that runs the training loop enters phases; other threads report through `add_hidden`.
+
+    Args:
+        synchronize: called at every boundary, so that asynchronous device work is charged to the phase that issued it.
+        delay: an emulated straggler, or None.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        synchronize: Callable[[], None] | None = None,
+        delay: Delay | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._synchronize, self._delay, self._clock = synchronize, delay, clock
+        self._lock = threading.Lock()
+        self._stack: list[Phase] = []
+        self.start_epoch()
+
+    def start_epoch(self) -> None:
+        """Forget everything and start the epoch's wall clock."""
+        self._totals: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
+        self._hidden: dict[Phase, float] = {}
+        self._delayed = False
+        self._boundary()
+        self._started = self._mark = self._clock()
+
+    def end_epoch(self) -> PhaseTimes:
+        """Times since `start_epoch`."""
+        assert not self._stack, f"epoch ended inside phase {self._stack}"
+        self._boundary()
+        return PhaseTimes(self._clock() - self._started, dict(self._totals), dict(self._hidden))
+
+    def phase(self, name: Phase) -> _Span:
+        """Context manager: what runs inside, inner phases excepted, is charged to `name`."""
+        return _Span(self, name)
+
+    @property
+    def current(self) -> Phase | None:
+        """The innermost phase the training loop is in."""
+        return self._stack[-1] if self._stack else None
+
+    def move(self, source: Phase, target: Phase, seconds: float) -> None:
+        """Charge `seconds` that were timed as `source` to `target` instead."""
+        self._totals[source] -= seconds
+        self._totals[target] += seconds
+
+    def add_hidden(self, name: Phase, seconds: float) -> None:
+        """Record work that another thread did behind the training loop (thread-safe)."""
+        with self._lock:
+            self._hidden[name] = self._hidden.get(name, 0.0) + seconds
+
+    def _boundary(self) -> None:
+        if self._synchronize is not None:
+            self._synchronize()
+
+    def _enter(self, name: Phase) -> None:
+        self._boundary()
+        now = self._clock()
+        if self._stack:
+            self._totals[self._stack[-1]] += now - self._mark
+        self._stack.append(name)
+        self._mark = now
+        if self._delay is not None and name == self._delay.phase and not self._delayed:
+            self._delayed = True
+            time.sleep(self._delay.seconds)
+
+    def _exit(self) -> None:
+        self._boundary()
+        now = self._clock()
+        self._totals[self._stack.pop()] += now - self._mark
+        self._mark = now
+
+
+class _Span:
+    """The context manager of one entry into a phase."""
+
+    __slots__ = ("_name", "_timer")
+
+    def __init__(self, timer: PhaseTimer, name: Phase) -> None:
+        self._timer, self._name = timer, name
+
+    def __enter__(self) -> None:
+        self._timer._enter(self._name)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._timer._exit()

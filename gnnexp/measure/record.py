@@ -1,0 +1,114 @@
+"""The epoch record: what every paradigm reports, reduced over ranks to one flat set of metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from gnnexp.measure.ledger import Tag, Traffic
+from gnnexp.measure.phases import PHASES, PhaseTimes
+
+
+@dataclass(frozen=True)
+class RankRecord:
+    """One rank's share of an epoch's record.
+
+    Attributes:
+        rank: which.
+        times: exclusive phase times.
+        traffic: by purpose.
+        work: counters (`edges_sampled`, `edges_computed`, `features_loaded_host`, ...).
+        memory: bytes by kind.
+        losses: per step, this rank's `(loss sum, targets)`.
+    """
+
+    rank: int
+    times: PhaseTimes
+    traffic: Mapping[Tag, Traffic]
+    work: Mapping[str, int]
+    memory: Mapping[str, int]
+    losses: Sequence[tuple[float, int]] = field(default_factory=tuple)
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values; per-step losses are left out (they are reduced in the epoch's line)."""
+        record = asdict(self)
+        record.pop("losses")
+        record["times"]["unaccounted_s"] = self.times.unaccounted_s
+        return record
+
+
+def reduce_times(ranks: Sequence[RankRecord]) -> dict[str, float]:
+    """`time/*`: the slowest rank, with `_min` and `_mean` beside it (a single figure where it is the same for all)."""
+    columns: dict[str, list[float]] = {
+        f"{phase}_s": [rank.times.phases[phase] for rank in ranks] for phase in PHASES
+    }
+    columns["fb_s"] = [r.times.phases["forward"] + r.times.phases["backward"] for r in ranks]
+    columns["compute_s"] = [
+        r.times.phases["forward"] + r.times.phases["backward"] + r.times.phases["update"] for r in ranks
+    ]
+    columns["comm_s"] = [_seconds_in_collectives(rank) for rank in ranks]
+    hidden_comm = [rank.times.hidden.get("sync", 0.0) for rank in ranks]
+    columns["comm_exposed_s"] = [s - h for s, h in zip(columns["comm_s"], hidden_comm, strict=True)]
+    columns["unaccounted_s"] = [rank.times.unaccounted_s for rank in ranks]
+    columns["epoch_s"] = [rank.times.epoch_s for rank in ranks]
+    for phase in sorted({phase for rank in ranks for phase in rank.times.hidden}):
+        columns[f"hidden_{phase}_s"] = [rank.times.hidden.get(phase, 0.0) for rank in ranks]
+    metrics: dict[str, float] = {}
+    for name, values in columns.items():
+        metrics[f"time/{name}"] = max(values)
+        metrics[f"time/{name}_min"] = min(values)
+        metrics[f"time/{name}_mean"] = sum(values) / len(values)
+    return metrics
+
+
+def _seconds_in_collectives(rank: RankRecord) -> float:
+    return sum(traffic.seconds for traffic in rank.traffic.values())
+
+
+def reduce_traffic(ranks: Sequence[RankRecord]) -> dict[str, float]:
+    """`comm/bytes_<tag>` summed over ranks, `comm/rounds_<tag>` (the same on every rank, or it is our bug)."""
+    metrics: dict[str, float] = {}
+    for tag in sorted({tag for rank in ranks for tag in rank.traffic}):
+        entries = [rank.traffic.get(tag, Traffic()) for rank in ranks]
+        rounds = {entry.rounds for entry in entries}
+        assert len(rounds) == 1, f"ranks disagree on the rounds of {tag}: {[entry.rounds for entry in entries]}"
+        metrics[f"comm/bytes_{tag}"] = sum(entry.sent_bytes for entry in entries)
+        metrics[f"comm/rounds_{tag}"] = rounds.pop()
+    return metrics
+
+
+def reduce_work(ranks: Sequence[RankRecord]) -> dict[str, float]:
+    """`work/*` summed over ranks and `imbalance/*` = max over mean."""
+    metrics: dict[str, float] = {}
+    for name in sorted({name for rank in ranks for name in rank.work}):
+        values = [rank.work.get(name, 0) for rank in ranks]
+        total = sum(values)
+        metrics[f"work/{name}"] = total
+        metrics[f"imbalance/{name}"] = max(values) * len(values) / total if total else 1.0
+    return metrics
+
+
+def reduce_memory(ranks: Sequence[RankRecord]) -> dict[str, float]:
+    """`memory/*`: the rank that needs most."""
+    names = sorted({name for rank in ranks for name in rank.memory})
+    return {f"memory/{name}": max(rank.memory.get(name, 0) for rank in ranks) for name in names}
+
+
+def step_losses(ranks: Sequence[RankRecord]) -> list[float]:
+    """Mean loss over the global batch of every step: global sum over global count."""
+    steps = zip(*(rank.losses for rank in ranks), strict=True)
+    return [sum(loss for loss, _ in step) / max(1, sum(count for _, count in step)) for step in steps]
+
+
+def reduce_epoch(ranks: Sequence[RankRecord]) -> dict[str, float]:
+    """All metrics of an epoch but accuracy."""
+    total = sum(loss for rank in ranks for loss, _ in rank.losses)
+    count = sum(count for rank in ranks for _, count in rank.losses)
+    return {
+        "loss/train": total / max(1, count),
+        **reduce_times(ranks),
+        **reduce_traffic(ranks),
+        **reduce_work(ranks),
+        **reduce_memory(ranks),
+    }

@@ -1,0 +1,143 @@
+"""GAT (Veličković et al., ICLR 2018): multi-head attention over in-edges, LeakyReLU scores of source and destination.
+
+Keys a·(W h) are 2K columns per vertex, linear in h: they can be sliced, summed and exchanged without the C columns.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gnnexp.graph.block import Block
+from gnnexp.graph.shard import BlockNeeds
+from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.models.backend import Drop
+from gnnexp.models.layer import Activation, Destinations, Layer
+from gnnexp.models.model import Model
+
+
+class GATLayer(Layer):
+    """One attention layer: `weight` `[K * F, Din]`, attention vectors `src_attention`, `dst_attention` `[K, F]`."""
+
+    kind = "projected"
+
+    def __init__(
+        self, in_dim: int, head_dim: int, heads: int, *, concat: bool, slope: float, weight_dropout: float,
+        activation: Activation, residual: bool, norm: bool,
+    ) -> None:
+        width = head_dim * heads
+        super().__init__(
+            in_dim, width, width if concat else head_dim, num_weights=heads, activation=activation, residual=residual,
+            norm=norm,
+        )
+        self.head_dim, self.concat, self.slope, self.weight_dropout = head_dim, concat, slope, weight_dropout
+        self.weight = nn.Parameter(torch.empty(width, in_dim))
+        self.src_attention = nn.Parameter(torch.empty(heads, head_dim))
+        self.dst_attention = nn.Parameter(torch.empty(heads, head_dim))
+
+    def reset(self, generator: torch.Generator) -> None:
+        """Glorot, per head's attention vector as in the authors' code."""
+        super().reset(generator)
+        for weight in (self.weight, self.src_attention, self.dst_attention):
+            nn.init.xavier_uniform_(weight, generator=generator)
+
+    def neighbour(self, h: Rows, dims: slice | None = None) -> Tensor:
+        """`h W`, heads side by side."""
+        return self.linear(h, self.weight, dims)
+
+    def project_aggregated(self, aggregated: Tensor, dims: slice | None = None) -> Tensor:
+        """`[D, K, d]` sums to `[D, K * F]`, each head by its own rows of W."""
+        heads = self.weight if dims is None else self.weight[:, dims]
+        per_head = heads.view(self.num_weights, self.head_dim, -1)
+        return torch.einsum("nkd,kfd->nkf", aggregated.view(-1, *per_head.shape[::2]), per_head).flatten(1)
+
+    def keys(self, h: Rows, dims: slice | None = None) -> tuple[Tensor, Tensor]:
+        """`h (W^T a)`: 2K columns without the projection."""
+        per_head = self.weight.view(self.num_weights, self.head_dim, -1)
+        attention = torch.stack((self.src_attention, self.dst_attention))
+        both = torch.einsum("skf,kfd->skd", attention, per_head).flatten(0, 1)
+        src_key, dst_key = self.linear(h, both, dims).split(self.num_weights, dim=1)
+        return src_key, dst_key
+
+    def keys_of_projected(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """`a·x` per head."""
+        per_head = x.view(-1, self.num_weights, self.head_dim)
+        return (per_head * self.src_attention).sum(-1), (per_head * self.dst_attention).sum(-1)
+
+    def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
+        """LeakyReLU of the sum of both keys."""
+        assert self.backend is not None
+        return F.leaky_relu(self.backend.edge_score(block, src_key, dst_key), self.slope)
+
+    def edge_weight(
+        self, block: Block, score: Tensor | None, peak: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """exp(score - peak) and its sum per destination."""
+        assert self.backend is not None and score is not None and peak is not None
+        weight = self.backend.edge_exp(block, score, peak)
+        return weight, self.backend.edge_sum(block, weight)
+
+    def attend(
+        self, block: Block, rows: Rows, keys: tuple[Tensor, Tensor], drop: Drop | None, *, projected: bool
+    ) -> Tensor:
+        """Score, weight, aggregate and division in one kernel."""
+        assert self.backend is not None and not isinstance(rows, SparseRows)
+        if projected:
+            return self.backend.attention(block, rows, *keys, self.slope, drop)
+        return self.project_aggregated(self.backend.attention_aggregate_first(block, rows, *keys, self.slope, drop))
+
+    def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
+        """Divide by the mass (where a fused kernel has not), average the heads of an output layer."""
+        if dst.mass is not None:
+            aggregated = aggregated / dst.mass.clamp(min=torch.finfo(aggregated.dtype).tiny)[:, self.column]
+        return aggregated if self.concat else aggregated.view(-1, self.num_weights, self.head_dim).mean(1)
+
+
+class GAT(Model):
+    """A stack of attention layers.
+
+    Args:
+        hidden: columns of the hidden layers, over all heads.
+        heads: attention heads of the hidden layers.
+        out_heads: heads of the last layer, averaged.
+        attention_dropout: on attention weights, by edge identity.
+        slope: of LeakyReLU.
+        self_loops: every destination also attends to itself.
+        activation: of the hidden layers.
+        layers, dropout, input_dropout, residual, norm, kernel: as in `gnnexp.models.gcn.GCN`.
+    """
+
+    def __init__(
+        self, hidden: int = 256, layers: int = 3, heads: int = 4, out_heads: int = 1, dropout: float = 0.5,
+        input_dropout: float = 0.0, attention_dropout: float = 0.0, slope: float = 0.2, self_loops: bool = True,
+        activation: Activation = "elu", residual: bool = False, norm: bool = False, kernel: str = "auto",
+    ) -> None:
+        super().__init__(
+            hidden=hidden, layers=layers, dropout=dropout, input_dropout=input_dropout, residual=residual, norm=norm,
+            kernel=kernel,
+        )
+        self.hidden_activation = activation
+        self.heads, self.out_heads, self.slope = heads, out_heads, slope
+        self.attention_dropout, self.self_loops = attention_dropout, self_loops
+
+    def problems(self) -> list[str]:
+        """Also: heads must divide the hidden columns."""
+        wrong = super().problems()
+        if self.hidden % self.heads:
+            wrong.append(f"model.hidden={self.hidden} is not a multiple of model.heads={self.heads}")
+        return wrong
+
+    @property
+    def needs(self) -> BlockNeeds:
+        """Self loops as edges, and the identity of edges where attention is dropped."""
+        return BlockNeeds(self_loops=self.self_loops, edge_identity=self.attention_dropout > 0)
+
+    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
+        """The `index`-th layer; the last one averages its heads."""
+        last = index == self.num_layers - 1
+        heads = self.out_heads if last else self.heads
+        return GATLayer(
+            in_dim, out_dim if last else out_dim // heads, heads, concat=not last, slope=self.slope,
+            weight_dropout=self.attention_dropout, **self.end_of_layer(index),
+        )

@@ -1,0 +1,206 @@
+"""The layer contract: a layer's maths, written once, cut into phases between which paradigms move data.
+
+    project -> score -> weight -> aggregate -> combine (mix, finish)
+
+*project* and *aggregate* are linear, on any slice of dimensions, so they commute wherever weights allow and their
+partial sums may be added across ranks; *combine* divides by the mass and never sees the raw input. docs/architecture.md
+("Layers") says why each phase is needed and which paradigm uses it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gnnexp.graph.block import Block
+from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.models.backend import Backend, Drop
+
+Activation = Literal["relu", "elu", "none"]
+
+
+@dataclass(frozen=True, eq=False)
+class Degrees:
+    """Static degrees of the full graph, `[V]` int64 each: the same on every rank, whatever it holds."""
+
+    incoming: Tensor
+    outgoing: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Destinations:
+    """What `mix` may know of the destinations.
+
+    Attributes:
+        ids: `[D]` original ids.
+        degree: `[D]` complete number of edges in the hop.
+        mass: `[D, K]` denominators summed over all edges, or None for a layer without weights' mass.
+    """
+
+    ids: Tensor
+    degree: Tensor
+    mass: Tensor | None = None
+
+
+class Layer(nn.Module, ABC):
+    """One message-passing layer on the contract.
+
+    Attributes:
+        kind: edge weights are `static` (parameter-free) or `projected` (computed from keys).
+        in_dim: Din, dimensions of the input rows.
+        width: C, columns of a projected neighbour row (what `aggregate` sums when projecting first).
+        out_dim: columns of the output.
+        num_weights: K, weights of an edge (heads).
+        self_is_neighbour: the self part is the destination's own neighbour projection (GCN, GIN).
+        activation: what `finish` ends with.
+        residual: whether `finish` adds the undropped input.
+        weight_dropout: probability with which weights (never masses) are dropped in training.
+    """
+
+    kind: Literal["static", "projected"]
+    self_is_neighbour = False
+    weight_dropout = 0.0
+
+    def __init__(
+        self, in_dim: int, width: int, out_dim: int, *, num_weights: int = 1, activation: Activation, residual: bool,
+        norm: bool, bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.in_dim, self.width, self.out_dim, self.num_weights = in_dim, width, out_dim, num_weights
+        self.activation, self.residual = activation, residual
+        self.bias = nn.Parameter(torch.zeros(out_dim)) if bias else None
+        self.norm = nn.LayerNorm(out_dim) if norm else None
+        self.residual_weight = nn.Parameter(torch.empty(out_dim, in_dim)) if residual and in_dim != out_dim else None
+        self.backend: Backend | None = None
+        self.degrees: Degrees | None = None
+        self.register_buffer("column", torch.arange(width) // max(1, width // num_weights), persistent=False)
+        self.column: Tensor
+
+    # --- project -------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def neighbour(self, h: Rows, dims: slice | None = None) -> Tensor:
+        """`[N, C]`: bias-free projection of rows `h` `[N, len(dims)]`, which hold the input dimensions `dims`."""
+
+    def self_(self, h: Rows, dims: slice | None = None) -> Tensor | None:
+        """`[N, C]`: the destination's own linear part, or None."""
+        return None
+
+    def residual_part(self, raw: Rows, dims: slice | None = None) -> Tensor | None:
+        """`[N, out]`: the skip connection's linear part from *undropped* rows; an identity is a zero-padded slice."""
+        if not self.residual:
+            return None
+        if self.residual_weight is not None:
+            return self.linear(raw, self.residual_weight, dims)
+        assert isinstance(raw, Tensor), "an identity skip of sparse features has in_dim == out_dim: dense by then"
+        if dims is None:
+            return raw
+        start, stop, _ = dims.indices(self.in_dim)
+        return F.pad(raw, (start, self.in_dim - stop))
+
+    def keys(self, h: Rows, dims: slice | None = None) -> tuple[Tensor, Tensor] | None:
+        """`([N, K], [N, K])`: what edge scores need of a source and of a destination, linear in `h`."""
+        return None
+
+    def keys_of_projected(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The same keys, computed from rows that are projected already (cheaper)."""
+        return None
+
+    # --- score, weight -------------------------------------------------------------------------------------------
+    def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor | None:
+        """`[E, K]` scores of edges; their maximum over *all* edges of a destination is the peak of `edge_weight`."""
+        return None
+
+    def edge_weight(
+        self, block: Block, score: Tensor | None, peak: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """`(weight [E, K] | None for ones, mass [D, K] | None)`: unnormalised weights, from undropped scores."""
+        return None, None
+
+    # --- aggregate -----------------------------------------------------------------------------------------------
+    def aggregate(self, block: Block, x: Tensor, weight: Tensor | None, pair: Tensor | None) -> Tensor:
+        """Weighted sums over in-edges: `[D, d]` with `pair` = weight column of each column of x, else `[D, K, d]`."""
+        assert self.backend is not None
+        if pair is None and self.num_weights > 1:
+            assert weight is not None
+            return self.backend.aggregate_outer(block, x, weight)
+        return self.backend.aggregate(block, x, weight, pair if self.num_weights > 1 else None)
+
+    @abstractmethod
+    def project_aggregated(self, aggregated: Tensor, dims: slice | None = None) -> Tensor:
+        """`[D, C]`: `neighbour` applied after aggregation, of `[D, d]` (or `[D, K, d]`)."""
+
+    # --- combine -------------------------------------------------------------------------------------------------
+    @abstractmethod
+    def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
+        """`[D, C]`: divide by the mass, add the self part."""
+
+    def preactivation(self, mixed: Tensor) -> Tensor:
+        """`[D, out]`: what `finish` does before its activation (bias, normalisation, an inner MLP)."""
+        biased = mixed if self.bias is None else mixed + self.bias
+        return biased if self.norm is None else self.norm(biased)
+
+    def finish(self, mixed: Tensor, residual: Tensor | None) -> Tensor:
+        """`[D, out]`: the row-local end of the layer."""
+        out = activate(self.preactivation(mixed), self.activation)
+        return out if residual is None else out + residual
+
+    # --- shared --------------------------------------------------------------------------------------------------
+    def linear(self, h: Rows, weight: Tensor, dims: slice | None = None) -> Tensor:
+        """`h @ weight[:, dims].T` for dense or sparse rows."""
+        chosen = weight if dims is None else weight[:, dims]
+        if isinstance(h, SparseRows):
+            assert self.backend is not None
+            return self.backend.sparse_linear(h, chosen)
+        return F.linear(h, chosen)
+
+    def attach(self, backend: Backend, degrees: Degrees) -> None:
+        """Give the layer its kernels and the graph's static degrees."""
+        self.backend, self.degrees = backend, degrees
+
+    def drop_weights(self, block: Block, weight: Tensor | None, drop: Drop | None) -> Tensor | None:
+        """Weights with dropout by edge identity; masses are from undropped weights."""
+        if weight is None or drop is None:
+            return weight
+        assert self.backend is not None
+        return self.backend.edge_dropout(block, weight, drop)
+
+    def reset(self, generator: torch.Generator) -> None:
+        """Draw initial parameters; the same on every rank."""
+        if self.residual_weight is not None:
+            nn.init.xavier_uniform_(self.residual_weight, generator=generator)
+
+
+class BlockLayer(nn.Module, ABC):
+    """An ordinary layer, `forward(block, h_src, h_dst)`: any PyTorch or DGL code over one destination's full in-edges.
+
+    It runs wherever all in-edges and the full source rows of a destination are local (data, split, vertex parallel over
+    edge-cut, model averaging, offload); the other paradigms refuse it.
+    """
+
+    def __init__(self, in_dim: int, out_dim: int, activation: Activation) -> None:
+        super().__init__()
+        self.in_dim, self.out_dim, self.activation = in_dim, out_dim, activation
+        self.residual = False
+
+    @abstractmethod
+    def forward(self, block: Block, h_src: Tensor, h_dst: Tensor) -> Tensor:
+        """`[D, out]` before the activation, from source rows `[S, Din]` and destination rows `[D, Din]`."""
+
+    def attach(self, backend: Backend, degrees: Degrees) -> None:
+        """Give the layer its kernels and the graph's static degrees, if it wants them."""
+
+    @abstractmethod
+    def reset(self, generator: torch.Generator) -> None:
+        """Draw initial parameters; the same on every rank."""
+
+
+def activate(x: Tensor, activation: Activation) -> Tensor:
+    """The named activation."""
+    if activation == "relu":
+        return F.relu(x)
+    return F.elu(x) if activation == "elu" else x

@@ -1,0 +1,112 @@
+"""Running one contract layer where all in-edges and source rows of its destinations are local."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor
+
+from gnnexp.graph.block import Block
+from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.models.backend import Drop
+from gnnexp.models.layer import Destinations, Layer
+
+# Measured on the 2-core machine of kernels.md: float32 GEMM 195 GFLOP/s; gathered rows of an aggregation ~8 GB/s, so
+# one gathered float costs as much as about 100 floating-point operations of a GEMM.
+_FLOPS_PER_GATHERED_FLOAT = 100
+
+
+@runtime_checkable
+class Attending(Protocol):
+    """A layer with a fused kernel for score, weight and aggregate, for when all of them are local."""
+
+    def attend(
+        self, block: Block, rows: Rows, keys: tuple[Tensor, Tensor], drop: Drop | None, *, projected: bool
+    ) -> Tensor:
+        """`[D, C]` of `rows`, projected or not: already divided by the mass."""
+
+
+def aggregates_first(layer: Layer, block: Block, h: Rows) -> bool:
+    """Whether summing raw rows and projecting the D sums is cheaper than projecting the S sources first."""
+    if isinstance(h, SparseRows):
+        return False
+    copies = layer.num_weights if layer.kind == "projected" else 1
+    project_flops = 2 * layer.in_dim * layer.width
+    first = block.num_edges * layer.in_dim * copies * _FLOPS_PER_GATHERED_FLOAT + block.num_dst * project_flops
+    after = block.num_edges * layer.width * _FLOPS_PER_GATHERED_FLOAT + block.num_src * project_flops
+    return first < after
+
+
+def destination_rows(block: Block, h: Rows) -> Rows:
+    """Rows of the destinations among rows of the sources."""
+    if isinstance(h, SparseRows):
+        positions = block.dst_positions
+        if positions is None:
+            stop = int(h.indptr[block.num_dst])
+            return SparseRows(h.indptr[: block.num_dst + 1], h.columns[:stop], h.values[:stop], h.num_columns)
+        return h.rows(positions)
+    return h[: block.num_dst] if block.dst_positions is None else h[block.dst_positions]
+
+
+def mixed_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor:
+    """`[D, C]`: everything of the layer up to `finish`.
+
+    Args:
+        layer: on the contract.
+        block: the hop's edges, complete for every destination.
+        h: `[S, Din]` rows of the sources (after dropout).
+        drop: attention dropout, or None.
+    """
+    first = aggregates_first(layer, block, h)
+    projected = None if first else layer.neighbour(h)
+    aggregated, mass = _aggregated(layer, block, h, projected, drop)
+    own = _self_part(layer, block, h, projected)
+    return layer.mix(Destinations(block.dst_ids, block.degree, mass), aggregated, own)
+
+
+def _self_part(layer: Layer, block: Block, h: Rows, projected: Tensor | None) -> Tensor | None:
+    if not layer.self_is_neighbour:
+        return layer.self_(destination_rows(block, h))
+    if projected is None:
+        return layer.neighbour(destination_rows(block, h))
+    own = destination_rows(block, projected)
+    assert isinstance(own, Tensor)
+    return own
+
+
+def _aggregated(
+    layer: Layer, block: Block, h: Rows, projected: Tensor | None, drop: Drop | None
+) -> tuple[Tensor, Tensor | None]:
+    """`([D, C], mass [D, K] or None)`; a fused kernel has divided by the mass already and returns none."""
+    keys = _keys(layer, block, h, projected)
+    if keys is not None and isinstance(layer, Attending):
+        return layer.attend(block, h if projected is None else projected, keys, drop, projected=projected is not None), None
+    weight, mass = edge_weights(layer, block, keys)
+    weight = layer.drop_weights(block, weight, drop)
+    if projected is not None:
+        return layer.aggregate(block, projected, weight, layer.column), mass
+    assert isinstance(h, Tensor)
+    return layer.project_aggregated(layer.aggregate(block, h, weight, None)), mass
+
+
+def _keys(layer: Layer, block: Block, h: Rows, projected: Tensor | None) -> tuple[Tensor, Tensor] | None:
+    """`([S, K], [D, K])` keys of sources and destinations."""
+    if layer.kind != "projected":
+        return None
+    keys = layer.keys(h) if projected is None else (layer.keys_of_projected(projected) or layer.keys(h))
+    assert keys is not None, "a layer with projected weights has keys"
+    dst_key = destination_rows(block, keys[1])
+    assert isinstance(dst_key, Tensor)
+    return keys[0], dst_key
+
+
+def edge_weights(
+    layer: Layer, block: Block, keys: tuple[Tensor, Tensor] | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """`(weight [E, K], mass [D, K])` phase by phase, as the distributed paradigms run it, with a local peak."""
+    if keys is None:
+        return layer.edge_weight(block, None, None)
+    assert layer.backend is not None
+    score = layer.edge_score(block, *keys)
+    assert score is not None
+    return layer.edge_weight(block, score, layer.backend.edge_max(block, score))

@@ -1,0 +1,164 @@
+"""A model: a stack of layers with dropout between them, built when the data is known."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TypedDict
+
+import torch
+from torch import Tensor, nn
+
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.graph.block import Batch, BatchKey, Block
+from gnnexp.graph.shard import BlockNeeds
+from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.models.backend import Backend, Drop
+from gnnexp.models.backends import make_backend
+from gnnexp.models.layer import Activation, BlockLayer, Degrees, Layer, activate
+from gnnexp.models.local import destination_rows, mixed_rows
+
+
+class EndOfLayer(TypedDict):
+    """What `finish` of a layer ends with."""
+
+    activation: Activation
+    residual: bool
+    norm: bool
+
+
+class Model(nn.Module, ABC):
+    """Base of all models. A subclass says what its layers are (`make_layer`); `setup` builds them.
+
+    Args:
+        hidden: columns of the hidden layers.
+        layers: number of layers.
+        dropout: probability on the inputs of all layers but the first.
+        input_dropout: probability on the features.
+        residual: add the undropped input to each hidden layer's output.
+        norm: LayerNorm before each hidden activation.
+        kernel: `auto` (numba on CPU, torch on CUDA), `numba`, `torch` or `dgl`.
+    """
+
+    def __init__(
+        self, hidden: int, layers: int, dropout: float, input_dropout: float, residual: bool, norm: bool, kernel: str
+    ) -> None:
+        super().__init__()
+        self.hidden, self.num_layers = hidden, layers
+        self.dropout, self.input_dropout = dropout, input_dropout
+        self.residual, self.norm, self.kernel = residual, norm, kernel
+        self.hidden_activation: Activation = "relu"
+        self.layers = nn.ModuleList()
+        self.backend: Backend | None = None
+
+    def problems(self) -> list[str]:
+        """What is wrong with the arguments, in words that name key, value and mend."""
+        wrong = []
+        for name in ("hidden", "num_layers"):
+            if getattr(self, name) < 1:
+                wrong.append(f"model.{name.removeprefix('num_')}={getattr(self, name)} must be at least 1")
+        for name in ("dropout", "input_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                wrong.append(f"model.{name}={getattr(self, name)} must be in [0, 1)")
+        return wrong
+
+    @property
+    def needs(self) -> BlockNeeds:
+        """What blocks must carry for this model."""
+        return BlockNeeds()
+
+    @abstractmethod
+    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer | BlockLayer:
+        """The `index`-th layer, from `in_dim` to `out_dim` columns."""
+
+    def end_of_layer(self, index: int) -> EndOfLayer:
+        """Activation, skip connection and normalisation: on hidden layers only."""
+        last = index == self.num_layers - 1
+        return EndOfLayer(
+            activation="none" if last else self.hidden_activation,
+            residual=self.residual and not last,
+            norm=self.norm and not last,
+        )
+
+    def setup(
+        self, in_dim: int, num_classes: int, degrees: Degrees, *, seed: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        """Build the layers and draw their parameters: a pure function of the seed, the same on every rank.
+
+        Args:
+            in_dim: columns of the features.
+            num_classes: columns of the output.
+            degrees: static degrees of the full graph.
+            seed: of the run.
+            dtype: of parameters and activations.
+            device: where the model lives.
+        """
+        if wrong := self.problems():
+            raise ConfigError([Problem("model", type(self).__name__, text, "change the named key") for text in wrong])
+        self.backend = make_backend(self.kernel, device)
+        dims = [in_dim, *[self.hidden] * (self.num_layers - 1), num_classes]
+        for index in range(self.num_layers):
+            layer = self.make_layer(index, dims[index], dims[index + 1]).to(torch.float64)
+            key = stream(seed, Purpose.INIT, index)
+            layer.reset(torch.Generator().manual_seed(key >> 1))
+            layer.attach(self.backend, degrees)
+            self.layers.append(layer.to(device=device, dtype=dtype))
+
+    def forward(self, batch: Batch, features: Rows) -> Tensor:
+        """`[T, classes]` logits of the batch's targets, from the features of its input vertices."""
+        h: Rows = features
+        for index, block in enumerate(batch.blocks):
+            h = self.run_layer(index, block, h, batch.key if self.training else None)
+        assert isinstance(h, Tensor)
+        return h
+
+    def run_layer(self, index: int, block: Block, h: Rows, key: BatchKey | None) -> Tensor:
+        """One layer, its input's dropout included: `[D, out]` from `[S, in]`.
+
+        Where nothing else reads them, the activation of the layer before is fused with this layer's dropout: `h` is
+        then a preactivation (see `_fuses`).
+
+        Args:
+            index: which layer.
+            block: its hop, complete for every destination.
+            h: rows of the sources.
+            key: key of the dropout masks, None for inference.
+        """
+        layer = self.layers[index]
+        dropped = self._drop_input(index, block, h, key)
+        if isinstance(layer, BlockLayer):
+            assert isinstance(dropped, Tensor), "block layers take dense rows"
+            own = destination_rows(block, dropped)
+            assert isinstance(own, Tensor)
+            out = layer(block, dropped, own)
+            return out if self._fuses(index) else activate(out, layer.activation)
+        assert isinstance(layer, Layer)
+        drop = self.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
+        mixed = mixed_rows(layer, block, dropped, drop)
+        if self._fuses(index):
+            return layer.preactivation(mixed)
+        return layer.finish(mixed, layer.residual_part(destination_rows(block, h)))
+
+    def drop(self, purpose: Purpose, index: int, p: float, key: BatchKey | None) -> Drop | None:
+        """The dropout of layer `index` in the batch `key`; None where nothing is dropped."""
+        if key is None or p == 0:
+            return None
+        return Drop(p, stream(key.seed, purpose, key.epoch, key.step, key.micro, index))
+
+    def _drop_input(self, index: int, block: Block, h: Rows, key: BatchKey | None) -> Rows:
+        assert self.backend is not None
+        p = self.dropout if index else self.input_dropout
+        drop = self.drop(Purpose.DROPOUT, index, p, key)
+        if isinstance(h, SparseRows):
+            return h if drop is None else self.backend.sparse_dropout(h, block.src_ids, drop)
+        if index and self._fuses(index - 1):
+            return self.backend.relu_dropout(h, block.src_ids, drop or Drop(0.0, 0), h.shape[1])
+        return h if drop is None else self.backend.dropout(h, block.src_ids, drop, h.shape[1])
+
+    def _fuses(self, index: int) -> bool:
+        """Whether layer `index` leaves its ReLU to the dropout of the next layer: one pass instead of two."""
+        if index + 1 >= self.num_layers:
+            return False
+        layer, after = self.layers[index], self.layers[index + 1]
+        assert isinstance(layer, Layer | BlockLayer) and isinstance(after, Layer | BlockLayer)
+        return layer.activation == "relu" and not layer.residual and not after.residual

@@ -1,0 +1,74 @@
+"""What a way of training on several devices has to say for itself."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping
+from typing import Any, ClassVar, Generic, TypeVar
+
+from torch import Tensor, nn
+
+from gnnexp.errors import Problem
+from gnnexp.job import Job
+from gnnexp.models.model import Model
+
+B = TypeVar("B")
+
+
+class Paradigm(ABC, Generic[B]):
+    """One way of training; `B` is what one iteration of a rank works on.
+
+    Attributes:
+        exact: same gradients as serial training on the same batch, up to float error.
+        approximates: what is approximated where `exact` is False; recorded and printed.
+        needs_partition: whether the launcher prepares a partition.
+    """
+
+    exact: ClassVar[bool]
+    approximates: ClassVar[str] = ""
+    needs_partition: ClassVar[bool] = False
+
+    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+        """Conflicts of this paradigm with the other choices in the resolved `config`."""
+        return []
+
+    @abstractmethod
+    def setup(self, job: Job) -> None:
+        """Take the parts; ranks may communicate."""
+
+    @property
+    @abstractmethod
+    def module(self) -> nn.Module:
+        """Whose parameters the optimizer updates."""
+
+    @abstractmethod
+    def batches(self, epoch: int) -> Generator[B, None, None]:
+        """This rank's share of every global batch of the epoch, in order: as many on every rank."""
+
+    @abstractmethod
+    def forward_backward(self, batch: B) -> tuple[Tensor, int]:
+        """Gradients of the *global* mean loss; returns (this rank's loss sum, this rank's number of targets)."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Make gradients the same wherever their parameters are replicated."""
+
+    @abstractmethod
+    def clear_gradients(self) -> None:
+        """Before the next iteration."""
+
+    @abstractmethod
+    def end_epoch(self) -> dict[str, int]:
+        """Work counters of the epoch (`edges_sampled`, `features_loaded_host`, ...); starts them afresh."""
+
+    @abstractmethod
+    def evaluation_model(self) -> Model:
+        """The trained model for layer-wise inference."""
+
+    def memory(self) -> dict[str, int]:
+        """Bytes this rank holds by kind: `topology_bytes`, `vertex_bytes`, `buffers_bytes`."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """State beyond model and optimizer that a resumed run needs."""
+        return {}

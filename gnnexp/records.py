@@ -1,0 +1,80 @@
+"""The run directory's files: what a run leaves behind, written so that nothing is ever half there."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gnnexp.measure.record import RankRecord
+
+EPOCHS_FILE = "epochs.jsonl"
+RESULT_FILE = "result.json"
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write atomically: a temporary file beside it, fsync, rename."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(value, file, indent=1, default=str)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def read_epochs(run_dir: Path) -> list[dict[str, Any]]:
+    """The epochs recorded so far; a last line that a killed run left unfinished is ignored."""
+    path = run_dir / EPOCHS_FILE
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    return [json.loads(line) for line in lines[:-1]]
+
+
+class EpochLog:
+    """Appends one line per epoch to `epochs.jsonl`, on rank 0 only, each on disk before training goes on."""
+
+    def __init__(self, run_dir: Path, rank: int) -> None:
+        self._path = run_dir / EPOCHS_FILE
+        self._writes = rank == 0
+
+    def append(
+        self, epoch: int, metrics: Mapping[str, float], ranks: Sequence[RankRecord], steps: Sequence[float]
+    ) -> None:
+        """Record one epoch: reduced metrics, every rank's own record, the loss of every step."""
+        if not self._writes:
+            return
+        line = json.dumps(
+            {
+                "epoch": epoch, "time": time.time(), "metrics": dict(metrics),
+                "ranks": [rank.to_json() for rank in ranks], "losses": list(steps),
+            }
+        )
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(line + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def summarize(epochs: Sequence[Mapping[str, Any]], primary: str) -> dict[str, float]:
+    """Figures at the best validation epoch, and typical times (median over the epochs after the first)."""
+    summary: dict[str, float] = {}
+    evaluated = [e for e in epochs if not math.isnan(e["metrics"].get(f"{primary}/val", math.nan))]
+    if evaluated:
+        best = max(evaluated, key=lambda e: e["metrics"][f"{primary}/val"])
+        summary["best_epoch"] = best["epoch"]
+        summary |= {k: v for k, v in best["metrics"].items() if k.partition("/")[2] in ("val", "test")}
+    if epochs:
+        summary["loss/train"] = epochs[-1]["metrics"]["loss/train"]
+        warm = epochs[1:] or epochs
+        for name in warm[0]["metrics"]:
+            if name.split("/")[0] in ("time", "comm", "work", "memory"):
+                values = sorted(e["metrics"][name] for e in warm if name in e["metrics"])
+                summary[name] = values[len(values) // 2]
+    summary["num_epochs"] = len(epochs)
+    return summary

@@ -1,0 +1,105 @@
+"""Classifying vertices: one label (cross-entropy) or several (binary cross-entropy per class)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from torch import Tensor
+from torch.nn import functional as F
+
+from gnnexp.errors import Problem
+from gnnexp.graph.graph import Graph
+from gnnexp.tasks.base import Scores, Task
+from gnnexp.tasks.metrics import accuracy, micro_f1, roc_auc
+
+
+class NodeClassification(Task):
+    """Labels of vertices.
+
+    Args:
+        metric: what chooses the best epoch; `auto` is micro-F1 for multi-label data, accuracy otherwise.
+    """
+
+    def __init__(self, metric: Literal["auto", "acc", "micro_f1", "roc_auc"] = "auto") -> None:
+        self.metric = metric
+        self._multilabel = False
+
+    @property
+    def primary_metric(self) -> str:
+        """See `metric`."""
+        if self.metric != "auto":
+            return self.metric
+        return "micro_f1" if self._multilabel else "acc"
+
+    def check(self, graph: Graph) -> list[Problem]:
+        """Labels and training vertices are needed; ROC AUC is for two classes."""
+        problems = []
+        if graph.labels is None:
+            problems.append(
+                Problem("task", "node_classification", f"{graph.name} has no vertex labels", "choose another dataset")
+            )
+        if graph.splits.train.numel() == 0:
+            problems.append(
+                Problem("dataset", graph.name, "has no training vertices", "give it a split with training vertices")
+            )
+        if self.metric == "roc_auc" and not graph.multilabel and graph.num_classes != 2:
+            problems.append(
+                Problem("task.metric", "roc_auc", f"needs 2 classes, {graph.name} has {graph.num_classes}",
+                        "set task.metric=auto")
+            )
+        if self.metric == "acc" and graph.multilabel:
+            problems.append(
+                Problem("task.metric", "acc", f"{graph.name} is multi-label", "set task.metric=auto (micro-F1)")
+            )
+        return problems
+
+    def setup(self, graph: Graph) -> None:
+        """Take labels and targets."""
+        assert graph.labels is not None
+        self._labels, self._multilabel = graph.labels, graph.multilabel
+        self._targets, self._num_classes = graph.splits.train, graph.num_classes
+
+    def targets(self) -> Tensor:
+        """Training vertices."""
+        return self._targets
+
+    def loss_sum(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Summed cross-entropy; multi-label: mean over classes of the binary one, summed over vertices."""
+        labels = self._labels[targets.long()].to(logits.device)
+        if self._multilabel:
+            loss = F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="sum")
+            return loss / self._num_classes
+        return F.cross_entropy(logits, labels, reduction="sum")
+
+    def score(self, logits: Tensor, ids: Tensor) -> Scores:
+        """Predictions and labels of labelled vertices, plus class-1 scores for ROC AUC."""
+        labels = self._labels[ids.long()]
+        logits = logits.cpu()
+        if self._multilabel:
+            kept = ~labels.isnan().any(1)
+            return {"score": logits[kept].numpy(), "label": labels[kept].numpy().astype(np.int8)}
+        kept = labels >= 0
+        logits, labels = logits[kept], labels[kept]
+        scores = {"prediction": logits.argmax(1).numpy().astype(np.int32), "label": labels.numpy().astype(np.int32)}
+        if self._num_classes == 2:
+            scores["score"] = (logits[:, 1] - logits[:, 0]).numpy()
+        return scores
+
+    def metrics(self, scores: Sequence[Scores]) -> dict[str, float]:
+        """`acc` and, for two classes, `roc_auc`; `micro_f1` and `roc_auc` for multi-label data."""
+        joined = {name: np.concatenate([part[name] for part in scores]) for name in scores[0]}
+        if self._multilabel:
+            found = {"micro_f1": micro_f1(joined["score"] > 0, joined["label"])}
+            if self.metric == "roc_auc":
+                columns = zip(joined["score"].T, joined["label"].T, strict=True)
+                areas = [roc_auc(score, label) for score, label in columns]
+                found["roc_auc"] = float(np.nanmean(areas))
+            return found
+        found = {"acc": accuracy(joined["prediction"], joined["label"])}
+        if "score" in joined:
+            found["roc_auc"] = roc_auc(joined["score"], joined["label"])
+        return found
+
+
