@@ -28,6 +28,8 @@ def connect(environment: Environment, device: torch.device, timeout_s: float) ->
     """
     if environment.num_ranks == 1:
         return "none"
+    if dist.is_initialized():  # a caller that keeps its own group (a pool of test ranks, a notebook)
+        return str(dist.get_backend())
     own_gpu = device.type == "cuda" and environment.local_ranks <= torch.cuda.device_count()
     backend = "nccl" if own_gpu else "gloo"
     dist.init_process_group(

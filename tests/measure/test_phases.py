@@ -1,0 +1,101 @@
+"""Phases are exclusive and explain the whole epoch, on a clock that the test winds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnexp.measure.ledger import all_reduce_share
+from gnnexp.measure.phases import PHASES, Delay, PhaseTimer
+
+
+class Clock:
+    """Advances only when told."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_inner_phases_stop_the_outer_clock():
+    timer = PhaseTimer(clock=(clock := Clock()))
+    clock.now += 1  # unaccounted
+    with timer.phase("forward"):
+        clock.now += 2
+        with timer.phase("wait"):
+            clock.now += 4
+        clock.now += 8
+        with timer.phase("sync"), timer.phase("wait"):
+            clock.now += 16
+    clock.now += 32  # unaccounted
+    times = timer.end_epoch()
+    assert times.epoch_s == 63
+    assert times.phases["forward"] == 10
+    assert times.phases["wait"] == 20
+    assert times.phases["sync"] == 0
+    assert times.unaccounted_s == 33
+
+
+spans = st.recursive(st.just([]), lambda inner: st.lists(st.tuples(st.sampled_from(PHASES), inner), max_size=4))
+
+
+@given(spans)
+def test_phases_always_add_up(tree):
+    timer = PhaseTimer(clock=(clock := Clock()))
+
+    def walk(nodes):
+        clock.now += 1
+        for name, children in nodes:
+            with timer.phase(name):
+                walk(children)
+            clock.now += 1
+
+    walk(tree)
+    times = timer.end_epoch()
+    depth_zero = 1 + len(tree)
+    assert times.unaccounted_s == depth_zero
+    assert sum(times.phases.values()) + times.unaccounted_s == times.epoch_s
+
+
+def test_a_failure_inside_a_phase_closes_it():
+    timer = PhaseTimer(clock=(clock := Clock()))
+    with pytest.raises(ValueError, match="x"), timer.phase("load"):
+        clock.now += 5
+        raise ValueError("x")
+    assert timer.current is None
+    assert timer.end_epoch().phases["load"] == 5
+
+
+def test_a_straggler_is_slowed_once_per_epoch_in_its_phase():
+    timer = PhaseTimer(delay=Delay("load", 0.03))
+    for _ in range(2):
+        timer.start_epoch()
+        for _ in range(3):
+            with timer.phase("load"):
+                pass
+            with timer.phase("forward"):
+                pass
+        phases = timer.end_epoch().phases
+        assert 0.03 <= phases["load"] < 0.06
+        assert phases["forward"] < 0.02
+
+
+def test_hidden_time_is_not_part_of_the_sum():
+    timer = PhaseTimer(clock=(clock := Clock()))
+    with timer.phase("forward"):
+        clock.now += 2
+    timer.add_hidden("sample", 1.5)
+    timer.add_hidden("sample", 0.5)
+    times = timer.end_epoch()
+    assert times.hidden == {"sample": 2.0}
+    assert times.unaccounted_s == 0
+
+
+@given(st.integers(0, 10**12), st.integers(1, 64))
+def test_all_reduce_shares_add_up_exactly(payload, num_ranks):
+    shares = [all_reduce_share(payload, rank, num_ranks) for rank in range(num_ranks)]
+    assert sum(shares) == 2 * (num_ranks - 1) * payload
+    assert max(shares) - min(shares) <= 1
