@@ -1,0 +1,152 @@
+"""A partition: who owns each vertex and, in a vertex-cut, each edge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnexp.errors import DataError, Problem
+from gnnexp.graph.arrays import META, ArrayFolder, Verify, mend, read_folder
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.writer import ArrayWriter
+from gnnexp.kernels.checks import count_outside
+from gnnexp.kernels.replicas import count_parts
+
+KIND, SCHEMA = "partition", 1
+_OWNER_DTYPES = (torch.int16, torch.int32)
+
+
+def owner_dtype(num_parts: int) -> torch.dtype:
+    """The dtype of owners: int16 as long as every part's number fits."""
+    return torch.int16 if num_parts <= 1 << 15 else torch.int32
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """An owner per vertex, and where edges are placed on their own an owner per edge.
+
+    Without `edge_owner` (edge-cut) an edge belongs to the owner of its destination. Replication is no property of the
+    partition but of the shards that are built from it; `quality` says what it would be.
+
+    Attributes:
+        node_owner: `[V]` int16 or int32, the part that stores a vertex's features and finishes its output.
+        num_parts: number of parts; some may be empty.
+        edge_owner: `[E]` int16 or int32 in the graph's canonical edge order, or None.
+        method: name of the partitioner (`metis`).
+        options: its options, scalars and lists.
+        graph_key: content key of the graph that was partitioned.
+        seconds: wall time of the partitioning.
+        peak_rss_bytes: peak resident memory of the process while partitioning, the graph included.
+    """
+
+    node_owner: Tensor
+    num_parts: int
+    edge_owner: Tensor | None = None
+    method: str = "given"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    graph_key: str = ""
+    seconds: float = 0.0
+    peak_rss_bytes: int = 0
+
+    def part_sizes(self) -> Tensor:
+        """`[num_parts]` int64, vertices of each part."""
+        return torch.from_numpy(count_parts(self.node_owner.numpy(), self.num_parts))
+
+    def vertices_of(self, part: int) -> Tensor:
+        """Ids of the vertices that `part` owns, `[n]` int64 ascending."""
+        return torch.nonzero(self.node_owner == part).flatten()
+
+    def save(self, folder: Path) -> None:
+        """Write the partition to `folder`, atomically; a stored one that is there already is replaced."""
+        with ArrayWriter(folder) as writer:
+            writer.put("node_owner", self.node_owner)
+            if self.edge_owner is not None:
+                writer.put("edge_owner", self.edge_owner)
+            writer.finish({
+                "kind": KIND, "schema": SCHEMA, "num_parts": self.num_parts, "num_nodes": self.node_owner.numel(),
+                "method": self.method, "options": dict(self.options), "graph_key": self.graph_key,
+                "seconds": self.seconds, "peak_rss_bytes": self.peak_rss_bytes,
+            })
+
+
+def check_partition(partition: Partition, graph: Graph, *, name: str) -> list[Problem]:
+    """Everything that keeps `partition` from being one of `graph`: shapes, dtypes, and owners out of range.
+
+    Args:
+        partition: the partition.
+        graph: the graph that it should fit.
+        name: file or partitioner, the first word of every message.
+    """
+    if partition.num_parts < 1:
+        return [Problem(f"{name}: num_parts", partition.num_parts, "must be at least 1", "partition the graph again")]
+    problems: list[Problem] = []
+    _check_owner(f"{name}: node_owner", partition.node_owner, graph.num_nodes, partition.num_parts, problems)
+    if partition.edge_owner is not None:
+        _check_owner(f"{name}: edge_owner", partition.edge_owner, graph.num_edges, partition.num_parts, problems)
+    return problems
+
+
+def _check_owner(key: str, owner: Tensor, length: int, num_parts: int, problems: list[Problem]) -> None:
+    again = "partition this graph again"
+    if owner.dtype not in _OWNER_DTYPES or owner.shape != (length,):
+        problems.append(Problem(key, f"{owner.dtype} {list(owner.shape)}", f"must be int16 or int32 [{length}]", again))
+        return
+    count, first = count_outside(owner.numpy(), 0, num_parts)
+    if count:
+        problems.append(Problem(key, f"{count} of {length}, first at position {first}: {int(owner[first])}",
+                                f"parts are 0 to {num_parts - 1}", again))
+
+
+def open_partition(folder: Path, *, graph: Graph, graph_key: str, verify: Verify = "sizes") -> Partition:
+    """The partition stored in `folder`, as one of `graph`.
+
+    Args:
+        folder: as written by `Partition.save`.
+        graph: the graph that it must fit.
+        graph_key: content key of that graph.
+        verify: see `open_graph`; that all owners are in range is checked in every case.
+
+    Raises:
+        DataError: if it is damaged, or of another graph.
+    """
+    stored = read_folder(folder, KIND, SCHEMA)
+    problems = _check_meta(stored)
+    if not problems and stored.meta["graph_key"] != graph_key:
+        problems.append(Problem(f"{folder / META}: graph_key", stored.meta["graph_key"][:80],
+                                f"must be {graph_key}, the key of this graph",
+                                "partition this graph, or choose the dataset that this partition was made for"))
+    if problems:
+        raise DataError(problems)
+    arrays = stored.tensors(verify=verify)
+    meta = stored.meta
+    partition = Partition(
+        node_owner=arrays["node_owner"], num_parts=meta["num_parts"], edge_owner=arrays.get("edge_owner"),
+        method=meta["method"], options=meta["options"], graph_key=meta["graph_key"], seconds=meta["seconds"],
+        peak_rss_bytes=meta["peak_rss_bytes"],
+    )
+    problems = check_partition(partition, graph, name=str(folder))
+    if problems:
+        raise DataError(problems)
+    return partition
+
+
+def _check_meta(stored: ArrayFolder) -> list[Problem]:
+    path, meta, help_ = str(stored.folder / META), stored.meta, mend(stored.folder)
+    kinds: dict[str, type | tuple[type, ...]] = {
+        "num_parts": int, "method": str, "options": dict, "graph_key": str, "seconds": (int, float),
+        "peak_rss_bytes": int,
+    }
+    problems = [
+        Problem(f"{path}: {key}", str(meta.get(key))[:80], "must be there, and of the right type", help_)
+        for key, kind in kinds.items()
+        if not isinstance(meta.get(key), kind) or isinstance(meta[key], bool)
+    ]
+    names = set(stored.specs)
+    if "node_owner" not in names or names - {"node_owner", "edge_owner"}:
+        problems.append(Problem(path, sorted(names), "arrays are node_owner and, in a vertex-cut, edge_owner", help_))
+    return problems

@@ -1,0 +1,68 @@
+"""The simple undirected view of a directed multigraph: what METIS partitions."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from gnnexp.kernels.transpose import transpose_csc
+
+
+@numba.njit(nogil=True, cache=True)
+def _merge(
+    in_ptr: np.ndarray, in_ids: np.ndarray, out_ptr: np.ndarray, out_ids: np.ndarray, starts: np.ndarray,
+    neighbours: np.ndarray, weights: np.ndarray,
+) -> None:
+    """Merge the two sorted neighbour lists of every vertex.
+
+    With empty `neighbours` it only counts, into `starts[v + 1]`; otherwise row v is written from `starts[v]` on.
+    """
+    fill = neighbours.size > 0
+    for v in range(in_ptr.size - 1):
+        i, o = in_ptr[v], out_ptr[v]
+        slot = starts[v]
+        count = 0
+        while i < in_ptr[v + 1] or o < out_ptr[v + 1]:
+            take_in = o >= out_ptr[v + 1] or (i < in_ptr[v + 1] and in_ids[i] <= out_ids[o])
+            other = np.int64(in_ids[i]) if take_in else np.int64(out_ids[o])
+            weight = 0
+            while i < in_ptr[v + 1] and in_ids[i] == other:
+                weight += 1
+                i += 1
+            while o < out_ptr[v + 1] and out_ids[o] == other:
+                weight += 1
+                o += 1
+            if other == v:
+                continue
+            if fill:
+                neighbours[slot + count] = other
+                weights[slot + count] = weight
+            count += 1
+        if not fill:
+            starts[v + 1] = count
+
+
+def undirected(
+    indptr: np.ndarray, indices: np.ndarray, dtype: np.dtype[np.signedinteger]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Neighbours of every vertex in either direction, each once, ascending, without self loops.
+
+    Args:
+        indptr: `[V + 1]` int64 of a CSC graph in canonical order.
+        indices: `[E]` sources.
+        dtype: int32 or int64, of what is returned.
+
+    Returns:
+        `starts [V + 1]`, `neighbours [M]` and `weights [M]` (how many directed edges (u, v) and (v, u) there are), all
+        of `dtype`, which must hold 2 E.
+    """
+    num_nodes = indptr.size - 1
+    out_ptr, out_ids, _ = transpose_csc(indptr, indices, num_nodes)
+    starts = np.zeros(num_nodes + 1, np.int64)
+    none = np.empty(0, dtype)
+    _merge(indptr, indices, out_ptr, out_ids, starts, none, none)
+    np.cumsum(starts, out=starts)
+    neighbours, weights = np.empty(starts[-1], dtype), np.empty(starts[-1], dtype)
+    if neighbours.size:
+        _merge(indptr, indices, out_ptr, out_ids, starts, neighbours, weights)
+    return starts.astype(dtype), neighbours, weights

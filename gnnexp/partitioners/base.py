@@ -1,0 +1,103 @@
+"""What every partitioner is: options in, owners out, and a key under which the result can be kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from abc import ABC, abstractmethod
+from typing import Any, Literal, NamedTuple
+
+from torch import Tensor
+
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.partition import Partition, check_partition
+from gnnexp.measure.memory import host_peak_bytes, reset_host_peak
+
+
+class Owners(NamedTuple):
+    """What a partitioner decides.
+
+    Attributes:
+        nodes: `[V]` int16 or int32 (`owner_dtype`), the part of every vertex.
+        edges: `[E]` the part of every edge in canonical order, None in an edge-cut.
+    """
+
+    nodes: Tensor
+    edges: Tensor | None = None
+
+
+class Partitioner(ABC):
+    """Splits a graph into parts.
+
+    A subclass implements `assign`; its constructor keeps every option as an attribute of the same name, and nothing
+    else that is public: they are what the key is made of.
+
+    Attributes:
+        num_parts: how many parts are wanted, `auto` for one per rank.
+    """
+
+    num_parts: int | Literal["auto"]
+
+    @abstractmethod
+    def assign(self, graph: Graph, num_parts: int) -> Owners:
+        """Owners of all vertices; called with 1 <= num_parts <= V only."""
+
+    @property
+    def method(self) -> str:
+        """Name of the method: the module's, as in `conf/partitioner/<name>.yaml`."""
+        return type(self).__module__.rpartition(".")[2]
+
+    @property
+    def version(self) -> str:
+        """Changes when the same options start to give other parts."""
+        return "1"
+
+    def options(self) -> dict[str, Any]:
+        """The options that decide the result, `num_parts` apart."""
+        return {name: value for name, value in vars(self).items() if name != "num_parts" and not name.startswith("_")}
+
+    def resolve(self, num_ranks: int) -> int:
+        """Number of parts in a run with `num_ranks` ranks."""
+        return num_ranks if self.num_parts == "auto" else self.num_parts
+
+    def key(self, graph_key: str, num_parts: int) -> str:
+        """Content key of the partition, 64 hexadecimal digits: equal keys, equal partitions."""
+        content = {
+            "class": f"{type(self).__module__}.{type(self).__qualname__}", "version": self.version,
+            "options": self.options(), "graph": graph_key, "num_parts": num_parts,
+        }
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    def partition(self, graph: Graph, num_parts: int, graph_key: str = "") -> Partition:
+        """Split `graph` into `num_parts` parts.
+
+        Args:
+            graph: validated.
+            num_parts: from 1 to the number of vertices.
+            graph_key: content key of the graph, kept in the partition.
+
+        Raises:
+            ConfigError: if there are more parts than vertices, or fewer than one.
+        """
+        check_num_parts(num_parts, graph.num_nodes)
+        reset_host_peak()
+        start = time.perf_counter()
+        owners = self.assign(graph, num_parts)
+        seconds = time.perf_counter() - start
+        partition = Partition(
+            node_owner=owners.nodes, num_parts=num_parts, edge_owner=owners.edges, method=self.method,
+            options=self.options(), graph_key=graph_key, seconds=seconds, peak_rss_bytes=host_peak_bytes(),
+        )
+        problems = check_partition(partition, graph, name=f"partitioner {self.method}")
+        if problems:
+            raise DataError(problems)
+        return partition
+
+
+def check_num_parts(num_parts: int, num_nodes: int) -> None:
+    """Refuse a number of parts that no partition of the graph can have."""
+    if not 1 <= num_parts <= num_nodes:
+        raise ConfigError(Problem("partitioner.num_parts", num_parts, f"must be 1 to {num_nodes} (vertices)",
+                                  "take fewer parts (fewer workers, with num_parts=auto) or a larger graph"))

@@ -1,0 +1,122 @@
+"""METIS's own entry point, inside the library that pymetis brings.
+
+pymetis 2025.2.2 hands METIS one weight per vertex whatever it is given (`ncon = 1` in its wrapper: of `[V, 3]` weights
+the first V numbers are read, in silence). Balancing vertices, edges and training vertices at the same time needs
+several, so `METIS_PartGraphKway` is called directly, as the METIS 5 manual describes it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from gnnexp.errors import ConfigError, Problem, RunError
+
+# Status codes of metis.h.
+_OK, _ERROR_MEMORY = 1, -3
+# At least METIS_NOPTIONS (40) entries.
+_NUM_OPTIONS = 64
+
+
+def _load() -> tuple[ctypes.CDLL, Any, np.dtype[np.signedinteger]]:
+    """The library, pymetis's table of option numbers, and METIS's integer type."""
+    try:
+        import pymetis
+        from pymetis import _internal
+
+        options = _internal.options_indices  # type: ignore[attr-defined]
+    except ImportError as error:
+        raise ConfigError(Problem("partitioner", "metis", f"needs the package pymetis ({error})",
+                                  "pip install 'gnnexp[metis]', or partitioner=random")) from None
+    library = ctypes.CDLL(_internal.__file__)
+    if not hasattr(library, "METIS_PartGraphKway"):
+        raise ConfigError(Problem("partitioner", "metis", "this build of pymetis does not export METIS's functions",
+                                  "install the wheel: pip install --force-reinstall pymetis==2025.2.2"))
+    return library, options, pymetis.zero_copy_dtype()
+
+
+def index_dtype() -> np.dtype[np.signedinteger]:
+    """The integers that METIS was built with, int32 or int64.
+
+    Raises:
+        ConfigError: if pymetis is not there.
+    """
+    return _load()[2]
+
+
+def check_limits(
+    num_nodes: int, num_entries: int, vertex_weights: np.ndarray, dtype: np.dtype[np.signedinteger]
+) -> None:
+    """Refuse a graph whose counts METIS cannot hold.
+
+    Args:
+        num_nodes: V.
+        num_entries: M, entries of the undirected adjacency (two per edge).
+        vertex_weights: `[V, C]` int64.
+        dtype: METIS's integers.
+
+    Raises:
+        ConfigError: naming the count and the limit.
+    """
+    limit = int(np.iinfo(dtype).max)
+    totals = vertex_weights.sum(axis=0, dtype=np.float64)  # a float cannot overflow, and 2^53 is exact enough here
+    weight = int(totals.max(initial=0))
+    counts = {"vertices": num_nodes, "adjacency entries": num_entries, "total vertex weight": weight}
+    problems = [
+        Problem("partitioner", "metis", f"METIS counts in {dtype.name}, up to {limit}: {count} {what} are too many",
+                "use a pymetis built with 64-bit indices, or partitioner=random")
+        for what, count in counts.items()
+        if count > limit
+    ]
+    if problems:
+        raise ConfigError(problems)
+
+
+def part_graph(
+    starts: np.ndarray, neighbours: np.ndarray, vertex_weights: np.ndarray, edge_weights: np.ndarray | None,
+    num_parts: int, *, recursive: bool, imbalance: float, seed: int,
+) -> tuple[np.ndarray, int]:
+    """Split an undirected graph so that little edge weight is cut and every vertex weight is balanced.
+
+    Args:
+        starts: `[V + 1]` in METIS's integers, CSR of the symmetric adjacency without self loops.
+        neighbours: `[M]` of the same type.
+        vertex_weights: `[V, C]` of the same type, C weights to balance, each with a positive sum.
+        edge_weights: `[M]` of the same type, or None for 1 each.
+        num_parts: from 2 on.
+        recursive: recursive bisection instead of direct k-way partitioning.
+        imbalance: how far the heaviest part may exceed the mean, in every weight (0.03 = 3 %).
+        seed: of METIS's tie breaking.
+
+    Returns:
+        `[V]` part of every vertex, and the weight of the cut edges, each counted once.
+
+    Raises:
+        RunError: if METIS reports a failure.
+    """
+    library, option, dtype = _load()
+    arrays = [starts, neighbours, vertex_weights] + ([] if edge_weights is None else [edge_weights])
+    assert all(array.dtype == dtype and array.flags.c_contiguous for array in arrays)
+    settings = np.empty(_NUM_OPTIONS, dtype)
+    library.METIS_SetDefaultOptions(_pointer(settings))
+    settings[option.SEED] = seed
+    settings[option.UFACTOR] = max(1, round(imbalance * 1000))
+    num_nodes, num_weights = vertex_weights.shape
+    scalars = np.array([num_nodes, num_weights, num_parts, 0], dtype)
+    parts = np.zeros(num_nodes, dtype)
+    call = library.METIS_PartGraphRecursive if recursive else library.METIS_PartGraphKway
+    status = call(
+        _pointer(scalars[0:]), _pointer(scalars[1:]), _pointer(starts), _pointer(neighbours), _pointer(vertex_weights),
+        None, _pointer(edge_weights), _pointer(scalars[2:]), None, None, _pointer(settings), _pointer(scalars[3:]),
+        _pointer(parts),
+    )
+    if status != _OK:
+        why = "not enough memory" if status == _ERROR_MEMORY else f"status {status}"
+        raise RunError(f"METIS failed on {num_nodes} vertices and {neighbours.size} adjacency entries: {why}")
+    return parts, int(scalars[3])
+
+
+def _pointer(array: np.ndarray | None) -> ctypes.c_void_p | None:
+    return None if array is None else ctypes.c_void_p(array.ctypes.data)

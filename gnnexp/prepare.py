@@ -1,0 +1,195 @@
+"""The artifact cache: graphs and partitions made once, validated, and mapped by every rank of every later run.
+
+`<cache>/graphs/<name>-<key>` and `<cache>/partitions/<method>-<parts>-<key>` are named by content keys, so an artifact
+is never stale. Several processes may prepare the same one: the first makes it, the others wait and open it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from gnnexp.datasets.base import Dataset
+from gnnexp.errors import DataError, Problem
+from gnnexp.graph.arrays import mend
+from gnnexp.graph.format import open_graph, save_graph
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.partition import Partition, open_partition
+from gnnexp.graph.quality import quality
+from gnnexp.graph.validate import validate_graph
+from gnnexp.graph.writer import move_into_place, staging_prefix, write_json
+from gnnexp.partitioners.base import Partitioner, check_num_parts
+
+Artifact = TypeVar("Artifact", Graph, Partition)
+log = logging.getLogger(__name__)
+
+CACHE_VARIABLE = "GNNEXP_CACHE"
+QUALITY = "quality.json"
+# 64 of the key's 256 bits: 2^32 artifacts before two names are likely to meet.
+_KEY_DIGITS = 16
+
+
+def cache_root() -> Path:
+    """Where artifacts are kept: `$GNNEXP_CACHE`, or `.gnnexp` in the working directory."""
+    return Path(os.environ.get(CACHE_VARIABLE) or ".gnnexp").expanduser().absolute()
+
+
+def graph_folder(dataset: Dataset, cache: Path) -> Path:
+    """Where the graph of `dataset` is, or will be, kept."""
+    return cache / "graphs" / f"{_slug(dataset.name)}-{dataset.key()[:_KEY_DIGITS]}"
+
+
+def prepare_graph(dataset: Dataset, cache: Path) -> tuple[Graph, Path]:
+    """The validated, memory-mapped graph of `dataset` and its folder; loaded or generated only if it is not there yet.
+
+    Raises:
+        DataError: what is wrong with the dataset's files or its graph; nothing is left behind.
+    """
+    folder = graph_folder(dataset, cache)
+
+    def make(staging: Path) -> None:
+        graph = dataset.generate(staging)
+        generated = graph is not None
+        graph = dataset.load() if graph is None else graph
+        problems = validate_graph(graph, name=dataset.name)
+        if problems:
+            raise DataError(problems)
+        if not generated:
+            save_graph(graph, staging)
+
+    return _prepare(folder, open_graph, make), folder
+
+
+def partition_folder(partitioner: Partitioner, graph_key: str, num_parts: int, cache: Path) -> Path:
+    """Where the partition is, or will be, kept."""
+    key = partitioner.key(graph_key, num_parts)
+    return cache / "partitions" / f"{_slug(partitioner.method)}-{num_parts}-{key[:_KEY_DIGITS]}"
+
+
+def prepare_partition(
+    partitioner: Partitioner, graph: Graph, graph_key: str, num_parts: int, cache: Path
+) -> tuple[Partition, Path]:
+    """The partition of `graph` and its folder, in which `quality.json` is its report; made only if it is not there yet.
+
+    Args:
+        partitioner: decides the owners.
+        graph: validated (`prepare_graph`).
+        graph_key: content key of the graph (`Dataset.key()`).
+        num_parts: number of parts (`Partitioner.resolve`).
+        cache: root of the artifact cache.
+
+    Raises:
+        ConfigError: if the partitioner cannot make that many parts of this graph.
+    """
+    check_num_parts(num_parts, graph.num_nodes)
+    folder = partition_folder(partitioner, graph_key, num_parts, cache)
+
+    def open_it(path: Path) -> Partition:
+        read_quality(path)
+        return open_partition(path, graph=graph, graph_key=graph_key)
+
+    def make(staging: Path) -> None:
+        partition = partitioner.partition(graph, num_parts, graph_key)
+        partition.save(staging)
+        write_json(staging / QUALITY, quality(graph, partition))
+
+    return _prepare(folder, open_it, make), folder
+
+
+def read_quality(folder: Path) -> dict[str, float]:
+    """The quality report (`gnnexp.graph.quality`) of the partition in `folder`.
+
+    Raises:
+        DataError: if it is missing or damaged.
+    """
+    path = folder / QUALITY
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(Problem(str(path), str(error), "must be the report of a partition", mend(folder))) from None
+    if not isinstance(report, dict) or not all(isinstance(value, float) for value in report.values()):
+        raise DataError(Problem(str(path), str(report)[:80], "must be numbers by name", mend(folder)))
+    return report
+
+
+def _slug(name: str) -> str:
+    """`name` as part of a folder's name."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", name).strip("-.")[:60] or "unnamed"
+
+
+def _prepare(folder: Path, open_it: Callable[[Path], Artifact], make: Callable[[Path], None]) -> Artifact:
+    """Open the artifact in `folder`, made first if it is missing or damaged."""
+    if folder.exists() and (found := _open_or_say(folder, open_it)) is not None:
+        return found
+    with _lock(folder):
+        # Another process may have made it while this one waited.
+        if folder.exists() and (found := _open_or_say(folder, open_it, say=False)) is not None:
+            return found
+        _remove_leftovers(folder)
+        work = Path(tempfile.mkdtemp(prefix=staging_prefix(folder), dir=folder.parent))
+        try:
+            make(work / folder.name)
+            if folder.exists():
+                folder.replace(work / "damaged")
+            move_into_place(work / folder.name, folder)
+        finally:
+            shutil.rmtree(work)
+    return open_it(folder)
+
+
+def _open_or_say(folder: Path, open_it: Callable[[Path], Artifact], *, say: bool = True) -> Artifact | None:
+    try:
+        return open_it(folder)
+    except DataError as error:
+        if say:
+            log.warning("the prepared artifact in %s is damaged and is made again:\n%s", folder, error)
+        return None
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what a killed process left of this artifact; whoever holds the lock is the only one who makes it."""
+    for leftover in folder.parent.glob(f"{staging_prefix(folder)}*"):
+        shutil.rmtree(leftover)
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Hold the artifact's lock file; it is removed afterwards, and released by the system if the process dies."""
+    path = folder.with_name(f".{folder.name}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = _acquire(path)
+    except OSError as error:
+        raise DataError(Problem(str(path.parent), error.strerror, "the artifact cache must be writable",
+                                f"set {CACHE_VARIABLE} to a folder that is")) from None
+    try:
+        yield
+    finally:
+        path.unlink()
+        os.close(handle)
+
+
+def _acquire(path: Path) -> int:
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            log.warning("another process is preparing %s: waiting for it", path.parent / path.stem.lstrip("."))
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        # The holder removes the file before it lets go: a lock on a removed file locks nobody out.
+        try:
+            if os.path.samestat(os.fstat(handle), path.stat()):
+                return handle
+        except FileNotFoundError:
+            log.debug("%s was removed by its holder", path)
+        os.close(handle)
