@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from typing import Any, TypeVar, overload
 
-from gnnexp.config.schema import HardwareConfig, RunConfig, Straggler, TrainConfig
 from gnnexp.config.signature import (
     TARGET,
     Parameter,
@@ -29,15 +28,15 @@ EXTRAS = {
 
 
 @overload
-def build(node: Mapping[str, Any], expected: type[T]) -> T: ...
+def build(node: Mapping[str, Any], expected: Callable[..., T]) -> T: ...
 @overload
 def build(node: Mapping[str, Any], expected: None = None) -> object: ...
-def build(node: Mapping[str, Any], expected: type[T] | None = None) -> T | object:
+def build(node: Mapping[str, Any], expected: Callable[..., T] | None = None) -> T | object:
     """Import `node["_target_"]` and call it with the other keys; nested mappings with `_target_` are built first.
 
     Args:
         node: plain mapping of a resolved config.
-        expected: class that the result must be an instance of, None for any.
+        expected: class, abstract or not, that the result must be an instance of, None for any.
 
     Raises:
         ConfigError: if the target cannot be imported, its keys or types are wrong, or it is not an `expected`.
@@ -48,7 +47,7 @@ def build(node: Mapping[str, Any], expected: type[T] | None = None) -> T | objec
         raise ConfigError(problems)
     target = locate(name)
     built: object = target(**{key: _built(value) for key, value in node.items() if key != TARGET})
-    if expected is not None and not isinstance(built, expected):
+    if isinstance(expected, type) and not isinstance(built, expected):
         raise ConfigError(Problem(TARGET, name, f"must be a {expected.__module__}.{expected.__qualname__}",
                                   "name a class that inherits from it"))
     return built
@@ -154,16 +153,3 @@ def keys_of(node: Mapping[str, Any]) -> tuple[str, ...]:
         return ()
     found = _locate_or_problem("", node[TARGET])
     return () if isinstance(found, Problem) else tuple(parameters_of(found) or ())
-
-
-def run_config(config: Mapping[str, Any]) -> RunConfig:
-    """The fixed groups of a checked, resolved config as dataclasses."""
-    hardware = {key: value for key, value in config["hardware"].items() if key != "launcher"}
-    straggler = hardware.pop("straggler", None)
-    return RunConfig(
-        train=TrainConfig(**config["train"]),
-        hardware=HardwareConfig(**hardware, straggler=None if straggler is None else Straggler(**straggler)),
-        seed=config["seed"],
-        system=config.get("system"),
-        name=config.get("name"),
-    )

@@ -17,8 +17,7 @@ from typing import Any
 
 import psutil
 
-from gnnexp.config.build import run_config
-from gnnexp.config.schema import HardwareConfig
+from gnnexp.config.schema import HardwareConfig, run_config
 from gnnexp.errors import Problem
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.status import Death, judge, read_statuses

@@ -2,10 +2,9 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 
-def write_job(run_dir: Path, uid: str = "uid-1", **provenance: Any) -> None:
+def write_job(run_dir: Path, uid: str = "uid-1", **provenance: object) -> None:
     run_dir.mkdir(parents=True, exist_ok=True)
     config = {
         "dataset": {"_target_": "gnnexp.datasets.digits.Digits", "name": "digits"},

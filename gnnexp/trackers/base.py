@@ -1,0 +1,29 @@
+"""What a tracker is: it delivers what a run directory holds, each record once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+
+class TrackingError(Exception):
+    """The store of records is away or refuses; the run directory keeps everything, and delivery can be tried again."""
+
+
+class Tracker(ABC):
+    """Delivers run directories to a store, from the launching process and never from a rank."""
+
+    @abstractmethod
+    def deliver(self, run_dir: Path) -> bool:
+        """Deliver everything in `run_dir` that has not been delivered; may be called again and again.
+
+        Returns:
+            Whether the run is over and nothing is left to deliver.
+
+        Raises:
+            TrackingError: if the store did not take it.
+        """
+
+    def where(self) -> str:
+        """For the user: where the records go; empty if nowhere."""
+        return ""

@@ -1,0 +1,86 @@
+"""What of a run has been delivered where: `delivery.json` in its run directory, and what there is to deliver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gnnexp.records import RESULT_FILE, read_epochs, write_json
+
+DELIVERY_FILE = "delivery.json"
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """State of one run's delivery.
+
+    Attributes:
+        uri: of the store.
+        run_id: the run's name there, empty before it exists.
+        epochs: how many epochs the store has.
+        done: whether everything, the end included, has been delivered.
+        schema: of this file.
+    """
+
+    uri: str
+    run_id: str = ""
+    epochs: int = 0
+    done: bool = False
+    schema: int = 1
+
+    def save(self, run_dir: Path) -> None:
+        """Write atomically."""
+        write_json(run_dir / DELIVERY_FILE, asdict(self))
+
+
+def read_delivery(run_dir: Path, uri: str) -> Delivery:
+    """The state of delivery to `uri`; a delivery to another store does not count."""
+    path = run_dir / DELIVERY_FILE
+    if not path.exists():
+        return Delivery(uri)
+    found = Delivery(**json.loads(path.read_text()))
+    return found if found.uri == uri else Delivery(uri)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What a tracker needs of a run directory.
+
+    Attributes:
+        job: `job.json`: config and provenance.
+        epochs: lines of `epochs.jsonl`.
+        result: `result.json`, or None while the run goes on.
+    """
+
+    job: Mapping[str, Any]
+    epochs: list[dict[str, Any]]
+    result: Mapping[str, Any] | None
+
+
+def read_run(run_dir: Path) -> RunRecord:
+    """Read a run directory; the result first, so that a run that is over is seen with all its epochs."""
+    path = run_dir / RESULT_FILE
+    result = json.loads(path.read_text()) if path.exists() else None
+    return RunRecord(json.loads((run_dir / "job.json").read_text()), read_epochs(run_dir), result)
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """A nested config as `a.b.c: text`, without the tracker's own group: its addresses are nobody's business."""
+    flat: dict[str, str] = {}
+    for key, value in config.items():
+        if not prefix and key == "tracker":
+            continue
+        if isinstance(value, Mapping) and value:
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = "null" if value is None else str(value)
+    return flat
+
+
+def undelivered(folder: Path, uri: str) -> list[Path]:
+    """Run directories below `folder` that `uri` does not have whole, in order of their names."""
+    runs = sorted(path.parent for path in folder.rglob("job.json"))
+    return [run for run in runs if not read_delivery(run, uri).done]

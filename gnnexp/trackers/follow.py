@@ -1,0 +1,115 @@
+"""Delivery while a run goes on: a process of the lowest priority, so that neither training nor the launcher waits.
+
+A thread of the launching process would share its interpreter lock: the launcher that has to end a broken run within
+seconds would wait for a thread that is not given a core.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from gnnexp.config.build import build
+from gnnexp.trackers.base import Tracker, TrackingError
+from gnnexp.trackers.delivery import read_run
+
+_PERIOD_S = 1.0
+LOG = "tracking.log"
+
+
+@dataclass(frozen=True)
+class Follower:
+    """A running delivery of one run directory.
+
+    Attributes:
+        run_dir: the run.
+        process: `python -m gnnexp.trackers.follow RUN_DIR`.
+    """
+
+    run_dir: Path
+    process: subprocess.Popen[bytes]
+
+    def finish(self, timeout_s: float) -> str:
+        """Wait for the rest to be delivered, now that `result.json` is there.
+
+        Returns:
+            Why not everything was delivered, empty if it was.
+        """
+        try:
+            code = self.process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.stop()
+            return f"the store did not answer within {timeout_s:.0f} s"
+        return "" if code == 0 else _last_line(self.run_dir / "logs" / LOG)
+
+    def stop(self) -> None:
+        """End it; what is not delivered can be delivered later."""
+        self.process.kill()
+        self.process.wait()
+
+
+def follow(run_dir: Path) -> Follower:
+    """Start to deliver `run_dir` in the background."""
+    run_dir = run_dir.resolve()
+    (run_dir / "logs").mkdir(exist_ok=True)
+    with (run_dir / "logs" / LOG).open("wb") as log:
+        return Follower(run_dir, _start(run_dir, log))
+
+
+def _start(run_dir: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "gnnexp.trackers.follow", str(run_dir), str(os.getpid())]
+    # A session of its own: Ctrl-C ends the run, and the run's end is still delivered.
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+
+
+def _last_line(file: Path) -> str:
+    lines = file.read_text(errors="replace").strip().splitlines() if file.exists() else []
+    return lines[-1] if lines else "the delivering process died"
+
+
+def _yield_to_training() -> None:
+    """Take a core only when nothing else wants it."""
+    os.nice(19)
+    if hasattr(os, "SCHED_IDLE"):
+        with suppress(OSError):  # a container may forbid it: then niceness has to do
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
+def deliver_until_over(tracker: Tracker, run_dir: Path, launcher_pid: int) -> None:
+    """Deliver again and again until everything is there, or the launcher is gone.
+
+    Raises:
+        TrackingError: what the last attempt, after the end of the run, met.
+    """
+    while True:
+        over = read_run(run_dir).result is not None or os.getppid() != launcher_pid
+        try:
+            if tracker.deliver(run_dir) or over:
+                return
+        except TrackingError:
+            if over:
+                raise
+        time.sleep(_PERIOD_S)
+
+
+def main(arguments: list[str]) -> int:
+    """Deliver the run directory `arguments[0]` of the launcher with the process id `arguments[1]`."""
+    _yield_to_training()
+    run_dir = Path(arguments[0])
+    try:
+        tracker = build(read_run(run_dir).job["config"]["tracker"], Tracker)
+        deliver_until_over(tracker, run_dir, int(arguments[1]))
+    except TrackingError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
