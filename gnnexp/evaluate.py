@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ class Evaluation:
         self._splits = {"val": job.graph.splits.val, "test": job.graph.splits.test}
         self._wanted = torch.unique(torch.cat(list(self._splits.values())))
         self._sampler = FullSampler()
-        self._sampler.setup(Shard(job.graph, needs=job.shard.needs), num_layers=1)
+        self._sampler.setup(Shard(job.graph, needs=paradigm.evaluation_model().needs), num_layers=1)
         self._blocks: dict[tuple[int, int], Block] = {}
 
     def after(self, epoch: int) -> dict[str, float]:
@@ -82,8 +83,7 @@ class Evaluation:
         with self._scratch() as folder:
             for index in range(model.num_layers - 1):
                 rows = self._hidden(model, index, rows, everyone, folder)
-            for ids, out in self._layer(model, model.num_layers - 1, rows, self._wanted):
-                yield ids, out
+            yield from self._layer(model, model.num_layers - 1, rows, self._wanted)
 
     # --- one layer -----------------------------------------------------------------------------------------------
     def _hidden(self, model: Model, index: int, rows: Tensor | None, ids: Tensor, folder: Path) -> Tensor:
@@ -112,13 +112,13 @@ class Evaluation:
         itemsize = torch.empty(0, dtype=job.dtype).element_size()
         limit = max(1, job.run.train.eval_memory // (_CHUNK_COPIES * itemsize * max(widths)))
         cuts = chunks_by_edges(job.graph, own, limit)
-        for number, (first, last) in enumerate(zip(cuts[:-1], cuts[1:], strict=True)):
+        for number, (first, last) in enumerate(pairwise(cuts)):
             chunk = own[first:last]
             block = self._block(index == model.num_layers - 1, number, chunk, keep=len(cuts) == 2)
             sources: Rows = job.store.read(block.src_ids) if rows is None else rows[block.src_ids.long()]
             if isinstance(sources, Tensor):
                 sources = sources.to(job.device)
-            yield chunk, model.run_layer(index, block, sources, None)
+            yield chunk, model.run_layer(index, block.to(job.device), sources, None)
 
     def _block(self, last: bool, number: int, chunk: Tensor, keep: bool) -> Block:
         """All in-edges of a chunk; kept for the next evaluation when a rank's share is a single chunk."""

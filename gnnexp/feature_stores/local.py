@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Literal
 
 import torch
@@ -37,11 +38,13 @@ class LocalStore(FeatureStore):
         self._features: Rows = features
         self._dtype, self._device = dtype, device
         self._pinned = device.type == "cuda"
+        self._lock = threading.Lock()
         self._rows_read = 0
 
     def read(self, ids: Tensor) -> Rows:
         """Rows `ids`; on CUDA through pinned memory."""
-        self._rows_read += int(ids.numel())
+        with self._lock:
+            self._rows_read += int(ids.numel())
         if isinstance(self._features, SparseRows):
             return self._features.rows(ids).to(self._dtype)
         rows = gather_rows(self._features, ids).to(self._dtype)
@@ -51,7 +54,8 @@ class LocalStore(FeatureStore):
 
     def take_counts(self) -> dict[str, int]:
         """Every row comes from the host tier."""
-        count, self._rows_read = self._rows_read, 0
+        with self._lock:
+            count, self._rows_read = self._rows_read, 0
         return {"features_loaded_host": count}
 
     def nbytes(self) -> int:

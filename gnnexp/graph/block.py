@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from gnnexp.kernels.transpose import transpose_csc
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,9 +71,22 @@ class Block:
 
     def nbytes(self) -> int:
         """Bytes of the block's own arrays (the topology share of a batch)."""
-        held = (self.indptr, self.sources, self.src_ids, self.in_degree, self.edge_ids, self.occurrence,
-                self.edge_types, self.dst_positions)
+        held = (getattr(self, name) for name in _ARRAYS)
         return sum(array.numel() * array.element_size() for array in held if array is not None)
+
+    def to(self, device: torch.device) -> Block:
+        """The same block on another device (itself where it is there already)."""
+        if self.sources.device == device:
+            return self
+        moved = {name: getattr(self, name) for name in _ARRAYS}
+        return replace(
+            self, **{name: array.to(device, non_blocking=True) for name, array in moved.items() if array is not None}
+        )
+
+
+_ARRAYS = (
+    "indptr", "sources", "src_ids", "in_degree", "edge_ids", "occurrence", "edge_types", "dst_positions"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,10 +106,15 @@ class Transpose:
 
 def transpose(block: Block) -> Transpose:
     """Sort the edges of `block` by source, ties in block order (deterministic), by counting."""
-    from gnnexp.kernels.transpose import transpose_csc
-
-    indptr, destinations, edges = transpose_csc(block.indptr.numpy(), block.sources.numpy(), block.num_src)
-    return Transpose(torch.from_numpy(indptr), torch.from_numpy(destinations), torch.from_numpy(edges))
+    if block.sources.is_cuda:
+        edges = torch.argsort(block.sources, stable=True)
+        counts = torch.bincount(block.sources, minlength=block.num_src)
+        indptr = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
+        lengths = block.indptr[1:] - block.indptr[:-1]
+        owner = torch.repeat_interleave(torch.arange(block.num_dst, device=edges.device), lengths)
+        return Transpose(indptr, owner[edges].int(), edges)
+    arrays = transpose_csc(block.indptr.numpy(), block.sources.numpy(), block.num_src)
+    return Transpose(*(torch.from_numpy(array) for array in arrays))
 
 
 @dataclass(frozen=True)
@@ -134,3 +154,9 @@ class Batch:
     def input_ids(self) -> Tensor:
         """`[S]` original ids of the vertices whose features the batch reads."""
         return self.blocks[0].src_ids
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch with its blocks on another device (itself where they are there already)."""
+        if all(block.sources.device == device for block in self.blocks):
+            return self
+        return replace(self, blocks=tuple(block.to(device) for block in self.blocks))

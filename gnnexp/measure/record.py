@@ -79,13 +79,13 @@ def reduce_traffic(ranks: Sequence[RankRecord]) -> dict[str, float]:
 
 
 def reduce_work(ranks: Sequence[RankRecord]) -> dict[str, float]:
-    """`work/*` summed over ranks and `imbalance/*` = max over mean."""
+    """`work/*` (and counters with a room of their own, as `tier/h2d_bytes`) summed; `imbalance/*` = max over mean."""
     metrics: dict[str, float] = {}
     for name in sorted({name for rank in ranks for name in rank.work}):
         values = [rank.work.get(name, 0) for rank in ranks]
         total = sum(values)
-        metrics[f"work/{name}"] = total
-        metrics[f"imbalance/{name}"] = max(values) * len(values) / total if total else 1.0
+        metrics[name if "/" in name else f"work/{name}"] = total
+        metrics[f"imbalance/{name.rpartition('/')[2]}"] = max(values) * len(values) / total if total else 1.0
     return metrics
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -53,9 +52,9 @@ class GCNLayer(Layer):
         """`[E, 1]`: the source's half of the symmetric normalisation, d_out(u)^-1/2."""
         assert self.degrees is not None
         if self.degrees_of == "block":
-            outgoing = np.bincount(block.sources.numpy(), minlength=block.num_src)
-            outgoing[: block.num_dst] += self.extra
-            scale = torch.from_numpy(outgoing).clamp(min=1)
+            scale = torch.bincount(block.sources, minlength=block.num_src)
+            scale[: block.num_dst] += self.extra
+            scale = scale.clamp(min=1)
         else:
             scale = (self.degrees.outgoing[block.src_ids.long()] + self.extra).clamp(min=1)
         return scale.to(self.weight.dtype).rsqrt()[block.sources.long()].unsqueeze(1), None

@@ -80,7 +80,8 @@ def _aggregated(
     """`([D, C], mass [D, K] or None)`; a fused kernel has divided by the mass already and returns none."""
     keys = _keys(layer, block, h, projected)
     if keys is not None and isinstance(layer, Attending):
-        return layer.attend(block, h if projected is None else projected, keys, drop, projected=projected is not None), None
+        rows = h if projected is None else projected
+        return layer.attend(block, rows, keys, drop, projected=projected is not None), None
     weight, mass = edge_weights(layer, block, keys)
     weight = layer.drop_weights(block, weight, drop)
     if projected is not None:

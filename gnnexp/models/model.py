@@ -96,6 +96,7 @@ class Model(nn.Module, ABC):
         if wrong := self.problems():
             raise ConfigError([Problem("model", type(self).__name__, text, "change the named key") for text in wrong])
         self.backend = make_backend(self.kernel, device)
+        degrees = Degrees(degrees.incoming.to(device), degrees.outgoing.to(device))
         dims = [in_dim, *[self.hidden] * (self.num_layers - 1), num_classes]
         for index in range(self.num_layers):
             layer = self.make_layer(index, dims[index], dims[index + 1]).to(torch.float64)

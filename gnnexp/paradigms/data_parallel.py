@@ -6,6 +6,7 @@ Exact: the loss is the global sum over the global count (never a mean of means),
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -15,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from gnnexp.graph.block import Batch, BatchKey
-from gnnexp.graph.sparse import Rows
+from gnnexp.graph.block import Batch, BatchKey, Block
+from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.job import Job
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
@@ -56,7 +57,9 @@ class DataParallel(Paradigm[Loaded]):
         )
         self.gradients = FlatGradients(job.model)
         self.work: Counter[str] = Counter()
+        self._lock = threading.Lock()
         self._kept: tuple[Tensor, Rows] | None = None
+        self._crossed: tuple[Block, ...] | None = None
         assert_same_parameters(job.model, job.comm)
 
     @property
@@ -88,9 +91,10 @@ class DataParallel(Paradigm[Loaded]):
         """Gradients of this rank's part of the global mean loss."""
         job, sampled = self.job, batch.batch
         count = int(sampled.targets.numel())
-        self.work["edges_sampled"] += sum(block.num_edges for block in sampled.blocks)
-        self.work["edges_computed"] += sum(block.num_edges for block in sampled.blocks)
-        self.work["vertices_computed"] += sum(block.num_dst for block in sampled.blocks)
+        edges = sum(block.num_edges for block in sampled.blocks)
+        self._count("edges_sampled", edges)
+        self._count("edges_computed", edges)
+        self._count("vertices_computed", sum(block.num_dst for block in sampled.blocks))
         if batch.features is None:
             return torch.zeros((), dtype=job.dtype), 0
         with job.timer.phase("forward"):
@@ -147,11 +151,25 @@ class DataParallel(Paradigm[Loaded]):
             self._kept = (batch.input_ids, features)
         return features
 
+    def _to_device(self, batch: Batch, features: Rows | None) -> Batch:
+        """Blocks cross to the device tier with the features; both are counted (on CPU as an emulated crossing)."""
+        if features is not None and self._crossed is not batch.blocks:
+            if self.schedule.num_steps == 1:
+                self._crossed = batch.blocks
+            rows = features.nbytes() if isinstance(features, SparseRows) else features.numel() * features.element_size()
+            self._count("tier/h2d_bytes", rows + sum(block.nbytes() for block in batch.blocks))
+        return batch.to(self.job.device)
+
+    def _count(self, name: str, amount: int) -> None:
+        with self._lock:
+            self.work[name] += amount
+
     def _load_in_phases(self, seeds: tuple[Tensor, int], epoch: int, step: int) -> Loaded:
         with self.job.timer.phase("sample"):
             batch = self._sample(seeds, epoch, step)
         with self.job.timer.phase("load"):
-            return Loaded(batch, self._read(batch), 0.0, 0.0, 0.0)
+            features = self._read(batch)
+            return Loaded(self._to_device(batch, features), features, 0.0, 0.0, 0.0)
 
     def _load(self, seeds: tuple[Tensor, int], epoch: int, step: int) -> Loaded:
         """The same in a background thread."""
@@ -159,6 +177,7 @@ class DataParallel(Paradigm[Loaded]):
         batch = self._sample(seeds, epoch, step)
         middle = time.perf_counter()
         features = self._read(batch)
+        batch = self._to_device(batch, features)
         end = time.perf_counter()
         return Loaded(batch, features, middle, middle - start, end - middle)
 

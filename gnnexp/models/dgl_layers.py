@@ -1,0 +1,149 @@
+"""The same models through DGL's own convolutions: the yardstick's layers, and DGL layers as `BlockLayer`s."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from gnnexp.graph.block import Block
+from gnnexp.models.gat import GAT, GATLayer
+from gnnexp.models.gcn import GCN, GCNLayer
+from gnnexp.models.gin import GIN, GINLayer
+from gnnexp.models.layer import BlockLayer, activate
+from gnnexp.models.model import Model
+from gnnexp.models.sage import SAGE, SAGELayer
+
+os.environ.setdefault("DGLBACKEND", "pytorch")  # read by dgl when it is imported
+import dgl
+from dgl.nn import pytorch as conv
+
+# (a parameter of ours, its place in DGL's convolution, whether DGL stores it transposed)
+_SAME = {
+    SAGELayer: [("weight", "fc_neigh.weight", False), ("self_weight", "fc_self.weight", False),
+                ("bias", "bias", False)],
+    GCNLayer: [("weight", "weight", True), ("bias", "bias", False)],
+    GATLayer: [("weight", "fc.weight", False), ("src_attention", "attn_l", False), ("dst_attention", "attn_r", False),
+               ("bias", "bias", False)],
+    GINLayer: [("weight", "apply_func.0.weight", False), ("inner_bias", "apply_func.0.bias", False),
+               ("outer", "apply_func.2.weight", False), ("bias", "apply_func.2.bias", False), ("eps", "eps", False)],
+}
+
+
+class DGLStack(nn.Module):
+    """What a good DGL user writes: convolutions, ReLU (or ELU), `F.dropout`."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(_conv(layer) for layer in model.layers)
+        self.activation = model.hidden_activation
+        self.dropout, self.input_dropout = model.dropout, model.input_dropout
+        self.load_from(model)
+
+    def forward(self, graphs: list[Any], h: Tensor) -> Tensor:
+        """`[T, classes]` from DGL blocks (or the same whole graph for every layer) and input rows."""
+        h = F.dropout(h, self.input_dropout, self.training)
+        for index, (layer, graph) in enumerate(zip(self.convs, graphs, strict=True)):
+            h = layer(graph, h)
+            last = index + 1 == len(self.convs)
+            if h.dim() == 3:
+                h = h.mean(1) if last else h.flatten(1)
+            if not last:
+                h = F.dropout(activate(h, self.activation), self.dropout, self.training)
+        return h
+
+    @torch.no_grad()
+    def load_from(self, model: Model) -> None:
+        """Start from the parameters of `model`."""
+        for conv_layer, layer in zip(self.convs, model.layers, strict=True):
+            for ours, theirs, turned in _SAME[type(layer)]:
+                source = layer.get_parameter(ours)
+                target = conv_layer.get_parameter(theirs)
+                target.copy_((source.T if turned else source).reshape(target.shape))
+
+    @torch.no_grad()
+    def store_to(self, model: Model) -> None:
+        """Hand the trained parameters to `model`, for the evaluation that all systems share."""
+        for conv_layer, layer in zip(self.convs, model.layers, strict=True):
+            for ours, theirs, turned in _SAME[type(layer)]:
+                target = layer.get_parameter(ours)
+                source = conv_layer.get_parameter(theirs)
+                target.copy_((source.T if turned else source).reshape(target.shape))
+
+
+def supported(model: Model) -> str:
+    """Why DGL's convolutions cannot stand for `model`; empty when they can."""
+    if type(model) not in (SAGE, GCN, GAT, GIN):
+        return f"{type(model).__name__} has no counterpart among DGL's convolutions"
+    if model.residual or model.norm:
+        return "model.residual and model.norm are not part of the DGL script"
+    if isinstance(model, GAT) and model.out_heads > 1:
+        return "several output heads share one bias here, and have one each in DGL's GATConv"
+    return ""
+
+
+def wants_self_loops(model: Model) -> bool:
+    """Whether the DGL script has to add self loops to its graph."""
+    return isinstance(model, GCN | GAT) and model.self_loops
+
+
+def _conv(layer: nn.Module) -> nn.Module:
+    """The DGL convolution of one of our layers."""
+    if isinstance(layer, SAGELayer):
+        return conv.SAGEConv(layer.in_dim, layer.out_dim, "mean").to(layer.weight)  # type: ignore[no-any-return]
+    if isinstance(layer, GCNLayer):
+        return conv.GraphConv(  # type: ignore[no-any-return]
+            layer.in_dim, layer.out_dim, norm="both", allow_zero_in_degree=True
+        ).to(layer.weight)
+    if isinstance(layer, GATLayer):
+        return conv.GATConv(  # type: ignore[no-any-return]
+            layer.in_dim, layer.head_dim, layer.num_weights, attn_drop=layer.weight_dropout, negative_slope=layer.slope,
+            allow_zero_in_degree=True, bias=True,
+        ).to(layer.weight)
+    assert isinstance(layer, GINLayer)
+    mlp = nn.Sequential(
+        nn.Linear(layer.in_dim, layer.width), nn.ReLU(), nn.Linear(layer.width, layer.out_dim)
+    )
+    made = conv.GINConv(mlp, "sum", learn_eps=True).to(layer.weight)
+    made.eps.requires_grad_(layer.eps.requires_grad)
+    return made  # type: ignore[no-any-return]
+
+
+def block_to_dgl(block: Block) -> Any:  # noqa: ANN401
+    """`block` as a DGL block, destinations first; built from COO (CSC without edge ids breaks edge softmax)."""
+    destinations = torch.repeat_interleave(
+        torch.arange(block.num_dst), block.indptr[1:] - block.indptr[:-1]
+    )
+    return dgl.create_block(
+        (block.sources.long(), destinations), num_src_nodes=block.num_src, num_dst_nodes=block.num_dst
+    )
+
+
+class DGLLayer(BlockLayer):
+    """Any DGL convolution with the signature `conv(graph, (h_src, h_dst))` as an ordinary layer.
+
+    Args:
+        module: the convolution.
+        in_dim, out_dim: columns.
+        activation: what the model applies to its output.
+    """
+
+    def __init__(self, module: nn.Module, in_dim: int, out_dim: int, activation: Any = "relu") -> None:  # noqa: ANN401
+        super().__init__(in_dim, out_dim, activation)
+        self.module = module
+
+    def forward(self, block: Block, h_src: Tensor, h_dst: Tensor) -> Tensor:
+        """`[D, out]`."""
+        out: Tensor = self.module(block_to_dgl(block), (h_src, h_dst))
+        return out.flatten(1)
+
+    def reset(self, generator: torch.Generator) -> None:
+        """Draw every matrix again from `generator` (DGL draws from torch's global state)."""
+        for parameter in self.module.parameters():
+            if parameter.dim() > 1:
+                nn.init.xavier_uniform_(parameter, generator=generator)
+            else:
+                nn.init.zeros_(parameter)

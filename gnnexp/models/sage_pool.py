@@ -1,0 +1,57 @@
+"""GraphSAGE with max pooling (Hamilton et al., 2017, Section 3.3): the example of an ordinary PyTorch layer.
+
+A maximum is not linear, so it cannot be on the layer contract: it is a `BlockLayer`, and runs under every paradigm
+that has all in-edges of a destination in one place.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gnnexp.graph.block import Block
+from gnnexp.models.layer import Activation, BlockLayer
+from gnnexp.models.model import Model
+
+
+class SAGEPoolLayer(BlockLayer):
+    """W_self h_v + W_neigh max over u of relu(W_pool h_u + b)."""
+
+    def __init__(self, in_dim: int, out_dim: int, activation: Activation) -> None:
+        super().__init__(in_dim, out_dim, activation)
+        self.pool = nn.Linear(in_dim, in_dim)
+        self.neighbour = nn.Linear(in_dim, out_dim, bias=False)
+        self.own = nn.Linear(in_dim, out_dim)
+
+    def reset(self, generator: torch.Generator) -> None:
+        """Glorot with ReLU's gain."""
+        for linear in (self.pool, self.neighbour, self.own):
+            nn.init.xavier_uniform_(linear.weight, gain=nn.init.calculate_gain("relu"), generator=generator)
+            if linear.bias is not None:
+                nn.init.zeros_(linear.bias)
+
+    def forward(self, block: Block, h_src: Tensor, h_dst: Tensor) -> Tensor:
+        """`[D, out]`."""
+        messages = torch.relu(self.pool(h_src))[block.sources.long()]
+        everyone = torch.arange(block.num_dst, device=h_src.device)
+        destination = torch.repeat_interleave(everyone, block.indptr[1:] - block.indptr[:-1])
+        nothing = messages.new_zeros(block.num_dst, messages.shape[1])
+        pooled = nothing.scatter_reduce(0, destination[:, None].expand_as(messages), messages, "amax")
+        out: Tensor = self.own(h_dst) + self.neighbour(pooled)
+        return out
+
+
+class SAGEPool(Model):
+    """A stack of pooling layers; arguments as in `gnnexp.models.gcn.GCN`."""
+
+    def __init__(
+        self, hidden: int = 256, layers: int = 3, dropout: float = 0.5, input_dropout: float = 0.0, kernel: str = "auto"
+    ) -> None:
+        super().__init__(
+            hidden=hidden, layers=layers, dropout=dropout, input_dropout=input_dropout, residual=False, norm=False,
+            kernel=kernel,
+        )
+
+    def make_layer(self, index: int, in_dim: int, out_dim: int) -> BlockLayer:
+        """The `index`-th layer."""
+        return SAGEPoolLayer(in_dim, out_dim, "none" if index == self.num_layers - 1 else "relu")

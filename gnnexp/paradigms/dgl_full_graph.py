@@ -1,0 +1,82 @@
+"""DGL's full-graph script (the single-device DGL rows of HongTu's Table 5): the whole graph is every layer's graph."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.job import Job
+from gnnexp.models.dgl_layers import DGLStack, supported, wants_self_loops
+from gnnexp.models.model import Model
+from gnnexp.paradigms.base import Paradigm
+from gnnexp.paradigms.dgl_reference import dense_features, to_dgl
+
+
+class DGLFullGraph(Paradigm[Tensor]):
+    """One rank, one step per epoch, all vertices."""
+
+    exact = False
+    approximates = "dropout masks are torch's; otherwise serial full-graph training"
+
+    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+        """One worker only."""
+        ranks = config["hardware"]["nodes"] * config["hardware"]["workers"]
+        if ranks == 1:
+            return []
+        return [Problem("hardware.workers", ranks, "dgl_full_graph runs on one worker", "set hardware.workers=1")]
+
+    def setup(self, job: Job) -> None:
+        """Build DGL's graph and stack."""
+        if reason := supported(job.model):
+            raise ConfigError(Problem("model", type(job.model).__name__, reason, "choose model=sage, gcn, gat or gin"))
+        self.job = job
+        self.graph = to_dgl(job.graph, wants_self_loops(job.model)).formats(["csc", "csr"])
+        self.graph.create_formats_()
+        self.features = dense_features(job)
+        torch.manual_seed(job.run.seed)
+        self.stack = DGLStack(job.model)
+        self.steps = 0
+
+    @property
+    def module(self) -> nn.Module:
+        """The DGL stack."""
+        return self.stack
+
+    def evaluation_model(self) -> Model:
+        """Our model with the stack's parameters."""
+        self.stack.store_to(self.job.model)
+        return self.job.model
+
+    def batches(self, epoch: int) -> Generator[Tensor, None, None]:
+        """All training vertices at once."""
+        yield self.job.task.targets()
+
+    def forward_backward(self, batch: Tensor) -> tuple[Tensor, int]:
+        """Gradients of the mean loss over all training vertices."""
+        timer, count = self.job.timer, int(batch.numel())
+        with timer.phase("forward"):
+            logits = self.stack([self.graph] * len(self.stack.convs), self.features)
+            loss = self.job.task.loss_sum(logits[batch], batch)
+        with timer.phase("backward"):
+            (loss / count).backward()  # type: ignore[no-untyped-call]
+        self.steps += 1
+        return loss.detach(), count
+
+    def synchronize(self) -> None:
+        """A single rank has nobody to agree with."""
+
+    def clear_gradients(self) -> None:
+        """As `optimizer.zero_grad()`."""
+        self.stack.zero_grad(set_to_none=True)
+
+    def end_epoch(self) -> dict[str, int]:
+        """Every layer computes every vertex and edge."""
+        layers = len(self.stack.convs) * self.steps
+        self.steps = 0
+        return {
+            "edges_computed": layers * self.graph.num_edges(), "vertices_computed": layers * self.graph.num_nodes()
+        }

@@ -1,0 +1,180 @@
+"""The yardstick: the same training as a good DGL user writes it today.
+
+DGL's NeighborSampler and DataLoader, DGL's convolutions, torch's DistributedDataParallel, the mean loss of each rank.
+It starts from the parameters that every other system starts from, and is evaluated by the evaluation that all share.
+DDP reduces gradients while backward runs: their time is part of `time/backward_s`, and is reported as `time/comm_s`.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Generator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
+
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.sparse import SparseRows
+from gnnexp.job import Job
+from gnnexp.measure.ledger import all_reduce_share
+from gnnexp.models.dgl_layers import DGLStack, supported, wants_self_loops
+from gnnexp.models.model import Model
+from gnnexp.paradigms.base import Paradigm
+
+os.environ.setdefault("DGLBACKEND", "pytorch")  # read by dgl when it is imported
+import dgl
+
+DGLBatch = tuple[Tensor, Tensor, list[Any], Tensor]
+
+
+class DGLReference(Paradigm[DGLBatch]):
+    """Mini-batch training through DGL alone.
+
+    Args:
+        num_workers: sampling processes of DGL's DataLoader per rank; 0 samples in the training process.
+        fused: DGL's fused sampling kernel (its default).
+    """
+
+    exact = False
+    approximates = "each rank draws its own batches (DGL's sampler), and means of ranks are averaged (DDP)"
+
+    def __init__(self, num_workers: int = 0, fused: bool = True) -> None:
+        self.num_workers, self.fused = num_workers, fused
+
+    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+        """DGL's loader is its own sampler: fanouts come from the configured one."""
+        problems = []
+        if config["sampler"].get("fanouts") is None:
+            problems.append(
+                Problem("sampler", config["sampler"]["_target_"], "needs fanouts for DGL's NeighborSampler",
+                        "set sampler=fused, or system=dgl_full_graph for training without sampling")
+            )
+        if self.num_workers < 0:
+            problems.append(Problem("paradigm.num_workers", self.num_workers, "must be 0 or more", "set it to 0"))
+        return problems
+
+    def setup(self, job: Job) -> None:
+        """Build DGL's graph, stack and loader."""
+        if reason := supported(job.model):
+            raise ConfigError(Problem("model", type(job.model).__name__, reason, "choose model=sage, gcn, gat or gin"))
+        self.job = job
+        self.graph = to_dgl(job.graph, wants_self_loops(job.model))
+        self.features = dense_features(job)
+        torch.manual_seed(job.run.seed + job.comm.rank)
+        dgl.seed(job.run.seed + job.comm.rank)
+        self.stack = DGLStack(job.model)
+        self.runner: nn.Module = self.stack
+        if job.comm.size > 1:
+            self.runner = DistributedDataParallel(self.stack)
+            self.runner.register_comm_hook(job.comm, self._count_bucket)
+        self.loader = self._loader()
+        self.work: Counter[str] = Counter()
+
+    def _loader(self) -> Any:  # noqa: ANN401
+        job = self.job
+        fanouts = job.sampler.fanouts
+        assert fanouts is not None
+        sampler = dgl.dataloading.NeighborSampler(list(reversed(fanouts)), fused=self.fused)
+        targets = job.task.targets()
+        size = job.run.train.batch_size or targets.numel()
+        workers = self.num_workers if job.run.train.overlap else 0
+        return dgl.dataloading.DataLoader(
+            self.graph, targets, sampler, batch_size=max(1, size // job.comm.size), shuffle=job.run.train.shuffle,
+            drop_last=False, use_ddp=job.comm.size > 1, num_workers=workers,
+            persistent_workers=workers > 0,
+        )
+
+    @property
+    def module(self) -> nn.Module:
+        """The DGL stack."""
+        return self.stack
+
+    def evaluation_model(self) -> Model:
+        """Our model with the stack's parameters."""
+        self.stack.store_to(self.job.model)
+        return self.job.model
+
+    def batches(self, epoch: int) -> Generator[DGLBatch, None, None]:
+        """Batches of DGL's loader, with their features."""
+        timer = self.job.timer
+        if self.job.comm.size > 1:
+            self.loader.set_epoch(epoch)
+        with timer.phase("sample"):
+            loader = iter(self.loader)
+        while True:
+            with timer.phase("sample"):
+                found = next(loader, None)
+            if found is None:
+                return
+            inputs, targets, blocks = found
+            with timer.phase("load"):
+                rows = self.features[inputs]
+            yield rows, targets, blocks, inputs
+
+    def forward_backward(self, batch: DGLBatch) -> tuple[Tensor, int]:
+        """Gradients of the rank's mean loss, averaged over ranks by DDP while backward runs."""
+        rows, targets, blocks, inputs = batch
+        timer, count = self.job.timer, int(targets.numel())
+        edges = sum(block.num_edges() for block in blocks)
+        self.work["edges_sampled"] += edges
+        self.work["edges_computed"] += edges
+        self.work["vertices_computed"] += sum(block.num_dst_nodes() for block in blocks)
+        self.work["features_loaded_host"] += int(inputs.numel())
+        with timer.phase("forward"):
+            logits = self.runner(blocks, rows)
+            loss = self.job.task.loss_sum(logits, targets)
+        with timer.phase("backward"):
+            (loss / count).backward()  # type: ignore[no-untyped-call]
+        return loss.detach(), count
+
+    def synchronize(self) -> None:
+        """DDP has done it during backward."""
+
+    def clear_gradients(self) -> None:
+        """As `optimizer.zero_grad()`."""
+        self.stack.zero_grad(set_to_none=True)
+
+    def end_epoch(self) -> dict[str, int]:
+        """Counters of this rank."""
+        counts = dict(self.work)
+        self.work.clear()
+        return counts
+
+    def _count_bucket(self, _: object, bucket: Any) -> Any:  # noqa: ANN401
+        """DDP's own all-reduce of one bucket of gradients, counted."""
+        comm, buffer = self.job.comm, bucket.buffer()
+        num_bytes = buffer.numel() * buffer.element_size()
+        comm.ledger.add("gradients", all_reduce_share(num_bytes, comm.rank, comm.size), 1, 0.0)
+        start = time.perf_counter()
+        future = allreduce_hook(None, bucket)  # type: ignore[arg-type]
+
+        def finish(done: Any) -> Any:  # noqa: ANN401
+            comm.ledger.add_seconds("gradients", time.perf_counter() - start)
+            return done.value()
+
+        return future.then(finish)
+
+
+def to_dgl(graph: Graph, self_loops: bool) -> Any:  # noqa: ANN401
+    """The graph for DGL, int64 (its fused sampler corrupts int32 graphs), CSC ready before workers fork."""
+    made = dgl.graph((graph.indices.long(), graph.destinations().long()), num_nodes=graph.num_nodes)
+    if self_loops:
+        made = dgl.add_self_loop(made)
+    return made.formats(["csc"])
+
+
+def dense_features(job: Job) -> Tensor:
+    """`[V, D]` features as a DGL script holds them."""
+    features = job.graph.features
+    if features is None:
+        raise ConfigError(Problem("dataset", job.graph.name, "has no vertex features", "choose another dataset"))
+    dense = features.to_dense() if isinstance(features, SparseRows) else features
+    return dense.to(job.dtype)
+
+

@@ -1,0 +1,200 @@
+"""Layers on the contract: equal to DGL's convolutions, linear where they say so, and the same in every order of phases."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from small_graphs import nasty_graph
+from training import MODELS
+
+from gnnexp.config.build import build
+from gnnexp.graph.block import Batch, BatchKey, Block
+from gnnexp.graph.shard import Shard
+from gnnexp.models import local
+from gnnexp.models.dgl_layers import DGLStack, block_to_dgl
+from gnnexp.models.layer import Degrees, Layer
+from gnnexp.models.local import destination_rows, edge_weights, mixed_rows
+from gnnexp.models.model import Model
+from gnnexp.samplers.full import FullSampler
+from gnnexp.samplers.fused import FusedSampler
+
+CPU = torch.device("cpu")
+GRAPH = nasty_graph()
+KEY = BatchKey(seed=1, epoch=0, step=0)
+
+
+def make_model(name: str, **options) -> Model:
+    node = {"hidden": 8, "layers": 2, "dropout": 0.0, "kernel": "numba", **MODELS[name], **options}
+    model = build(node, Model)
+    model.setup(
+        GRAPH.num_features, GRAPH.num_classes, Degrees(GRAPH.in_degree, GRAPH.out_degree), seed=0, dtype=torch.float64,
+        device=CPU,
+    )
+    return model
+
+
+def full_batch(model: Model, graph=GRAPH) -> Batch:
+    sampler = FullSampler()
+    sampler.setup(Shard(graph, needs=model.needs), model.num_layers)
+    ids = torch.arange(graph.num_nodes, dtype=graph.indices.dtype)
+    return sampler.sample(ids, KEY, graph.num_nodes)
+
+
+def sampled_block(model: Model) -> Block:
+    sampler = FusedSampler(fanouts=[3])
+    sampler.setup(Shard(GRAPH, needs=model.needs), 1)
+    return sampler.sample(torch.arange(5, 40, dtype=torch.int32), KEY, 35).blocks[0]
+
+
+def inputs(block: Block) -> torch.Tensor:
+    return GRAPH.features[block.src_ids.long()].double()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_equal_to_dgl_forward_and_backward(name):
+    options = {"self_loops": False} if name in ("gcn", "gat") else {}
+    if name == "gat":
+        options["attention_dropout"] = 0.0
+    if name == "gcn":
+        options["degrees"] = "graph"
+    model = make_model(name, **options)
+    batch = full_batch(model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.01  # biases and eps too
+    stack = DGLStack(model)
+    h = inputs(batch.blocks[0])
+    model.train()
+    ours = model(batch, h)
+    theirs = stack([block_to_dgl(block) for block in batch.blocks], h)
+    assert (ours - theirs).abs().max() < 1e-12
+    weights = torch.randn_like(ours)
+    (ours * weights).sum().backward()
+    (theirs * weights).sum().backward()
+    expected = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    with torch.no_grad():  # carry DGL's gradients over with the mapping that carries parameters
+        for parameter in stack.parameters():
+            parameter.copy_(parameter.grad)
+    stack.store_to(model)
+    for parameter_name, value in expected.items():
+        assert (model.get_parameter(parameter_name) - value).abs().max() < 1e-11, parameter_name
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_projection_is_linear_in_slices_of_the_input(name):
+    layer = make_model(name).layers[0]
+    assert isinstance(layer, Layer)
+    h = GRAPH.features.double()
+    cuts = [slice(0, 5), slice(5, 6), slice(6, 13)]
+    parts = sum(layer.neighbour(h[:, dims], dims) for dims in cuts)
+    assert torch.allclose(parts, layer.neighbour(h), atol=1e-13)
+    if (own := layer.self_(h)) is not None:
+        assert torch.allclose(sum(layer.self_(h[:, dims], dims) for dims in cuts), own, atol=1e-13)
+    if (keys := layer.keys(h)) is not None:
+        sliced = [layer.keys(h[:, dims], dims) for dims in cuts]
+        for side in (0, 1):
+            assert torch.allclose(sum(part[side] for part in sliced), keys[side], atol=1e-13)
+        projected = layer.keys_of_projected(layer.neighbour(h))
+        assert all(torch.allclose(a, b, atol=1e-13) for a, b in zip(projected, keys, strict=True))
+
+
+def test_identity_residual_is_a_zero_padded_slice():
+    layer = make_model("sage", hidden=13, residual=True).layers[0]
+    h = GRAPH.features.double()
+    cuts = [slice(0, 4), slice(4, 13)]
+    assert torch.equal(sum(layer.residual_part(h[:, dims], dims) for dims in cuts), h)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("sampled", [True, False])
+def test_project_first_equals_aggregate_first(name, sampled, monkeypatch):
+    model = make_model(name)
+    layer = model.layers[0]
+    block = sampled_block(model) if sampled else full_batch(model).blocks[0]
+    h = inputs(block)
+    outs = []
+    for first in (True, False):
+        monkeypatch.setattr(local, "aggregates_first", lambda *_, first=first: first)
+        outs.append(mixed_rows(layer, block, h, None))
+    assert torch.allclose(*outs, atol=1e-12)
+
+
+def test_attention_by_phases_equals_the_fused_kernel_dropout_included():
+    model = make_model("gat")
+    layer = model.layers[0]
+    block = sampled_block(model)
+    h = inputs(block)
+    drop = model.drop(model_purpose(), 0, layer.weight_dropout, KEY)
+    fused = mixed_rows(layer, block, h, drop)
+    x = layer.neighbour(h)
+    src_key, dst_key = layer.keys(h)
+    weight, mass = edge_weights(layer, block, (src_key, destination_rows(block, dst_key)))
+    aggregated = layer.aggregate(block, x, layer.drop_weights(block, weight, drop), layer.column)
+    by_phases = layer.mix(local.Destinations(block.dst_ids, block.degree, mass), aggregated, None)
+    assert torch.allclose(fused, by_phases, atol=1e-12)
+    assert not torch.allclose(fused, mixed_rows(layer, block, h, None), atol=1e-3)
+
+
+def model_purpose():
+    from gnnexp.kernels.counter import Purpose
+
+    return Purpose.ATTENTION_DROPOUT
+
+
+@pytest.mark.parametrize("kernel", ["torch", "dgl"])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_kernel_gives_the_same_model(name, kernel):
+    outs, gradients = [], []
+    for chosen in ("numba", kernel):
+        model = make_model(name, kernel=chosen, dropout=0.5, input_dropout=0.3)
+        batch = full_batch(model)
+        model.train()
+        out = model(batch, inputs(batch.blocks[0]))
+        out.square().sum().backward()
+        outs.append(out)
+        gradients.append([p.grad for p in model.parameters() if p.grad is not None])
+    assert (outs[0] - outs[1]).abs().max() < 1e-12 * max(1.0, float(outs[0].abs().max()))
+    for a, b in zip(*gradients, strict=True):
+        assert (a - b).abs().max() < 1e-12 * max(1.0, float(a.abs().max()))
+
+
+def test_fused_relu_and_dropout_equal_their_parts():
+    plain = make_model("sage", dropout=0.5)
+    batch = full_batch(plain)
+    plain.train()
+    fused = plain(batch, inputs(batch.blocks[0]))
+    plain._fuses = lambda index: False  # the same masks, ReLU in `finish`, dropout afterwards
+    assert torch.allclose(plain(batch, inputs(batch.blocks[0])), fused, atol=1e-13)
+
+
+def test_gcn_on_samples_is_an_unbiased_estimate():
+    model = make_model("gcn", layers=1)
+    layer = model.layers[0]
+    exact = mixed_rows(layer, full_batch(model).blocks[0], GRAPH.features.double(), None)
+    sampler = FusedSampler(fanouts=[2])
+    sampler.setup(Shard(GRAPH, needs=model.needs), 1)
+    ids = torch.arange(GRAPH.num_nodes, dtype=torch.int32)
+    total = torch.zeros_like(exact)
+    for step in range(4000):
+        block = sampler.sample(ids, BatchKey(0, 0, step), 0).blocks[0]
+        total += mixed_rows(layer, block, GRAPH.features[block.src_ids.long()].double(), None)
+    scale = exact.abs().max()
+    assert float((total / 4000 - exact).abs().max() / scale) < 0.1
+
+
+def test_isolated_vertices_get_their_own_part_only():
+    model = make_model("sage")
+    batch = full_batch(model)
+    layer = model.layers[0]
+    mixed = mixed_rows(layer, batch.blocks[0], GRAPH.features.double(), None)
+    assert torch.allclose(mixed[:2], layer.self_(GRAPH.features[:2].double()), atol=1e-14)
+
+
+def test_layers_agree_on_destinations_that_are_not_the_first_sources():
+    model = make_model("sage")
+    block = full_batch(model).blocks[0]
+    moved = replace(block, dst_positions=torch.arange(GRAPH.num_nodes))
+    h = GRAPH.features.double()
+    assert torch.equal(mixed_rows(model.layers[0], block, h, None), mixed_rows(model.layers[0], moved, h, None))

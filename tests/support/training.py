@@ -1,0 +1,97 @@
+"""Running a configuration step by step inside a test process or a rank of a pool."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gnnexp.assemble import assemble
+from gnnexp.comm.environment import read_environment
+from gnnexp.graph.graph import Graph
+from gnnexp.train import make_optimizer
+
+MODELS: dict[str, dict[str, Any]] = {
+    "gcn": {"_target_": "gnnexp.models.gcn.GCN"},
+    "sage": {"_target_": "gnnexp.models.sage.SAGE"},
+    "gin": {"_target_": "gnnexp.models.gin.GIN"},
+    "gat": {"_target_": "gnnexp.models.gat.GAT", "heads": 2, "attention_dropout": 0.3},
+}
+
+
+def small_config(model: Mapping[str, Any], **changes: Mapping[str, Any]) -> dict[str, Any]:
+    """A resolved configuration of a two-layer model; `changes` are merged into their groups."""
+    config: dict[str, Any] = {
+        "dataset": {}, "partitioner": {},
+        "sampler": {"_target_": "gnnexp.samplers.fused.FusedSampler", "fanouts": [4, 3], "key": "global"},
+        "feature_store": {"_target_": "gnnexp.feature_stores.local.LocalStore"},
+        "model": {"hidden": 16, "layers": 2, "dropout": 0.5, "input_dropout": 0.2, **model},
+        "task": {"_target_": "gnnexp.tasks.node_classification.NodeClassification"},
+        "paradigm": {"_target_": "gnnexp.paradigms.data_parallel.DataParallel"},
+        "hardware": {"nodes": 1, "workers": 1, "device": "cpu", "threads": 1},
+        "train": {"epochs": 1, "batch_size": 8, "lr": 0.01, "dtype": "float64", "overlap": False},
+        "seed": 3,
+    }
+    for group, values in changes.items():
+        config[group] = {**config[group], **values}
+    return config
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What a rank saw: per step its loss sum and count, the first step's gradients, the traffic of it all."""
+
+    losses: list[tuple[float, int]]
+    gradients: dict[str, torch.Tensor]
+    sent_bytes: dict[str, int]
+    rounds: dict[str, int]
+
+
+def run_steps(config: Mapping[str, Any], graph: Graph, steps: int) -> Curve:
+    """Train `steps` global batches (over as many epochs as that takes) on this rank."""
+    with tempfile.TemporaryDirectory() as folder:
+        job, paradigm = assemble(config, graph, Path(folder), read_environment())
+        optimizer = make_optimizer(paradigm.module, job.run.train)
+        losses: list[tuple[float, int]] = []
+        gradients: dict[str, torch.Tensor] = {}
+        job.comm.ledger.take()
+        epoch = 0
+        paradigm.module.train()
+        while len(losses) < steps:
+            for batch in paradigm.batches(epoch):
+                loss, count = paradigm.forward_backward(batch)
+                paradigm.synchronize()
+                if not gradients:
+                    gradients = {
+                        name: p.grad.clone() for name, p in paradigm.module.named_parameters() if p.grad is not None
+                    }
+                optimizer.step()
+                paradigm.clear_gradients()
+                losses.append((float(loss), count))
+                if len(losses) == steps:
+                    break
+            epoch += 1
+        traffic = job.comm.ledger.take()
+    return Curve(
+        losses, gradients, {t: v.sent_bytes for t, v in traffic.items()}, {t: v.rounds for t, v in traffic.items()}
+    )
+
+
+def global_losses(curves: list[Curve]) -> list[float]:
+    """Mean loss of every global batch."""
+    steps = zip(*(curve.losses for curve in curves), strict=True)
+    return [sum(loss for loss, _ in step) / sum(count for _, count in step) for step in steps]
+
+
+def worst_gradient_error(curve: Curve, reference: Curve) -> float:
+    """Largest error of any gradient tensor, relative to that tensor's largest entry (floor 1e-3 of the largest)."""
+    floor = 1e-3 * max(float(g.abs().max()) for g in reference.gradients.values())
+    errors = []
+    for name, expected in reference.gradients.items():
+        scale = max(float(expected.abs().max()), floor)
+        errors.append(float((curve.gradients[name] - expected).abs().max()) / scale)
+    return max(errors)
