@@ -1,0 +1,109 @@
+"""scikit-learn's handwritten digits as a nearest-neighbour graph: real data that every installation has."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from gnnexp.datasets.base import Dataset, checked
+from gnnexp.datasets.split import check_shares, random_split
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.graph.build import build_graph
+from gnnexp.graph.graph import Graph
+
+_NUM_IMAGES, _NUM_PIXELS, _NUM_CLASSES = 1797, 64, 10
+
+
+class Digits(Dataset):
+    """1,797 images of 8x8 pixels, 10 classes (Alpaydin & Kaynak, UCI 1998), each joined to its nearest ones.
+
+    Args:
+        name: of the graph.
+        neighbors: nearest images by Euclidean distance (equal distances: the lower number) that each is joined to.
+        symmetrize: add the reverse of every edge.
+        self_loops: `remove` (an image is no neighbour of itself) or `add`.
+        train: share of training vertices.
+        val: share of validation vertices; the rest is test.
+        seed: of the split.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "digits",
+        neighbors: int = 10,
+        symmetrize: bool = True,
+        self_loops: Literal["remove", "add"] = "remove",
+        train: float = 0.6,
+        val: float = 0.2,
+        seed: int = 0,
+    ) -> None:
+        if not 1 <= neighbors < _NUM_IMAGES:
+            allowed = f"1 to {_NUM_IMAGES - 1}"
+            raise ConfigError(Problem("dataset.neighbors", neighbors, allowed, "set dataset.neighbors=10"))
+        check_shares(train=train, val=val)
+        self.name = name
+        self.neighbors = neighbors
+        self.symmetrize = symmetrize
+        self.self_loops = self_loops
+        self.train = train
+        self.val = val
+        self.seed = seed
+
+    def sources(self) -> list[Path]:
+        """The CSV file inside scikit-learn; the library itself (a second to import) is not needed."""
+        package = importlib.util.find_spec("sklearn")
+        folders = [] if package is None else list(package.submodule_search_locations or [])
+        paths = [Path(folder) / "datasets" / "data" / "digits.csv.gz" for folder in folders]
+        found = [path for path in paths if path.is_file()]
+        if not found:
+            mend = "pip install 'gnnexp[datasets]', or choose another dataset"
+            raise DataError(Problem("dataset=digits", "scikit-learn is missing", "it holds the images", mend))
+        return found[:1]
+
+    def load(self) -> Graph:
+        """The k-nearest-neighbour graph; features are the pixels scaled to [0, 1]."""
+        pixels, labels = self._read(self.sources()[0])
+        src = nearest_neighbors(pixels, self.neighbors).ravel()
+        dst = np.repeat(np.arange(_NUM_IMAGES), self.neighbors)
+        arrays = build_graph(src, dst, _NUM_IMAGES, symmetrize=self.symmetrize, self_loops=self.self_loops)
+        return checked(
+            Graph(
+                arrays.indptr,
+                arrays.indices,
+                features=torch.from_numpy((pixels / 16).astype(np.float32)),
+                labels=torch.from_numpy(labels),
+                num_classes=_NUM_CLASSES,
+                splits=random_split(_NUM_IMAGES, self.train, self.val, seed=self.seed),
+                name=self.name,
+                notes=(f"split drawn by gnnexp, seed {self.seed}",),
+            )
+        )
+
+    @staticmethod
+    def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
+        try:
+            with gzip.open(path, "rt", encoding="ascii") as file:
+                rows = np.loadtxt(file, delimiter=",", dtype=np.float64)
+        except (OSError, EOFError, ValueError) as error:
+            raise DataError(Problem(str(path), str(error), "a gzipped table", "reinstall scikit-learn")) from None
+        if rows.shape != (_NUM_IMAGES, _NUM_PIXELS + 1):
+            allowed = f"({_NUM_IMAGES}, {_NUM_PIXELS + 1})"
+            raise DataError(Problem(str(path), rows.shape, f"must be of shape {allowed}", "reinstall scikit-learn"))
+        return rows[:, :-1], rows[:, -1].astype(np.int64)
+
+
+def nearest_neighbors(points: np.ndarray, count: int) -> np.ndarray:
+    """`[N, count]` nearest other points of `points [N, D]`, whole numbers: exact, ties by the lower number."""
+    num_points = points.shape[0]
+    squares = (points**2).sum(axis=1)
+    distances = (squares[:, None] + squares[None, :] - 2 * points @ points.T).astype(np.int64)
+    np.fill_diagonal(distances, distances.max() + 1)
+    order = np.argsort(distances * num_points + np.arange(num_points), axis=1)
+    nearest: np.ndarray = order[:, :count]
+    return nearest

@@ -1,0 +1,228 @@
+"""A user's own graph: a list of edges, and optionally features, labels and splits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from gnnexp.datasets.base import Dataset, check_memory, checked, data_folder
+from gnnexp.datasets.npz import open_npy
+from gnnexp.datasets.split import check_shares, given_split, random_split
+from gnnexp.datasets.tables import Table
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.graph.build import build_graph
+from gnnexp.graph.graph import Graph, Splits
+
+_SUFFIXES = (".tsv", ".csv", ".txt", ".edges", ".npy")
+# More vertices than this many per edge are taken for ids that were never renumbered (hashes, user numbers).
+_MAX_NODES_PER_EDGE, _ALWAYS_ALLOWED = 64, 1 << 20
+
+
+class EdgeList(Dataset):
+    """Edges as text (`.tsv`, `.csv`, `.txt`, each also `.gz`) or `.npy`: one row `source, destination[, type]` each.
+
+    File names other than `path` are relative to the folder of the edges.
+
+    Args:
+        name: of the graph.
+        path: the file of the edges, or a folder with one file `edges.*`; null = `$GNNEXP_DATA/edge_list`.
+        features: `.npy` or text `[V, D]`, or null.
+        labels: `.npy` or text, one class per vertex (-1 = none) or `[V, C]` zeros and ones, or null.
+        split: `random` shares of the labelled vertices, or `files`.
+        train_ids: `.npy` (ids or `[V]` bool) or text, one id per line (`split=files`).
+        val_ids: as `train_ids`.
+        test_ids: as `train_ids`.
+        train: share of training vertices (`split=random`).
+        val: share of validation vertices; the rest is test.
+        seed: of the split.
+        num_nodes: V; null = as many as features or labels have rows, else the largest id + 1.
+        delimiter: between columns of text files; null = a comma in `.csv`, else any white space.
+        header: whether text files start with a line of names.
+        comments: what starts a comment.
+        symmetrize: add the reverse of every edge.
+        self_loops: `keep`, `add` or `remove`.
+        duplicates: `merge` or `keep` parallel edges of the same type.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "edge_list",
+        path: str | None = None,
+        features: str | None = None,
+        labels: str | None = None,
+        split: Literal["random", "files"] = "random",
+        train_ids: str | None = None,
+        val_ids: str | None = None,
+        test_ids: str | None = None,
+        train: float = 0.6,
+        val: float = 0.2,
+        seed: int = 0,
+        num_nodes: int | None = None,
+        delimiter: str | None = None,
+        header: bool = False,
+        comments: str = "#",
+        symmetrize: bool = True,
+        self_loops: Literal["keep", "add", "remove"] = "remove",
+        duplicates: Literal["merge", "keep"] = "merge",
+    ) -> None:
+        check_shares(train=train, val=val)
+        if num_nodes is not None and num_nodes < 1:
+            mend = "set dataset.num_nodes=null"
+            raise ConfigError(Problem("dataset.num_nodes", num_nodes, "1 or more, or null", mend))
+        if (split == "files") != (train_ids is not None):
+            mend = "set dataset.split=files and dataset.train_ids=FILE, or neither"
+            raise ConfigError(Problem("dataset.train_ids", train_ids, f"does not fit dataset.split={split}", mend))
+        self.name, self.path = name, path
+        self.features, self.labels = features, labels
+        self.split, self.train, self.val, self.seed = split, train, val, seed
+        self.train_ids, self.val_ids, self.test_ids = train_ids, val_ids, test_ids
+        self.num_nodes = num_nodes
+        self.delimiter, self.header, self.comments = delimiter, header, comments
+        self.symmetrize, self.self_loops, self.duplicates = symmetrize, self_loops, duplicates
+
+    def sources(self) -> list[Path]:
+        """The edges first, then whatever other files are named."""
+        edges = self._edges_file()
+        names = (self.features, self.labels, self.train_ids, self.val_ids, self.test_ids)
+        others = [edges.parent / name for name in names if name is not None]
+        missing = [
+            Problem(str(path), "missing", "dataset names this file", "correct the name; it is relative to the edges")
+            for path in others
+            if not path.is_file()
+        ]
+        if missing:
+            raise DataError(missing)
+        return [edges, *others]
+
+    def _edges_file(self) -> Path:
+        place = data_folder(self.path, "edge_list")
+        if place.is_file():
+            return place
+        found = [path for path in sorted(place.glob("edges.*")) if path.name.removesuffix(".gz").endswith(_SUFFIXES)]
+        if len(found) != 1:
+            names = [path.name for path in found]
+            allowed = f"one file edges.* ({', '.join(_SUFFIXES)}, text also .gz)"
+            raise DataError(Problem(str(place), names, allowed, "set dataset.path to the file of the edges"))
+        return found[0]
+
+    def load(self) -> Graph:
+        """The graph."""
+        path = self.sources()[0]
+        edges = self._rows(path, "int64", low=0, high=self.num_nodes)
+        _check_edges(edges, path)
+        features = None if self.features is None else self._rows(path.parent / self.features, "float32")
+        labels = None if self.labels is None else _as_labels(self._rows(path.parent / self.labels, "float32"), path)
+        num_nodes = self._count_nodes(edges, features, labels, path)
+        arrays = build_graph(
+            edges[:, 0],
+            edges[:, 1],
+            num_nodes,
+            types=edges[:, 2] if edges.shape[1] == 3 else None,
+            symmetrize=self.symmetrize,
+            self_loops=self.self_loops,
+            duplicates=self.duplicates,
+            key=str(path),
+        )
+        classes = 0 if labels is None else labels.shape[1] if labels.ndim == 2 else int(labels.max(initial=-1)) + 1
+        drawn = self.split == "random" and labels is not None
+        graph = Graph(
+            arrays.indptr,
+            arrays.indices,
+            features=None if features is None else torch.from_numpy(np.array(features, np.float32)),
+            labels=None if labels is None else torch.from_numpy(labels),
+            num_classes=classes,
+            splits=self._splits(path.parent, num_nodes, labels),
+            edge_types=arrays.types,
+            name=self.name,
+            notes=(f"split drawn by gnnexp, seed {self.seed}",) if drawn else (),
+        )
+        return checked(graph, trainable=labels is not None)
+
+    def _rows(
+        self,
+        path: Path,
+        dtype: Literal["int64", "float32"],
+        *,
+        low: int | None = None,
+        high: int | None = None,
+    ) -> np.ndarray:
+        """`[n, k]` of a `.npy` or text file."""
+        if path.suffix == ".npy":
+            array = open_npy(path)
+            array = array[:, None] if array.ndim == 1 else array
+            if array.ndim != 2 or array.dtype.kind not in ("iub" if dtype == "int64" else "iubf"):
+                kind = "whole numbers" if dtype == "int64" else "numbers"
+                found = f"{array.dtype} {array.shape}"
+                raise DataError(Problem(str(path), found, f"must be {kind} [n] or [n, k]", "save it again"))
+            if array.size and ((low is not None and array.min() < low) or (high is not None and array.max() >= high)):
+                found = f"{array.min()}..{array.max()}"
+                allowed = f"must be from {low} on" + ("" if high is None else f" and below {high}")
+                raise DataError(Problem(str(path), found, allowed, "renumber the ids, or set dataset.num_nodes"))
+            return array
+        comma = path.name.removesuffix(".gz").endswith(".csv")
+        delimiter = self.delimiter if self.delimiter is not None else "," if comma else None
+        return Table(path, dtype, delimiter, self.header, self.comments, low, high).read()
+
+    def _count_nodes(
+        self, edges: np.ndarray, features: np.ndarray | None, labels: np.ndarray | None, path: Path
+    ) -> int:
+        lengths = {"dataset.num_nodes": self.num_nodes}
+        lengths["dataset.features"] = None if features is None else features.shape[0]
+        lengths["dataset.labels"] = None if labels is None else labels.shape[0]
+        known = {key: length for key, length in lengths.items() if length is not None}
+        if len(set(known.values())) > 1:
+            mend = "give one row of features and one label per vertex"
+            raise DataError(Problem(", ".join(known), [*known.values()], "must all be the number of vertices", mend))
+        if known:
+            num_nodes = next(iter(known.values()))
+        else:
+            num_nodes = int(edges[:, :2].max()) + 1
+            if num_nodes > max(_ALWAYS_ALLOWED, _MAX_NODES_PER_EDGE * edges.shape[0]):
+                mend = "renumber the ids from 0 on without gaps, or set dataset.num_nodes if they are meant so"
+                found = f"largest id {num_nodes - 1} with {edges.shape[0]} edges"
+                raise DataError(Problem(str(path), found, "ids must be numbered from 0 on", mend))
+        check_memory(24 * num_nodes, f"{num_nodes} vertices")
+        return num_nodes
+
+    def _splits(self, folder: Path, num_nodes: int, labels: np.ndarray | None) -> Splits:
+        if self.split == "random":
+            if labels is None:
+                return given_split(*(np.empty(0, np.int64),) * 3)
+            among = labels >= 0 if labels.ndim == 1 else ~np.isnan(labels).any(axis=1)
+            return random_split(num_nodes, self.train, self.val, seed=self.seed, among=among)
+        files = (self.train_ids, self.val_ids, self.test_ids)
+        return given_split(*(self._ids(folder, name, num_nodes) for name in files))
+
+    def _ids(self, folder: Path, name: str | None, num_nodes: int) -> np.ndarray:
+        if name is None:
+            return np.empty(0, np.int64)
+        rows = self._rows(folder / name, "int64", low=0, high=num_nodes)
+        if rows.size and rows.shape[1] != 1:
+            mend = "give one vertex id per line, or a [V] mask"
+            raise DataError(Problem(str(folder / name), rows.shape, "must have one column", mend))
+        ids = np.array(rows).reshape(-1)
+        if ids.dtype == bool and ids.size != num_nodes:
+            mend = "give a mask with one entry per vertex"
+            raise DataError(Problem(str(folder / name), ids.size, f"a mask must have {num_nodes} entries", mend))
+        return ids
+
+
+def _check_edges(edges: np.ndarray, path: Path) -> None:
+    if edges.shape[0] == 0 or edges.shape[1] not in (2, 3):
+        mend = "give rows of source and destination, or source, destination and type"
+        raise DataError(Problem(str(path), f"shape {edges.shape}", "two or three columns, one row or more", mend))
+
+
+def _as_labels(rows: np.ndarray, path: Path) -> np.ndarray:
+    """`[V]` int64 from one column (NaN = -1), `[V, C]` float32 from several."""
+    if rows.shape[1] != 1:
+        return np.array(rows, np.float32)
+    values = np.where(np.isnan(rows[:, 0]), -1, rows[:, 0])
+    if ((values != np.floor(values)) | (np.abs(values) >= 2**24)).any():
+        mend = "number the classes from 0 on"
+        raise DataError(Problem(f"labels of {path}", "fractions", "classes must be whole numbers", mend))
+    return values.astype(np.int64)

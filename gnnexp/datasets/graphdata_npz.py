@@ -1,0 +1,119 @@
+"""Amazon Computers and Coauthor Physics (Shchur et al. 2018) in the GraphData `.npz` re-pack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import scipy.sparse.csgraph
+import torch
+
+from gnnexp.datasets.base import Dataset, checked, single_file
+from gnnexp.datasets.features import Sparse, feature_rows
+from gnnexp.datasets.npz import NpzFile
+from gnnexp.datasets.split import check_shares, per_class_split, random_split
+from gnnexp.datasets.unpickle import as_csr
+from gnnexp.errors import DataError, Problem
+from gnnexp.graph.build import build_graph
+from gnnexp.graph.graph import Graph, Splits
+
+_FILES = {"amazon-computers": "amazon_cs.npz", "coauthor-physics": "coauthor_phy.npz"}
+# Shchur, Mumme, Bojchevski, Günnemann, "Pitfalls of GNN Evaluation", 2018, section 3: vertices per class.
+_SHCHUR_TRAIN, _SHCHUR_VAL = 20, 30
+
+
+class GraphDataNpz(Dataset):
+    """A GraphData archive: `adj_matrix`, `node_attr` (pickled CSR) and `node_label`.
+
+    Args:
+        name: which one.
+        path: the file or its folder; null = `$GNNEXP_DATA/<name>`.
+        sparse: features as sparse rows (true), dense (false), or by their size (auto).
+        normalize_features: divide each row by its sum.
+        symmetrize: add the reverse of every edge (amazon-computers is stored as crawled, directed).
+        self_loops: `keep`, `add` or `remove`.
+        split: `random` draws `train`/`val` shares of all vertices; `shchur` 20 + 30 vertices per class on the largest
+            component, the rest of which is test (the other components stay in the graph, they touch nothing).
+        train: share of training vertices (`split=random`).
+        val: share of validation vertices; the rest is test.
+        seed: of the split.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: Literal["amazon-computers", "coauthor-physics"] = "amazon-computers",
+        path: str | None = None,
+        sparse: Sparse = "auto",
+        normalize_features: bool = False,
+        symmetrize: bool = True,
+        self_loops: Literal["keep", "add", "remove"] = "remove",
+        split: Literal["random", "shchur"] = "random",
+        train: float = 0.6,
+        val: float = 0.2,
+        seed: int = 0,
+    ) -> None:
+        check_shares(train=train, val=val)
+        self.name = name
+        self.path = path
+        self.sparse = sparse
+        self.normalize_features = normalize_features
+        self.symmetrize = symmetrize
+        self.self_loops = self_loops
+        self.split = split
+        self.train = train
+        self.val = val
+        self.seed = seed
+
+    def sources(self) -> list[Path]:
+        """The archive."""
+        return [single_file(self.path, self.name, _FILES[self.name])]
+
+    def load(self) -> Graph:
+        """The graph."""
+        path = self.sources()[0]
+        file = NpzFile(path)
+        file.require("adj_matrix", "node_attr", "node_label")
+        adjacency = as_csr(file.object("adj_matrix"), f"{path}: adj_matrix")
+        features = as_csr(file.object("node_attr"), f"{path}: node_attr")
+        labels = file.array("node_label")
+        _check(adjacency.shape, features.shape, labels, str(path))
+        coo = adjacency.tocoo()
+        arrays = build_graph(
+            coo.row,
+            coo.col,
+            adjacency.shape[0],
+            symmetrize=self.symmetrize,
+            self_loops=self.self_loops,
+            key=str(path),
+        )
+        labels = labels.astype(np.int64)
+        graph = Graph(
+            arrays.indptr,
+            arrays.indices,
+            features=feature_rows(features, self.sparse, normalize=self.normalize_features),
+            labels=torch.from_numpy(labels),
+            num_classes=int(labels.max()) + 1,
+            splits=self._splits(adjacency, labels),
+            name=self.name,
+            notes=(f"no published split: {self.split} split drawn by gnnexp, seed {self.seed}",),
+        )
+        return checked(graph)
+
+    def _splits(self, adjacency: scipy.sparse.csr_array, labels: np.ndarray) -> Splits:
+        if self.split == "random":
+            return random_split(labels.size, self.train, self.val, seed=self.seed, among=labels >= 0)
+        _, component = scipy.sparse.csgraph.connected_components(adjacency, directed=False)
+        among = component == np.bincount(component).argmax()
+        return per_class_split(labels, _SHCHUR_TRAIN, _SHCHUR_VAL, seed=self.seed, among=among)
+
+
+def _check(adjacency: tuple[int, ...], features: tuple[int, ...], labels: np.ndarray, key: str) -> None:
+    num_nodes = adjacency[0]
+    if adjacency[1] != num_nodes or features[0] != num_nodes or labels.shape != (num_nodes,) or num_nodes == 0:
+        found = f"adj_matrix {adjacency}, node_attr {features}, node_label {labels.shape}"
+        mend = "get the file again from its publisher"
+        raise DataError(Problem(key, found, "all three must have the same rows", mend))
+    if labels.dtype.kind not in "iu":
+        raise DataError(Problem(f"{key}: node_label", str(labels.dtype), "must be integers", "correct the labels"))

@@ -1,0 +1,103 @@
+"""The heterophilous benchmarks of Platonov et al. (ICLR 2023): plain `.npz` with ten published splits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from gnnexp.datasets.base import Dataset, checked, single_file
+from gnnexp.datasets.npz import NpzFile
+from gnnexp.datasets.split import given_split
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.graph.build import build_graph
+from gnnexp.graph.graph import Graph, Splits
+
+_NUM_SPLITS = 10
+_MASKS = ("train_masks", "val_masks", "test_masks")
+
+
+class HeterophilousNpz(Dataset):
+    """`node_features`, `node_labels`, `edges` (each undirected edge once) and ten rows of masks per split.
+
+    Args:
+        name: as in the file `<name>.npz` (dashes as underscores): tolokers, roman-empire, ...
+        path: the file or its folder; null = `$GNNEXP_DATA/<name>`.
+        split_index: which of the ten published splits.
+        symmetrize: add the reverse of every edge.
+        self_loops: `keep`, `add` or `remove`.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "tolokers",
+        path: str | None = None,
+        split_index: int = 0,
+        symmetrize: bool = True,
+        self_loops: Literal["keep", "add", "remove"] = "remove",
+    ) -> None:
+        if not 0 <= split_index < _NUM_SPLITS:
+            allowed = f"0 to {_NUM_SPLITS - 1}"
+            raise ConfigError(Problem("dataset.split_index", split_index, allowed, "set dataset.split_index=0"))
+        self.name = name
+        self.path = path
+        self.split_index = split_index
+        self.symmetrize = symmetrize
+        self.self_loops = self_loops
+
+    def sources(self) -> list[Path]:
+        """The archive."""
+        return [single_file(self.path, self.name, f"{self.name.replace('-', '_')}.npz")]
+
+    def load(self) -> Graph:
+        """The graph."""
+        path = self.sources()[0]
+        file = NpzFile(path)
+        file.require("node_features", "node_labels", "edges", *_MASKS)
+        features, labels, edges = (file.array(name) for name in ("node_features", "node_labels", "edges"))
+        masks = [file.array(name) for name in _MASKS]
+        _check(features, labels, edges, masks, str(path))
+        arrays = build_graph(
+            edges[:, 0],
+            edges[:, 1],
+            labels.size,
+            symmetrize=self.symmetrize,
+            self_loops=self.self_loops,
+            key=f"{path}: edges",
+        )
+        splits: Splits = given_split(*(mask[self.split_index] for mask in masks))
+        graph = Graph(
+            arrays.indptr,
+            arrays.indices,
+            features=torch.from_numpy(features.astype(np.float32, copy=False)),
+            labels=torch.from_numpy(labels.astype(np.int64)),
+            num_classes=int(labels.max()) + 1,
+            splits=splits,
+            name=self.name,
+            notes=(f"published split {self.split_index} of {_NUM_SPLITS}",),
+        )
+        return checked(graph)
+
+
+def _check(
+    features: np.ndarray, labels: np.ndarray, edges: np.ndarray, masks: list[np.ndarray], key: str
+) -> None:
+    num_nodes = labels.size
+    rules = (
+        ("node_features", features, "f", (num_nodes, None)),
+        ("node_labels", labels, "iu", (num_nodes,)),
+        ("edges", edges, "iu", (None, 2)),
+        *((name, mask, "b", (_NUM_SPLITS, num_nodes)) for name, mask in zip(_MASKS, masks, strict=True)),
+    )
+    problems = []
+    for name, array, kinds, shape in rules:
+        expected = tuple(size if want is None else want for want, size in zip(shape, array.shape, strict=False))
+        if array.shape != expected or array.ndim != len(shape) or array.dtype.kind not in kinds or num_nodes == 0:
+            allowed = f"shape {shape} of kind {kinds!r}"
+            mend = "check that it is a file of the heterophilous-graphs repository"
+            problems.append(Problem(f"{key}: {name}", f"{array.dtype} {array.shape}", allowed, mend))
+    if problems:
+        raise DataError(problems)

@@ -1,0 +1,287 @@
+"""Open Graph Benchmark datasets (Hu et al., NeurIPS 2020) in the folder layout that the `ogb` package downloads."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import zipfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from gnnexp.datasets.base import ROOT_VARIABLE, Dataset, checked, data_folder, where_to_put
+from gnnexp.datasets.npz import NpzFile
+from gnnexp.datasets.split import given_split
+from gnnexp.datasets.tables import Table
+from gnnexp.datasets.unpickle import Pickles, as_array
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.graph.build import build_graph
+from gnnexp.graph.graph import Graph, Splits
+
+_SPLITS = ("train", "valid", "test")
+_FORMAT_MEND = "check that it is the folder of an ogbn-* or ogbl-* dataset with one kind of vertices and edges"
+
+
+@dataclass(frozen=True)
+class _Raw:
+    """`raw/`: edges `[E, 2]`, V, and what else there is."""
+
+    edges: np.ndarray
+    num_nodes: int
+    features: np.ndarray | None
+    labels: np.ndarray | None
+    edge_features: np.ndarray | None
+    key: str
+
+
+class Ogb(Dataset):
+    """A node-property (`ogbn-*`) or link-property (`ogbl-*`) dataset with one kind of vertices and edges.
+
+    Link property: the graph is what `raw/` holds, the training edges; where `train.pt` is absent they are the positive
+    training pairs too.
+
+    Args:
+        name: by OGB's name.
+        path: its folder (with `raw/` and `split/`); null = `$GNNEXP_DATA/<name>`, with dashes or underscores.
+        scheme: folder inside `split/`; null = the only one.
+        download: let the `ogb` package download it if the folder is not there.
+        edge_features: read them, where there are any.
+        symmetrize: add the reverse of every edge.
+        self_loops: `keep`, `add` or `remove`.
+    """
+
+    unkeyed = frozenset({"path", "download"})
+
+    def __init__(
+        self,
+        *,
+        name: str = "ogbn-arxiv",
+        path: str | None = None,
+        scheme: str | None = None,
+        download: bool = False,
+        edge_features: bool = False,
+        symmetrize: bool = True,
+        self_loops: Literal["keep", "add", "remove"] = "remove",
+    ) -> None:
+        if not name.startswith(("ogbn-", "ogbl-")):
+            mend = "set dataset.name=ogbn-arxiv"
+            raise ConfigError(Problem("dataset.name", name, "a name that starts with ogbn- or ogbl-", mend))
+        self.name = name
+        self.path = path
+        self.scheme = scheme
+        self.download = download
+        self.edge_features = edge_features
+        self.symmetrize = symmetrize
+        self.self_loops = self_loops
+
+    def sources(self) -> list[Path]:
+        """Every file under `raw/` and the split that is read."""
+        folder = self._folder()
+        return sorted(path for part in (folder / "raw", self._split_folder(folder)) for path in part.iterdir())
+
+    def load(self) -> Graph:
+        """The graph."""
+        folder = self._folder()
+        raw = _read_binary(folder) if (folder / "raw" / "data.npz").is_file() else _read_text(folder)
+        arrays = build_graph(
+            raw.edges[:, 0],
+            raw.edges[:, 1],
+            raw.num_nodes,
+            symmetrize=self.symmetrize,
+            self_loops=self.self_loops,
+            edge_features=raw.edge_features if self.edge_features else None,
+            key=raw.key,
+        )
+        labels, num_classes = _as_labels(raw.labels, raw.key)
+        links = self.name.startswith("ogbl-")
+        split = self._split_folder(folder)
+        graph = Graph(
+            arrays.indptr,
+            arrays.indices,
+            features=None if raw.features is None else torch.from_numpy(raw.features.astype(np.float32, copy=False)),
+            labels=labels,
+            num_classes=num_classes,
+            splits=given_split(*(np.empty(0, np.int64),) * 3) if links else _read_splits(split, raw.num_nodes),
+            edge_features=arrays.edge_features,
+            links=_read_links(split, raw) if links else {},
+            name=self.name,
+            notes=(f"published split {split.name!r}",),
+        )
+        return checked(graph)
+
+    def _folder(self) -> Path:
+        directories = (self.name, self.name.replace("-", "_"))
+        try:
+            return data_folder(self.path, *directories)
+        except DataError:
+            if not self.download:
+                raise
+        _download(self.name, self._download_root())
+        return data_folder(self.path, *directories)
+
+    def _download_root(self) -> Path:
+        root = os.environ.get(ROOT_VARIABLE)
+        expected = self.name.replace("-", "_")
+        if self.path is not None:
+            if Path(self.path).name != expected:
+                mend = f"set dataset.path=…/{expected}, the folder that OGB makes"
+                raise ConfigError(Problem("dataset.path", self.path, f"must end in {expected} to download", mend))
+            return Path(self.path).expanduser().parent
+        if not root:
+            raise ConfigError(Problem("dataset.download", True, "needs a place to put it", where_to_put(expected)))
+        return Path(root).expanduser()
+
+    def _split_folder(self, folder: Path) -> Path:
+        parent = folder / "split"
+        found = [path.name for path in sorted(parent.iterdir()) if path.is_dir()] if parent.is_dir() else []
+        scheme = self.scheme if self.scheme is not None or len(found) != 1 else found[0]
+        if scheme not in found or not (folder / "raw").is_dir():
+            place = folder if self.scheme is None and not found else parent
+            allowed = "a folder with raw/ and split/<scheme>/"
+            raise DataError(Problem(str(place), f"scheme {scheme}, found {found}", allowed, _FORMAT_MEND))
+        return parent / str(scheme)
+
+
+def _table(path: Path, dtype: Literal["int64", "float32", "float64"], high: int | None = None) -> np.ndarray:
+    return Table(path, dtype, low=0 if dtype == "int64" else None, high=high).read()
+
+
+def _read_text(folder: Path) -> _Raw:
+    raw = folder / "raw"
+    needed = [raw / "edge.csv.gz", raw / "num-node-list.csv.gz"]
+    _require(needed)
+    counts = _table(needed[1], "int64")
+    if counts.size != 1 or int(counts[0, 0]) == 0:
+        raise DataError(Problem(str(needed[1]), counts.tolist(), "must be one number of vertices", _FORMAT_MEND))
+    num_nodes = int(counts[0, 0])
+    edges = _table(needed[0], "int64", high=num_nodes)
+    if edges.shape[1] != 2:
+        raise DataError(Problem(str(needed[0]), f"{edges.shape[1]} columns", "must have two columns", _FORMAT_MEND))
+
+    def optional(name: str, dtype: Literal["float32", "float64"], rows: int) -> np.ndarray | None:
+        path = raw / f"{name}.csv.gz"
+        if not path.is_file():
+            return None
+        table = _table(path, dtype)
+        if table.shape[0] != rows:
+            raise DataError(Problem(str(path), f"{table.shape[0]} rows", f"must have {rows}", _FORMAT_MEND))
+        return table
+
+    features, labels = optional("node-feat", "float32", num_nodes), optional("node-label", "float64", num_nodes)
+    return _Raw(edges, num_nodes, features, labels, optional("edge-feat", "float32", edges.shape[0]), str(needed[0]))
+
+
+def _read_binary(folder: Path) -> _Raw:
+    """The layout of ogbn-papers100M: `raw/data.npz` and `raw/node-label.npz`."""
+    path = folder / "raw" / "data.npz"
+    file, labels = NpzFile(path), NpzFile(folder / "raw" / "node-label.npz")
+    file.require("edge_index", "num_nodes_list")
+    edges, counts = file.array("edge_index"), file.array("num_nodes_list")
+    features = file.array("node_feat") if "node_feat" in file else None
+    if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu" or counts.size != 1:
+        found = f"edge_index {edges.dtype} {edges.shape}, num_nodes_list {counts.shape}"
+        raise DataError(Problem(str(path), found, "must be [2, E] integers and one count", _FORMAT_MEND))
+    values = labels.array("node_label").astype(np.float64)
+    return _Raw(edges.T, int(counts.ravel()[0]), features, values.reshape(values.shape[0], -1), None, str(path))
+
+
+def _as_labels(values: np.ndarray | None, key: str) -> tuple[torch.Tensor | None, int]:
+    """Labels and C; one column holds classes (NaN = none), several are zeros and ones."""
+    if values is None:
+        return None, 0
+    if values.shape[1] > 1:
+        return torch.from_numpy(values.astype(np.float32)), values.shape[1]
+    classes = np.where(np.isnan(values[:, 0]), -1, values[:, 0])
+    if (classes != np.floor(classes)).any() or classes.max() >= 2**31:
+        raise DataError(Problem(f"{key}: labels", "fractions", "classes must be whole numbers", _FORMAT_MEND))
+    return torch.from_numpy(classes.astype(np.int64)), int(classes.max()) + 1
+
+
+def _read_splits(folder: Path, num_nodes: int) -> Splits:
+    ids = [_table(path, "int64", high=num_nodes).ravel() for path in _split_files(folder, ".csv.gz", _SPLITS).values()]
+    return given_split(*ids)
+
+
+def _split_files(folder: Path, suffix: str, names: tuple[str, ...]) -> dict[str, Path]:
+    paths = {name: folder / f"{name}{suffix}" for name in names}
+    _require(paths.values())
+    return paths
+
+
+def _require(paths: Iterable[Path]) -> None:
+    missing = [
+        Problem(str(path), "missing", "this file of the dataset is needed", _FORMAT_MEND)
+        for path in paths
+        if not path.is_file()
+    ]
+    if missing:
+        raise DataError(missing)
+
+
+def _read_links(folder: Path, raw: _Raw) -> dict[str, torch.Tensor]:
+    """Pairs by name; training pairs are the edges of `raw/` where there is no `train.pt`."""
+    has_train = (folder / "train.pt").is_file()
+    files = _split_files(folder, ".pt", _SPLITS if has_train else _SPLITS[1:])
+    links = {} if has_train else {"train": raw.edges.astype(np.int64)}
+    for name, path in files.items():
+        content = _read_pt(path)
+        links[name] = _pairs(content, "edge", path, raw.num_nodes)
+        if name != "train":
+            links[f"{name}_neg"] = _pairs(content, "edge_neg", path, raw.num_nodes)
+    return {name: torch.from_numpy(pairs) for name, pairs in links.items()}
+
+
+def _pairs(content: Mapping[str, Any], name: str, path: Path, num_nodes: int) -> np.ndarray:
+    key = f"{path}: {name}"
+    if name not in content:
+        allowed = "pairs `edge` and `edge_neg` are needed"
+        raise DataError(Problem(key, f"has {sorted(map(str, content))}", allowed, _FORMAT_MEND))
+    pairs = as_array(content[name], key)
+    within = pairs.size == 0 or 0 <= int(pairs.min()) <= int(pairs.max()) < num_nodes
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not within:
+        raise DataError(Problem(key, f"{pairs.dtype} {pairs.shape}", f"pairs of ids below {num_nodes}", _FORMAT_MEND))
+    return pairs.astype(np.int64)
+
+
+def _read_pt(path: Path) -> Mapping[str, Any]:
+    """A dictionary of numpy arrays saved by torch, which `torch.load(weights_only=True)` refuses."""
+    raw = path.read_bytes()
+    if zipfile.is_zipfile(io.BytesIO(raw)):
+        content = Pickles(_zipped_pickle(raw, path), str(path)).load()
+    else:
+        # Legacy torch files: magic number, protocol, system, the object, storage keys.
+        content = Pickles(raw, str(path)).load_all(4)[3]
+    if not isinstance(content, dict):
+        raise DataError(Problem(str(path), type(content).__name__, "must be a dictionary of pairs", _FORMAT_MEND))
+    return content
+
+
+def _zipped_pickle(raw: bytes, path: Path) -> bytes:
+    try:
+        with zipfile.ZipFile(io.BytesIO(raw)) as archive:
+            name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
+            # torch stores without compression: what claims to be larger than the file is refused.
+            if archive.getinfo(name).file_size > len(raw):
+                raise zipfile.BadZipFile("compressed")
+            return archive.read(name)
+    except (zipfile.BadZipFile, StopIteration, NotImplementedError) as error:
+        raise DataError(Problem(str(path), str(error)[:200], "must be a file of torch.save", _FORMAT_MEND)) from None
+
+
+def _download(name: str, root: Path) -> None:
+    kind = "Node" if name.startswith("ogbn-") else "Link"
+    try:
+        package = importlib.import_module(f"ogb.{kind.lower()}proppred")
+    except ImportError:
+        mend = "pip install ogb, or download it elsewhere and set dataset.path"
+        raise ConfigError(Problem("dataset.download", True, "needs the package ogb", mend)) from None
+    try:
+        getattr(package, f"{kind}PropPredDataset")(name=name, root=str(root))
+    except (OSError, ValueError, RuntimeError) as error:
+        mend = "check the name and the network, or download it elsewhere and set dataset.path"
+        raise DataError(Problem(name, str(error)[:200], "could not be downloaded", mend)) from None

@@ -1,0 +1,234 @@
+"""Cora, Citeseer, Pubmed and NELL in the original files of Yang et al. (ICML 2016), public split."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse
+import torch
+
+from gnnexp.datasets.base import Dataset, checked, data_folder, existing_files
+from gnnexp.datasets.checksums import PLANETOID, check_sha256
+from gnnexp.datasets.features import Sparse, feature_rows
+from gnnexp.datasets.split import given_split, random_split
+from gnnexp.datasets.unpickle import Pickles, as_array, as_csr
+from gnnexp.errors import DataError, Problem
+from gnnexp.graph.build import build_graph
+from gnnexp.graph.graph import Graph, Splits
+
+_PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+_NUM_VALIDATION = 500
+_NELL_HOLDOUT = 0.2
+_NO_ALLX = "no allx file: features are zero except those of the labelled training and test vertices"
+_NO_ALLY = (
+    "no ally file: only the labels of training and test vertices are known, so a fifth of the training vertices is "
+    "held out for validation (the published 500 validation labels are in that file)"
+)
+
+
+class Planetoid(Dataset):
+    """A planetoid dataset: `ind.<name>.{x,tx,allx,y,ty,ally,graph,test.index}` in one folder.
+
+    Args:
+        name: which one. NELL (label rate 0.001) has one-hot features for its relation vertices, so stays sparse.
+        path: folder of the files; null = `$GNNEXP_DATA/<name>`.
+        normalize_features: divide each row by its sum.
+        sparse: features as sparse rows (true), dense (false), or by their size (auto).
+        missing_features: without `allx`, stop (`error`) or set the unknown features to zero (`zeros`).
+        symmetrize: add the reverse of every edge.
+        self_loops: `keep`, `add` or `remove`.
+        verify: refuse files that are not, byte for byte, the published ones (pickles carry no checksum of their own).
+        seed: of the validation vertices of NELL, the only draw.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: Literal["cora", "citeseer", "pubmed", "nell"] = "cora",
+        path: str | None = None,
+        normalize_features: bool = True,
+        sparse: Sparse = "auto",
+        missing_features: Literal["error", "zeros"] = "error",
+        symmetrize: bool = True,
+        self_loops: Literal["keep", "add", "remove"] = "remove",
+        verify: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self.name = name
+        self.path = path
+        self.normalize_features = normalize_features
+        self.sparse = sparse
+        self.missing_features = missing_features
+        self.symmetrize = symmetrize
+        self.self_loops = self_loops
+        self.verify = verify
+        self.seed = seed
+
+    def sources(self) -> list[Path]:
+        """The files of the dataset that are there; those that may be absent are absent knowingly."""
+        return list(self._files().values())
+
+    def _files(self) -> dict[str, Path]:
+        folder, prefix = data_folder(self.path, self.name), self._prefix()
+        optional = {"ally"} if self.name == "nell" else set()
+        if self.missing_features == "zeros":
+            optional.add("allx")
+        names = {part: f"{prefix}.{part}" for part in _PARTS}
+        present = {part for part in optional if (folder / names[part]).is_file()}
+        needed = [part for part in _PARTS if part not in optional or part in present]
+        try:
+            paths = existing_files(folder, [names[part] for part in needed], self.name)
+        except DataError as error:
+            raise DataError([self._with_mend(problem) for problem in error.problems]) from None
+        return {part: paths[names[part]] for part in needed}
+
+    def _with_mend(self, problem: Problem) -> Problem:
+        if not problem.key.endswith(".allx"):
+            return problem
+        mend = f"{problem.mend}, or dataset.missing_features=zeros to go on without these features"
+        return Problem(problem.key, problem.value, problem.allowed, mend)
+
+    def _prefix(self) -> str:
+        return "ind.nell.0.001" if self.name == "nell" else f"ind.{self.name}"
+
+    def load(self) -> Graph:
+        """The graph; vertices without a label have -1."""
+        files = self._files()
+        if self.verify:
+            check_sha256(files.values(), PLANETOID)
+        parts = {part: _read(path) for part, path in files.items()}
+        key = str(files["graph"])
+        _check_parts(parts, key)
+        src, dst, num_nodes = _edges(parts["graph"], parts["test.index"], key)
+        arrays = build_graph(
+            src, dst, num_nodes, symmetrize=self.symmetrize, self_loops=self.self_loops, key=key
+        )
+        return checked(
+            Graph(
+                arrays.indptr,
+                arrays.indices,
+                features=feature_rows(
+                    self._features(parts, num_nodes), self.sparse, normalize=self.normalize_features
+                ),
+                labels=torch.from_numpy(_labels(parts, num_nodes)),
+                num_classes=parts["y"].shape[1],
+                splits=self._splits(parts, num_nodes),
+                name=self.name,
+                notes=self._notes(parts, num_nodes),
+            )
+        )
+
+    def _features(self, parts: Mapping[str, Any], num_nodes: int) -> scipy.sparse.csr_array:
+        known = parts["allx"] if "allx" in parts else parts["x"]
+        rows = np.concatenate([np.arange(known.shape[0]), parts["test.index"]])
+        stacked = scipy.sparse.vstack([known, parts["tx"]], format="csr")
+        if self.name == "nell":
+            others = np.setdiff1d(np.arange(num_nodes), rows)
+            stacked = scipy.sparse.block_diag([stacked, scipy.sparse.eye_array(others.size)], format="csr")
+            rows = np.concatenate([rows, others])
+        scatter = scipy.sparse.csr_array(
+            (np.ones(rows.size, np.float32), (rows, np.arange(rows.size))), shape=(num_nodes, rows.size)
+        )
+        features = scipy.sparse.csr_array(scatter @ stacked)
+        features.sum_duplicates()
+        return features
+
+    def _splits(self, parts: Mapping[str, Any], num_nodes: int) -> Splits:
+        labelled = np.arange(parts["y"].shape[0])
+        if "ally" in parts:
+            val = np.arange(labelled.size, labelled.size + _NUM_VALIDATION)
+            return given_split(labelled, val, parts["test.index"])
+        among = np.zeros(num_nodes, bool)
+        among[labelled] = True
+        drawn = random_split(num_nodes, 1 - _NELL_HOLDOUT, _NELL_HOLDOUT, seed=self.seed, among=among)
+        return given_split(drawn.train.numpy(), drawn.val.numpy(), parts["test.index"])
+
+    def _notes(self, parts: Mapping[str, Any], num_nodes: int) -> tuple[str, ...]:
+        notes = [_NO_ALLX] if "allx" not in parts else []
+        notes += [_NO_ALLY] if "ally" not in parts else []
+        if "ally" in parts:
+            unlabelled = num_nodes - parts["ally"].shape[0] - parts["test.index"].size
+            if unlabelled:
+                notes.append(f"{unlabelled} vertices are in the graph only: zero features, no label, in no split")
+        return tuple(notes)
+
+
+def _read(path: Path) -> Any:  # noqa: ANN401
+    """What one file holds, by the end of its name."""
+    key, part = str(path), path.name.rpartition(".")[2]
+    if part == "index":
+        return _read_index(path)
+    value = Pickles(path.read_bytes(), key).load()
+    if part == "graph":
+        return value
+    return as_array(value, key) if part in ("y", "ty", "ally") else as_csr(value, key)
+
+
+def _read_index(path: Path) -> np.ndarray:
+    try:
+        return np.array([int(line) for line in path.read_text(encoding="ascii").split()], dtype=np.int64)
+    except (ValueError, OverflowError) as error:
+        mend = "get the file again from its publisher"
+        raise DataError(Problem(str(path), str(error)[:200], "one vertex id per line", mend)) from None
+
+
+def _check_parts(parts: Mapping[str, Any], key: str) -> None:
+    """Check that the parts fit together."""
+    problems = []
+
+    def expect(condition: bool, found: object, allowed: str) -> None:
+        if not condition:
+            problems.append(Problem(key.removesuffix("graph") + "*", found, allowed, "get the files again"))
+
+    shapes = {part: value.shape for part, value in parts.items() if hasattr(value, "shape")}
+    two = [part for part in shapes if part != "test.index"]
+    expect(all(len(shapes[part]) == 2 for part in two), shapes, "features and labels must be matrices")
+    if not problems:
+        widths = {shapes[part][1] for part in ("x", "tx", "allx") if part in shapes}
+        expect(len(widths) == 1, shapes, "x, tx and allx must have the same columns")
+        classes = {shapes[part][1] for part in ("y", "ty", "ally") if part in shapes}
+        expect(len(classes) == 1, shapes, "y, ty and ally must have the same columns")
+        for features, labels in (("x", "y"), ("tx", "ty"), ("allx", "ally"), ("tx", "test.index")):
+            fits = not {features, labels} <= set(shapes) or shapes[features][0] == shapes[labels][0]
+            expect(fits, shapes, f"{features} and {labels} must have the same rows")
+        for part in ("y", "ty", "ally"):
+            hot = parts[part] if part in parts else np.ones((1, 1))
+            expect(bool(((hot == 0) | (hot == 1)).all() and (hot.sum(axis=1) <= 1).all()), part, "must be one-hot")
+        index, known = parts["test.index"], max(shapes[part][0] for part in ("allx", "ally", "y") if part in shapes)
+        expect(np.unique(index).size == index.size, "repeated ids", "ids of test.index must be unique")
+        expect(index.size > 0 and int(index.min()) >= known, "test.index", f"test ids must be {known} or more")
+    if problems:
+        raise DataError(problems)
+
+
+def _edges(adjacency: object, index: np.ndarray, key: str) -> tuple[np.ndarray, np.ndarray, int]:
+    """Sources, destinations and V of a dictionary of neighbour lists."""
+    mend = "get the file again from its publisher"
+    if not isinstance(adjacency, dict) or not all(isinstance(row, list) for row in adjacency.values()):
+        raise DataError(Problem(key, type(adjacency).__name__, "must map vertices to lists of vertices", mend))
+    ids = chain(adjacency.keys(), chain.from_iterable(adjacency.values()))
+    if not all(type(vertex) is int for vertex in ids):
+        raise DataError(Problem(key, "something else", "must map vertex ids to lists of vertex ids", mend))
+    num_nodes = len(adjacency)
+    largest = max(chain(adjacency, chain.from_iterable(adjacency.values()), index.tolist()), default=0)
+    smallest = min(chain(adjacency, chain.from_iterable(adjacency.values())), default=0)
+    if smallest < 0 or largest >= num_nodes:
+        raise DataError(Problem(key, f"ids {smallest}..{largest}", f"ids must be in 0..{num_nodes - 1}", mend))
+    lengths = [len(row) for row in adjacency.values()]
+    dst = np.repeat(np.fromiter(adjacency.keys(), np.int64, len(adjacency)), lengths)
+    src = np.fromiter(chain.from_iterable(adjacency.values()), np.int64, sum(lengths))
+    return src, dst, num_nodes
+
+
+def _labels(parts: Mapping[str, Any], num_nodes: int) -> np.ndarray:
+    labels = np.full(num_nodes, -1, np.int64)
+    for part, rows in (("y", None), ("ally", None), ("ty", parts["test.index"])):
+        if part in parts:
+            hot = parts[part]
+            ids = np.arange(hot.shape[0]) if rows is None else rows
+            labels[ids] = np.where(hot.any(axis=1), hot.argmax(axis=1), -1)
+    return labels

@@ -1,0 +1,119 @@
+"""Random splits as a pure function of (seed, vertex): independent of order, file format and machine."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+import torch
+
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.graph.graph import Splits
+from gnnexp.kernels.counter import Purpose, absorb, stream
+
+
+@numba.njit(nogil=True, cache=True)
+def _vertex_words(key: np.uint64, num_nodes: int) -> np.ndarray:
+    words = np.empty(num_nodes, np.uint64)
+    for vertex in range(num_nodes):
+        words[vertex] = absorb(key, np.uint64(vertex))
+    return words
+
+
+def vertex_words(seed: int, num_nodes: int) -> np.ndarray:
+    """`[V]` uint64 random words; who has the smallest is drawn first."""
+    words: np.ndarray = _vertex_words(np.uint64(stream(seed, Purpose.SPLIT)), num_nodes)
+    return words
+
+
+def check_shares(**shares: float | None) -> None:
+    """Check that shares of a split, by config key, lie in [0, 1] and do not add up to more than 1.
+
+    Raises:
+        ConfigError: all that is wrong with them.
+    """
+    given = {name: share for name, share in shares.items() if share is not None}
+    problems = [
+        Problem(f"dataset.{name}", share, "a share from 0 to 1", f"set dataset.{name}=0.2")
+        for name, share in given.items()
+        if not 0 <= share <= 1
+    ]
+    if not problems and sum(given.values()) > 1 + 1e-9:
+        keys = ", ".join(f"dataset.{name}" for name in given)
+        problems.append(Problem(keys, list(given.values()), "must not add up to more than 1", "lower one of them"))
+    if problems:
+        raise ConfigError(problems)
+
+
+def random_split(
+    num_nodes: int,
+    train: float,
+    val: float,
+    *,
+    seed: int,
+    test: float | None = None,
+    among: np.ndarray | None = None,
+) -> Splits:
+    """Disjoint random vertices in the given shares of `among`, sizes rounded to the nearest.
+
+    Args:
+        num_nodes: V.
+        train: share of training vertices.
+        val: share of validation vertices.
+        seed: of the draw.
+        test: share of test vertices, None for all the others.
+        among: `[V]` bool, who may be drawn (the labelled ones), None for all.
+    """
+    words = vertex_words(seed, num_nodes)
+    ids = np.arange(num_nodes) if among is None else np.flatnonzero(among)
+    num_train, num_val = round(train * ids.size), round(val * ids.size)
+    num_test = ids.size - num_train - num_val if test is None else round(test * ids.size)
+    ends = np.minimum(np.cumsum([num_train, num_val, num_test]), ids.size)
+    return Splits(*_by_rank(words[ids], ids, ends))
+
+
+def _by_rank(words: np.ndarray, ids: np.ndarray, ends: np.ndarray) -> list[torch.Tensor]:
+    """`ids` whose words rank in `[0, e0)`, `[e0, e1)`, `[e1, e2)`, each sorted; without sorting the words."""
+    ranked = np.concatenate([words, np.full(1, np.iinfo(np.uint64).max, np.uint64)])
+    ranked.partition(np.unique(ends))
+    parts, low = [], np.uint64(0)
+    for end in ends:
+        high = ranked[end]
+        parts.append(torch.from_numpy(ids[(words >= low) & (words < high)].astype(np.int64)))
+        low = high
+    return parts
+
+
+def per_class_split(labels: np.ndarray, num_train: int, num_val: int, *, seed: int, among: np.ndarray) -> Splits:
+    """Shchur et al. 2018: the same number of training and of validation vertices per class, the rest is test.
+
+    Args:
+        labels: `[V]` int64, negative = unlabelled.
+        num_train: training vertices per class.
+        num_val: validation vertices per class.
+        seed: of the draw.
+        among: `[V]` bool, who may be drawn.
+
+    Raises:
+        DataError: a class has too few vertices.
+    """
+    words = vertex_words(seed, labels.size)
+    among = among & (labels >= 0)
+    roles = np.full(labels.size, 2, np.int8)
+    problems = []
+    for label in np.unique(labels[among]):
+        members = np.flatnonzero(among & (labels == label))
+        if members.size <= num_train + num_val:
+            allowed = f"more than {num_train + num_val} vertices per class for this split"
+            problems.append(Problem(f"class {label}", int(members.size), allowed, "use dataset.split=random"))
+        members = members[np.argsort(words[members], kind="stable")]
+        roles[members[:num_train]] = 0
+        roles[members[num_train : num_train + num_val]] = 1
+    if problems:
+        raise DataError(problems)
+    return Splits(*(torch.from_numpy(np.flatnonzero(among & (roles == role))) for role in range(3)))
+
+
+def given_split(train: np.ndarray, val: np.ndarray, test: np.ndarray) -> Splits:
+    """A published split as sorted int64 ids; masks `[V]` bool are turned into ids."""
+    ids = [np.flatnonzero(part) if part.dtype == bool else np.sort(part) for part in (train, val, test)]
+    return Splits(*(torch.from_numpy(part.astype(np.int64, copy=False)) for part in ids))
