@@ -1,0 +1,304 @@
+"""Neighbour sampling straight into CSC: FastSample's fused kernel (section 3.2, Algorithm 1), for one thread.
+
+One hop is `count_hop` (the vector R of Algorithm 1 and how much memory the hop needs), `sample_hop` or `copy_hop` (its
+first loop: which edges, and the sources they come from) and `relabel` (its second loop: ids to positions through the
+map M). Against the listing: destinations come first among the sources, as in DGL's blocks (the listing drops those
+that are nobody's neighbour); M is not cleared but has a moving base; and a batch keeps one list of vertices for all
+its hops, of which the sources of every hop are a prefix.
+
+Draws. Vertex v of degree d > f (fanout) takes f distinct edges by Floyd's scheme (Bentley and Floyd, "A sample of
+brilliance", CACM 30(9), 1987): draw j of 0..f-1 is uniform on 0..d-f+j, and d-f+j itself if that edge was taken before.
+The word of draw j is `draw(absorb(hop key, v), j)`, brought to the range by multiply-shift (bias below 2^-32 for every
+degree below 2^32). So the choice depends on the hop's key and on v only. Edges are emitted in the order of the draws;
+with d <= f all of them, in canonical order.
+
+Unsigned indices everywhere: numba would wrap signed ones around, which costs a branch and forbids vectorisation.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from gnnexp.kernels.counter import absorb, draw
+from gnnexp.kernels.prefetch import prefetch
+
+_U = np.uint64
+_0, _1, _32 = _U(0), _U(1), _U(32)
+_LOW = _U(0xFFFFFFFF)
+
+# Destinations per round of `sample_hop`: draws of a round are vectorised across them, and the prefetches of one round
+# are answered while the next is drawn (16 and 64 are within 5 % of 32).
+ROUND = 32
+# From this fanout on a byte per edge of the vertex tells what was taken before; below, comparing with all earlier draws
+# of 32 destinations at once is faster.
+LARGE_FANOUT = 129
+# How far ahead of their use addresses are requested, in edges or vertices (32: 5-15 % slower, 128: no better).
+_AHEAD = _U(64)
+
+
+@numba.njit(inline="always", cache=True)
+def round_width(fanout: int) -> int:
+    """Destinations per round of `sample_hop`."""
+    return 1 if fanout >= LARGE_FANOUT else ROUND
+
+
+@numba.njit(nogil=True, cache=True)
+def place_seeds(seeds: np.ndarray, table: np.ndarray, base: int, vertices: np.ndarray) -> int:
+    """Make `seeds` the first vertices of a batch: `vertices[i] = seeds[i]`, `table[seeds[i]] = base + i`.
+
+    Returns:
+        The number of seeds placed: less than `seeds.size` if the next one is out of range or a repetition.
+    """
+    for i in range(seeds.size):
+        seed = seeds[i]
+        if seed < 0 or seed >= table.size or table[seed] >= base:
+            return i
+        table[seed] = base + i
+        vertices[i] = seed
+    return int(seeds.size)
+
+
+@numba.njit(nogil=True, cache=True)
+def count_hop(
+    indptr: np.ndarray, vertices: np.ndarray, num_dst: int, fanout: int, loops: int,
+    starts: np.ndarray, room: np.ndarray, block_indptr: np.ndarray,
+) -> int:
+    """Count the edges of a hop.
+
+    Args:
+        indptr: `[V + 1]` int64 of the graph.
+        vertices: the first `num_dst` are the destinations.
+        num_dst: D.
+        fanout: most edges per destination, negative for all.
+        loops: 1 to make room for a self loop per destination, else 0.
+        starts: `[>= D]` int64, filled with where each destination's edges start in the graph.
+        room: `[>= D]` uint32, filled with degree - fanout, or 0 where all edges are taken.
+        block_indptr: `[D + 1]` int64, filled.
+
+    Returns:
+        E, the number of edges of the hop.
+    """
+    most = np.int64(fanout) if fanout >= 0 else np.iinfo(np.int64).max
+    block_indptr[0] = 0
+    total, last = np.int64(0), _U(num_dst) - _1
+    for i in range(_U(num_dst)):
+        prefetch(indptr, vertices[min(i + _AHEAD, last)])
+        vertex = _U(vertices[i])
+        start = indptr[vertex]
+        degree = indptr[vertex + _1] - start
+        starts[i] = start
+        room[i] = max(degree - most, np.int64(0))
+        total += min(degree, most) + loops
+        block_indptr[i + _1] = total
+    return int(total)
+
+
+@numba.njit(inline="always", cache=True)
+def _bounded(word: np.uint64, bound: np.uint64) -> np.uint64:
+    """High half of the 128-bit product: uniform on 0..bound-1 for a bound below 2^32."""
+    return ((word >> _32) * bound + (((word & _LOW) * bound) >> _32)) >> _32
+
+
+@numba.njit(nogil=True, cache=True)
+def _draw_round(
+    first: np.uint64, count: np.uint64, fanout: np.uint64, key: np.uint64,
+    vertices: np.ndarray, room: np.ndarray, keys: np.ndarray, chosen: np.ndarray,
+) -> None:
+    """Floyd's scheme for `count` destinations side by side: every inner loop is vectorised across them.
+
+    `chosen[j * ROUND + i]` is the offset of draw j of destination `first + i`. A draw that repeats an earlier one
+    becomes degree - fanout + j, which no earlier draw can be.
+    """
+    width = _U(ROUND)
+    for i in range(count):
+        keys[i] = absorb(key, _U(vertices[first + i]))
+    for j in range(fanout):
+        row = j * width
+        for i in range(count):
+            chosen[row + i] = _bounded(draw(keys[i], j), _U(room[first + i]) + j + _1)
+        for k in range(j):
+            earlier = k * width
+            for i in range(count):
+                drawn = chosen[row + i]
+                chosen[row + i] = room[first + i] + np.uint32(j) if chosen[earlier + i] == drawn else drawn
+
+
+@numba.njit(nogil=True, cache=True)
+def _draw_one(
+    vertex: np.uint64, room: np.uint64, fanout: np.uint64, key: np.uint64, taken: np.ndarray, chosen: np.ndarray
+) -> None:
+    """The same draws for one destination and a large fanout, in O(fanout): `chosen[j]`."""
+    own = absorb(key, vertex)
+    for j in range(fanout):
+        drawn = _bounded(draw(own, j), room + j + _1)
+        drawn = room + j if taken[drawn] else drawn
+        taken[drawn] = 1
+        chosen[j] = drawn
+    for j in range(fanout):
+        taken[_U(chosen[j])] = 0
+
+
+@numba.njit(inline="always", cache=True)
+def _place_draws(
+    first: np.uint64, count: np.uint64, width: np.uint64, loops: int,
+    vertices: np.ndarray, starts: np.ndarray, room: np.ndarray, block_indptr: np.ndarray,
+    chosen: np.ndarray, indices: np.ndarray, positions: np.ndarray, mask: np.uint64,
+) -> None:
+    """Positions of the chosen edges in the graph, requested from memory; a self loop of v is written as -1 - v."""
+    for i in range(count):
+        edge = _U(block_indptr[first + i])
+        end = _U(block_indptr[first + i + _1] - loops)
+        start = _U(starts[first + i])
+        if room[first + i]:
+            for j in range(end - edge):
+                position = start + _U(chosen[j * width + i])
+                positions[(edge + j) & mask] = position
+                prefetch(indices, position)
+        else:
+            for j in range(end - edge):
+                positions[(edge + j) & mask] = start + j
+                prefetch(indices, start + j)
+        if loops:
+            positions[end & mask] = np.int64(-1) - vertices[first + i]
+
+
+@numba.njit(nogil=True, cache=True)
+def sample_hop(
+    indices: np.ndarray, vertices: np.ndarray, num_dst: int, fanout: int, loops: int, key: np.uint64,
+    starts: np.ndarray, room: np.ndarray, block_indptr: np.ndarray,
+    keys: np.ndarray, chosen: np.ndarray, taken: np.ndarray, positions: np.ndarray, mask: np.uint64, found: np.ndarray,
+) -> None:
+    """Draw the edges of a hop and read their sources.
+
+    Args:
+        indices: `[E of the graph]` sources.
+        vertices: the first `num_dst` are the destinations.
+        num_dst: D.
+        fanout: f >= 1.
+        loops: 1 to add a self loop as the last edge of every destination, else 0.
+        key: stream of this hop.
+        starts: of `count_hop`.
+        room: of `count_hop`.
+        block_indptr: of `count_hop`.
+        keys: `[ROUND]` uint64 scratch.
+        chosen: `[f * round_width(f)]` uint32 scratch.
+        taken: uint8 zeros, as many as the largest degree, used from `LARGE_FANOUT` on.
+        positions: int64, receives the position of each edge in the graph (-1 for a self loop) at `edge & mask`: either
+            `[E]`, or a ring of 2^k >= 2 * round_width(f) * (f + loops): the edges of two rounds.
+        mask: 2^64 - 1, or 2^k - 1 for a ring.
+        found: `[E]` filled with the source vertex of each edge (dtype of `indices`).
+    """
+    size, most = _U(num_dst), _U(fanout)
+    width = _U(round_width(fanout))
+    previous = _0
+    for drawn in range(_0, size + width, width):
+        end = min(drawn + width, size)
+        if drawn < size:
+            if fanout < LARGE_FANOUT:
+                _draw_round(drawn, end - drawn, most, key, vertices, room, keys, chosen)
+            elif room[drawn]:
+                _draw_one(_U(vertices[drawn]), _U(room[drawn]), most, key, taken, chosen)
+            _place_draws(
+                drawn, end - drawn, width, loops, vertices, starts, room, block_indptr,
+                chosen, indices, positions, mask,
+            )
+        for edge in range(_U(block_indptr[previous]), _U(block_indptr[min(drawn, size)])):
+            position = positions[edge & mask]
+            if position < 0:
+                found[edge] = np.int64(-1) - position
+                positions[edge & mask] = -1
+            else:
+                found[edge] = indices[_U(position)]
+        previous = min(drawn, size)
+
+
+@numba.njit(nogil=True, cache=True)
+def copy_hop(
+    indices: np.ndarray, vertices: np.ndarray, num_dst: int, loops: int,
+    starts: np.ndarray, block_indptr: np.ndarray, positions: np.ndarray, found: np.ndarray,
+) -> None:
+    """`sample_hop` without a limit: all edges in canonical order; `positions` `[E]`, or empty if nobody wants them."""
+    last = _U(num_dst) - _1
+    for i in range(_U(num_dst)):
+        prefetch(indices, starts[min(i + _AHEAD, last)])
+        edge, end = _U(block_indptr[i]), _U(block_indptr[i + _1] - loops)
+        start = _U(starts[i])
+        for j in range(end - edge):
+            found[edge + j] = indices[start + j]
+        if loops:
+            found[end] = vertices[i]
+        if positions.size:
+            for j in range(end - edge):
+                positions[edge + j] = start + j
+            if loops:
+                positions[end] = -1
+
+
+@numba.njit(nogil=True, cache=True)
+def relabel(
+    found: np.ndarray, table: np.ndarray, base: int, vertices: np.ndarray, count: int, sources: np.ndarray
+) -> int:
+    """Second loop of Algorithm 1: vertices to positions, new ones appended in order of first appearance.
+
+    A vertex of this batch has `table[v] - base` = its position; entries of earlier batches are below `base`, so the
+    table never needs clearing between batches. Branch-free: whether a vertex is new cannot be predicted.
+
+    Args:
+        found: `[E]` source vertex of each edge.
+        table: `[V]` int32, the map M.
+        base: of this batch.
+        vertices: the vertices of the batch, with room for one more than will be found.
+        count: how many there are.
+        sources: `[E]` int32, filled with positions in `vertices`; may be `found` itself.
+
+    Returns:
+        The new number of vertices.
+    """
+    offset, known = np.int64(base), np.int64(count)
+    last = _U(found.size) - _1
+    for edge in range(_U(found.size)):
+        prefetch(table, found[min(edge + _AHEAD, last)])
+        vertex = found[edge]
+        position = np.int64(table[_U(vertex)]) - offset
+        new = position >> 63  # -1 if the entry is older than this batch, else 0
+        position ^= (position ^ known) & new
+        table[_U(vertex)] = offset + position
+        vertices[_U(known)] = vertex
+        known -= new
+        sources[edge] = position
+    return int(known)
+
+
+@numba.njit(nogil=True, cache=True)
+def take_or_missing(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """`values[positions]`, -1 where a position is negative."""
+    taken = np.empty(positions.size, values.dtype)
+    for i in range(positions.size):
+        taken[i] = values[_U(positions[i])] if positions[i] >= 0 else -1
+    return taken
+
+
+@numba.njit(nogil=True, cache=True)
+def append_self_loops(
+    indptr: np.ndarray, sources: np.ndarray, positions: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A block's `(indptr, sources, positions)` with a self loop, at position -1, as last edge of each destination."""
+    num_dst = indptr.size - 1
+    looped_indptr = indptr + np.arange(num_dst + 1)
+    looped, places = np.empty(sources.size + num_dst, sources.dtype), np.empty(sources.size + num_dst, np.int64)
+    for dst in range(num_dst):
+        start, end = looped_indptr[dst], looped_indptr[dst + 1] - 1
+        looped[start:end] = sources[indptr[dst] : indptr[dst + 1]]
+        places[start:end] = positions[indptr[dst] : indptr[dst + 1]]
+        looped[end], places[end] = dst, -1
+    return looped_indptr, looped, places
+
+
+@numba.njit(nogil=True, cache=True)
+def largest_degree(indptr: np.ndarray) -> int:
+    """Most edges of one destination."""
+    largest = np.int64(0)
+    for vertex in range(indptr.size - 1):
+        largest = max(largest, indptr[vertex + 1] - indptr[vertex])
+    return int(largest)

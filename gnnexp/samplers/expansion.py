@@ -1,0 +1,194 @@
+"""From targets to blocks on one thread: the hops of a batch over the kernels, and the memory that they work in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnexp.errors import DataError, Problem
+from gnnexp.graph.block import Block
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.shard import BlockNeeds
+from gnnexp.kernels import sample as kernels
+
+_ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
+_HALF_INT32 = 1 << 30
+_NOTHING = np.empty(0, np.int64)
+
+
+@dataclass
+class _Workspace:
+    """Scratch memory of one batch at a time, kept for the next one (fresh pages are costly).
+
+    Attributes:
+        table: `[V]` int32, the map of `kernels.relabel`.
+        base: what the entries of the next batch start at.
+        vertices: vertices of the batch.
+        starts: `[D]` int64.
+        room: `[D]` uint32.
+        keys: `[ROUND]` uint64.
+        chosen: uint32, draws of a round.
+        taken: uint8, zero between uses.
+        ring: int64, 2^k.
+    """
+
+    table: np.ndarray
+    vertices: np.ndarray
+    base: int = 1
+    starts: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+    room: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint32))
+    keys: np.ndarray = field(default_factory=lambda: np.empty(kernels.ROUND, np.uint64))
+    chosen: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint32))
+    taken: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint8))
+    ring: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
+
+
+def _grown(array: np.ndarray, size: int, keep: int = 0) -> np.ndarray:
+    """`array`, or one of at least `size` (half as much again, so that it seldom grows) with the first `keep` values."""
+    if array.size >= size:
+        return array
+    larger = np.zeros(size + size // 2, array.dtype)
+    larger[:keep] = array[:keep]
+    return larger
+
+
+class Expansion:
+    """Expands targets into blocks; safe to call from several threads, each call works in memory of its own."""
+
+    def __init__(self, graph: Graph, needs: BlockNeeds, hops: Sequence[int]) -> None:
+        """Hold on to the graph.
+
+        Args:
+            graph: topology; int32 or int64 `indices`.
+            needs: what blocks must carry.
+            hops: fanout of every hop, target hop first, -1 for all neighbours.
+
+        Raises:
+            DataError: if a vertex has too many edges to draw from.
+        """
+        self._graph, self._needs = graph, needs
+        self._indptr, self._indices = graph.indptr.numpy(), graph.indices.numpy()
+        self._occurrence = graph.occurrence if needs.edge_identity else None
+        # The type is part of an edge's identity, so who needs the identity on a typed graph gets the type as well.
+        self._types = graph.edge_types if needs.edge_types or needs.edge_identity else None
+        self._spare: list[_Workspace] = []
+        self._hops, self._largest = tuple(hops), 0
+        if max(hops) >= kernels.LARGE_FANOUT or graph.num_edges >= 1 << 32:
+            self._largest = int(kernels.largest_degree(self._indptr))
+            # More than the largest degree is all the same, and scratch memory grows with the fanout.
+            self._hops = tuple(min(fanout, max(self._largest, 1)) for fanout in hops)
+        if self._largest >= 1 << 32:
+            raise DataError(Problem("dataset", graph.name, "a vertex may have at most 2^32 - 1 edges",
+                                    "use a graph without that vertex"))
+
+    def blocks(self, seeds: Tensor, hop_keys: Sequence[int]) -> tuple[Block, ...]:
+        """Blocks of a batch, input side first.
+
+        Args:
+            seeds: `[T]` unique vertex ids.
+            hop_keys: stream of each hop, target hop first.
+
+        Raises:
+            ValueError: if a seed is out of range or repeated.
+        """
+        space = self._workspace()
+        blocks = self._expand(space, seeds.to(self._graph.indices.dtype).numpy(), hop_keys)
+        self._spare.append(space)  # not after an error: entries of a half-made batch would look current
+        return blocks
+
+    def _workspace(self) -> _Workspace:
+        try:
+            space = self._spare.pop()  # list.pop and append are atomic: no lock
+        except IndexError:
+            table = torch.zeros(self._graph.num_nodes, dtype=torch.int32).numpy()
+            return _Workspace(table, np.empty(0, self._indices.dtype))
+        if space.base > _HALF_INT32:
+            space.table.fill(0)
+            space.base = 1
+        return space
+
+    def _expand(self, space: _Workspace, seeds: np.ndarray, hop_keys: Sequence[int]) -> tuple[Block, ...]:
+        count = int(seeds.size)
+        space.vertices = _grown(space.vertices, count)
+        placed = kernels.place_seeds(seeds, space.table, space.base, space.vertices)
+        if placed < count:
+            raise ValueError(f"seed {seeds[placed]} (number {placed}) is repeated or not in 0..{space.table.size - 1}")
+        parts = []
+        for fanout, key in zip(self._hops, hop_keys, strict=True):
+            indptr, sources, positions, total = self._hop(space, count, fanout, np.uint64(key))
+            parts.append((indptr, sources, positions, count, total))
+            count = total
+        space.base += count
+        vertices = torch.from_numpy(space.vertices)[:count].clone()
+        return tuple(self._block(vertices, *part) for part in reversed(parts))
+
+    def _hop(
+        self, space: _Workspace, count: int, fanout: int, key: np.uint64
+    ) -> tuple[Tensor, Tensor, Tensor | None, int]:
+        """One hop: `(indptr [D + 1], sources [E], positions [E] or None, number of sources)`."""
+        loops = int(self._needs.self_loops)
+        space.starts, space.room = _grown(space.starts, count), _grown(space.room, count)
+        indptr = torch.empty(count + 1, dtype=torch.int64)
+        total = kernels.count_hop(
+            self._indptr, space.vertices, count, fanout, loops, space.starts, space.room, indptr.numpy()
+        )
+        most = min(self._graph.num_nodes, count + total)
+        if space.base + most >= 1 << 31:
+            raise ValueError(f"a batch of {most} vertices: at most 2^30 are supported, use smaller batches or fanouts")
+        space.vertices = _grown(space.vertices, most + 1, keep=count)
+        sources = torch.empty(total, dtype=torch.int32)
+        wanted = self._occurrence is not None or self._types is not None
+        positions = torch.empty(total, dtype=torch.int64) if wanted else None
+        # Vertex ids go where the positions replace them, unless they are too wide.
+        found = sources.numpy() if self._indices.dtype == np.int32 else np.empty(total, self._indices.dtype)
+        self._find(space, count, fanout, key, indptr.numpy(), positions, found)
+        known = kernels.relabel(found, space.table, space.base, space.vertices, count, sources.numpy())
+        return indptr, sources, positions, known
+
+    def _find(
+        self, space: _Workspace, count: int, fanout: int, key: np.uint64,
+        indptr: np.ndarray, positions: Tensor | None, found: np.ndarray,
+    ) -> None:
+        """Fill `found` with the source of every edge of a hop, and `positions` if wanted."""
+        loops, vertices, starts = int(self._needs.self_loops), space.vertices, space.starts
+        if fanout < 0:
+            places = _NOTHING if positions is None else positions.numpy()
+            kernels.copy_hop(self._indices, vertices, count, loops, starts, indptr, places, found)
+            return
+        width = kernels.round_width(fanout)
+        space.chosen = _grown(space.chosen, fanout * width)
+        if fanout >= kernels.LARGE_FANOUT:
+            space.taken = _grown(space.taken, self._largest)
+        if positions is None:
+            size = 1 << (2 * width * (fanout + loops) - 1).bit_length()
+            space.ring = space.ring if space.ring.size >= size else np.empty(size, np.int64)
+            places, mask = space.ring, np.uint64(space.ring.size - 1)
+        else:
+            places, mask = positions.numpy(), _ALL_BITS
+        kernels.sample_hop(
+            self._indices, vertices, count, fanout, loops, key, starts, space.room, indptr,
+            space.keys, space.chosen, space.taken, places, mask, found,
+        )
+
+    def _block(
+        self, vertices: Tensor, indptr: Tensor, sources: Tensor, positions: Tensor | None, num_dst: int, num_src: int
+    ) -> Block:
+        occurrence = edge_types = edge_ids = None
+        if positions is not None and self._occurrence is not None:
+            edge_ids = positions
+            occurrence = take(self._occurrence, positions)
+        if positions is not None and self._types is not None:
+            edge_types = take(self._types, positions)
+        return Block(
+            indptr, sources, vertices[:num_src], num_dst, edge_ids=edge_ids, occurrence=occurrence,
+            edge_types=edge_types, self_loops=self._needs.self_loops,
+        )
+
+
+def take(values: Tensor, positions: Tensor) -> Tensor:
+    """`values[positions]`, -1 where a position is -1 (an added self loop)."""
+    return torch.from_numpy(kernels.take_or_missing(values.numpy(), positions.numpy()))

@@ -1,0 +1,38 @@
+"""The default: FastSample's fused neighbour sampling with draws that are a pure function of what they are for."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from gnnexp.graph.block import Batch, BatchKey
+from gnnexp.graph.shard import Shard
+from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.samplers.base import Key, Sampler, Topology
+from gnnexp.samplers.expansion import Expansion
+
+
+class FusedSampler(Sampler):
+    """Uniform neighbour sampling without replacement, straight into CSC (FastSample, section 3.2, Algorithm 1).
+
+    Which neighbours vertex v draws at hop h depends on (seed, epoch, step, micro, h, v) and the fanout only: not on
+    threads, ranks, or what else is in the batch. Edges of a destination come in the order of its draws, or, where all
+    are taken, in canonical order.
+    """
+
+    def __init__(
+        self, fanouts: list[int], key: Key = "global", topology: Topology = "replicated",
+        threads: int = 1, prefetch: int = 2,
+    ) -> None:
+        super().__init__(fanouts, key, topology, threads, prefetch)
+
+    def setup(self, shard: Shard, num_layers: int) -> None:
+        """Take the graph of this rank."""
+        self._expansion = Expansion(shard.graph, shard.needs, self.hops(num_layers))
+        self._num_hops = num_layers
+
+    def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
+        """The blocks of one batch."""
+        streams = [
+            stream(key.seed, Purpose.SAMPLE, key.epoch, key.step, key.micro, hop) for hop in range(self._num_hops)
+        ]
+        return Batch(seeds, self._expansion.blocks(seeds, streams), key, global_count)
