@@ -61,8 +61,8 @@ class MetisPartitioner(Partitioner):
                                     "partitioner.balance=[vertices,edges,train]"))
         if not imbalance > 0:
             problems.append(Problem("partitioner.imbalance", imbalance, "above 0", "partitioner.imbalance=0.03"))
-        if not 0 <= seed < 1 << 31:
-            problems.append(Problem("partitioner.seed", seed, "must be 0 to 2^31 - 1", "partitioner.seed=0"))
+        if not 0 <= seed < (1 << 31) - 1:
+            problems.append(Problem("partitioner.seed", seed, "must be 0 to 2^31 - 2", "partitioner.seed=0"))
         if problems:
             raise ConfigError(problems)
 

@@ -88,7 +88,7 @@ def part_graph(
         num_parts: from 2 on.
         recursive: recursive bisection instead of direct k-way partitioning.
         imbalance: how far the heaviest part may exceed the mean, in every weight (0.03 = 3 %).
-        seed: of METIS's tie breaking.
+        seed: from 0 on, of METIS's random choices.
 
     Returns:
         `[V]` part of every vertex, and the weight of the cut edges, each counted once.
@@ -101,7 +101,7 @@ def part_graph(
     assert all(array.dtype == dtype and array.flags.c_contiguous for array in arrays)
     settings = np.empty(_NUM_OPTIONS, dtype)
     library.METIS_SetDefaultOptions(_pointer(settings))
-    settings[option.SEED] = seed
+    settings[option.SEED] = seed + 1  # METIS calls srand, for which glibc takes 0 and 1 as the same seed
     settings[option.UFACTOR] = max(1, round(imbalance * 1000))
     num_nodes, num_weights = vertex_weights.shape
     scalars = np.array([num_nodes, num_weights, num_parts, 0], dtype)
