@@ -11,11 +11,21 @@ class TrackingError(Exception):
 
 
 class Tracker(ABC):
-    """Delivers run directories to a store, from the launching process and never from a rank."""
+    """Delivers run directories to a store, from the launching process and never from a rank.
+
+    Attributes:
+        timeout_s: how long the end of a run waits for the store.
+    """
+
+    timeout_s: float = 30.0
 
     @abstractmethod
-    def deliver(self, run_dir: Path) -> bool:
+    def deliver(self, run_dir: Path, *, end: bool = True) -> bool:
         """Deliver everything in `run_dir` that has not been delivered; may be called again and again.
+
+        Args:
+            run_dir: the run.
+            end: whether the run's end may be delivered too, if it is there; False while files may still be added.
 
         Returns:
             Whether the run is over and nothing is left to deliver.

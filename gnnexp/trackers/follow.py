@@ -7,9 +7,9 @@ seconds would wait for a thread that is not given a core.
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,11 +36,13 @@ class Follower:
     process: subprocess.Popen[bytes]
 
     def finish(self, timeout_s: float) -> str:
-        """Wait for the rest to be delivered, now that `result.json` is there.
+        """Have the rest delivered, the end included, now that the run directory is complete.
 
         Returns:
             Why not everything was delivered, empty if it was.
         """
+        assert self.process.stdin is not None
+        self.process.stdin.close()
         try:
             code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -63,9 +65,9 @@ def follow(run_dir: Path) -> Follower:
 
 
 def _start(run_dir: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "gnnexp.trackers.follow", str(run_dir), str(os.getpid())]
+    command = [sys.executable, "-m", "gnnexp.trackers.follow", str(run_dir)]
     # A session of its own: Ctrl-C ends the run, and the run's end is still delivered.
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True)
 
 
 def _last_line(file: Path) -> str:
@@ -81,30 +83,29 @@ def _yield_to_training() -> None:
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
-def deliver_until_over(tracker: Tracker, run_dir: Path, launcher_pid: int) -> None:
-    """Deliver again and again until everything is there, or the launcher is gone.
+def deliver_until_closed(tracker: Tracker, run_dir: Path, standing: IO[bytes]) -> None:
+    """Deliver again and again until `standing` is closed, which its launcher does at the end or by dying.
 
     Raises:
         TrackingError: what the last attempt, after the end of the run, met.
     """
-    while True:
-        over = read_run(run_dir).result is not None or os.getppid() != launcher_pid
+    closed = False
+    while not closed:
+        closed = bool(select.select([standing], [], [], _PERIOD_S)[0])
         try:
-            if tracker.deliver(run_dir) or over:
-                return
+            tracker.deliver(run_dir, end=closed)
         except TrackingError:
-            if over:
+            if closed:
                 raise
-        time.sleep(_PERIOD_S)
 
 
 def main(arguments: list[str]) -> int:
-    """Deliver the run directory `arguments[0]` of the launcher with the process id `arguments[1]`."""
+    """Deliver the run directory `arguments[0]` until standard input is closed."""
     _yield_to_training()
     run_dir = Path(arguments[0])
     try:
         tracker = build(read_run(run_dir).job["config"]["tracker"], Tracker)
-        deliver_until_over(tracker, run_dir, int(arguments[1]))
+        deliver_until_closed(tracker, run_dir, sys.stdin.buffer)
     except TrackingError as error:
         print(error, file=sys.stderr)
         return 1

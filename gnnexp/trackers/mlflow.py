@@ -49,7 +49,7 @@ class MlflowTracker(Tracker):
         """The store's address without credentials."""
         return _public(self.uri)
 
-    def deliver(self, run_dir: Path) -> bool:
+    def deliver(self, run_dir: Path, *, end: bool = True) -> bool:
         """See `Tracker.deliver`."""
         run_dir = run_dir.resolve()
         delivery = read_delivery(run_dir, self.where())
@@ -64,7 +64,7 @@ class MlflowTracker(Tracker):
                 delivery = replace(delivery, epochs=max(delivery.epochs, there))
                 self._compared.add(run_dir)
             delivery = _deliver_epochs(client, run_dir, record, delivery)
-            if record.result is not None:
+            if end and record.result is not None:
                 _deliver_end(client, run_dir, record, delivery)
                 delivery = replace(delivery, done=True)
                 delivery.save(run_dir)

@@ -10,6 +10,6 @@ from gnnexp.trackers.base import Tracker
 class NoTracker(Tracker):
     """Delivers nothing."""
 
-    def deliver(self, run_dir: Path) -> bool:
+    def deliver(self, run_dir: Path, *, end: bool = True) -> bool:
         """Nothing to do."""
         return True

@@ -3,54 +3,66 @@
 import json
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.trackers.base import Tracker, TrackingError
-from gnnexp.trackers.follow import deliver_until_over, follow
+from gnnexp.trackers.follow import deliver_until_closed, follow
 
 
 class Recorder(Tracker):
-    """Ends the run after the second delivery."""
+    """Closes the launcher's end of the pipe in the second delivery."""
 
-    def __init__(self, away: bool = False) -> None:
-        self.calls = 0
+    def __init__(self, write_end: int, away: bool = False) -> None:
+        self.ends: list[bool] = []
+        self.write_end = write_end
         self.away = away
 
-    def deliver(self, run_dir: Path) -> bool:
-        self.calls += 1
-        over = (run_dir / "result.json").exists()
-        if self.calls == 2:
-            write_result(run_dir)
+    def deliver(self, run_dir: Path, *, end: bool = True) -> bool:
+        self.ends.append(end)
+        if len(self.ends) == 2:
+            os.close(self.write_end)
         if self.away:
             raise TrackingError("away")
-        return over
+        return end
 
 
-def test_delivers_until_the_result_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def pipe() -> Iterator[tuple[IO[bytes], int]]:
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end, "rb") as standing:
+        yield standing, write_end
+
+
+def test_delivers_until_the_launcher_is_done(
+    tmp_path: Path, pipe: tuple[IO[bytes], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gnnexp.trackers.follow._PERIOD_S", 0.01)
-    write_job(tmp_path)
-    recorder = Recorder()
-    deliver_until_over(recorder, tmp_path, os.getppid())
-    assert recorder.calls == 3
+    recorder = Recorder(pipe[1])
+    deliver_until_closed(recorder, tmp_path, pipe[0])
+    assert recorder.ends == [False, False, True]
 
 
-def test_a_store_that_is_away_is_asked_again_until_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_away_is_asked_again_until_the_end(
+    tmp_path: Path, pipe: tuple[IO[bytes], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gnnexp.trackers.follow._PERIOD_S", 0.01)
-    write_job(tmp_path)
-    recorder = Recorder(away=True)
+    recorder = Recorder(pipe[1], away=True)
     with pytest.raises(TrackingError):
-        deliver_until_over(recorder, tmp_path, os.getppid())
-    assert recorder.calls == 3
+        deliver_until_closed(recorder, tmp_path, pipe[0])
+    assert recorder.ends == [False, False, True]
 
 
-def test_ends_when_the_launcher_is_gone(tmp_path: Path) -> None:
+def test_the_delivering_process_ends_when_its_launcher_dies(tmp_path: Path) -> None:
     write_job(tmp_path)
-    recorder = Recorder()
-    deliver_until_over(recorder, tmp_path, launcher_pid=-1)
-    assert recorder.calls == 1
+    follower = follow(tmp_path)
+    assert follower.process.stdin is not None
+    follower.process.stdin.close()  # what the system does for a process that is killed
+    assert follower.process.wait(30) == 0
 
 
 def test_the_process_delivers_or_says_why_not(tmp_path: Path) -> None:

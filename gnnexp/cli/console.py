@@ -1,0 +1,93 @@
+"""What the user sees: the prepared data, one line per epoch, the result."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from gnnexp.graph.graph import Graph
+from gnnexp.records import EPOCHS_FILE
+
+_POLL_S = 0.2
+_PIPE_WIDTH = 180  # without a terminal nobody can say how wide it is; tables must not be folded in a log file
+
+
+def make_console() -> Console:
+    """Standard output, plain and wide when it is not a terminal."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+
+
+def describe_graph(graph: Graph) -> str:
+    """One line on the data."""
+    splits = graph.splits
+    return (f"{graph.name}: {graph.num_nodes:,} vertices, {graph.num_edges:,} edges, {graph.num_features} features, "
+            f"{graph.num_classes} classes; train {splits.train.numel():,}, val {splits.val.numel():,}, "
+            f"test {splits.test.numel():,}")
+
+
+def epoch_line(line: Mapping[str, Any]) -> str:
+    """One epoch: loss, accuracy and the phases in seconds."""
+    metrics: Mapping[str, float] = line["metrics"]
+    parts = [f"epoch {int(line['epoch']):>3}", f"loss {metrics.get('loss/train', math.nan):.4f}"]
+    for name, value in metrics.items():
+        kind, _, split = name.partition("/")
+        if split in ("val", "test") and kind != "loss":
+            parts.append(f"{kind} {split} {100 * value:.2f}" if value <= 1 else f"{kind} {split} {value:.4f}")
+    phases = (("S", "sample"), ("L", "load"), ("FB", "fb"), ("sync", "sync"), ("wait", "wait"))
+    for label, phase in phases:
+        parts.append(f"{label} {metrics.get(f'time/{phase}_s', math.nan):.3f}")
+    return "  ".join([*parts, f"epoch {metrics.get('time/epoch_s', math.nan):.3f} s"])
+
+
+class EpochPrinter(threading.Thread):
+    """Prints each line that appears in `epochs.jsonl` until it is closed.
+
+    Args:
+        console: where to.
+        run_dir: of the run.
+    """
+
+    def __init__(self, console: Console, run_dir: Path) -> None:
+        super().__init__(name="gnnexp-epochs", daemon=True)
+        self._console = console
+        self._file = run_dir / EPOCHS_FILE
+        self._position = 0
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        """Poll until `close`."""
+        while not self._done.wait(_POLL_S):
+            self._print_new()
+
+    def close(self) -> None:
+        """Print what is left and stop."""
+        self._done.set()
+        self.join()
+        self._print_new()
+
+    def _print_new(self) -> None:
+        if not self._file.exists():
+            return
+        with self._file.open("rb") as file:
+            file.seek(self._position)
+            new = file.read()
+        whole, newline, _ = new.rpartition(b"\n")
+        self._position += len(whole) + len(newline)
+        for line in whole.splitlines():
+            self._console.print(epoch_line(json.loads(line)), soft_wrap=True)
+
+
+def states_table(rows: Sequence[tuple[str, str, str]], title: str) -> Table:
+    """A table of runs: what, state, where."""
+    table = Table("run", "state", "directory or reason", title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*row)
+    return table

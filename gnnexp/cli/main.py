@@ -1,0 +1,147 @@
+"""The command line: arguments, dispatch, and errors in a user's words. Heavy imports wait for their command."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+
+from gnnexp.errors import GnnexpError, ProblemsError
+
+_EPILOG = """examples:
+  gnnexp run dataset=digits hardware.workers=2
+  gnnexp run system=dgl_reference train.epochs=5
+  gnnexp sweep quickstart
+  gnnexp report quickstart
+
+Overrides are key=value in Hydra's grammar; `gnnexp run --cfg` prints the configuration they make."""
+
+
+class StopRequestedError(KeyboardInterrupt):
+    """SIGTERM, treated like Ctrl-C but with its own exit code."""
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Parse and run; returns the exit code: 0 done, 1 failed, 2 a user's mistake, 128 + n on signal n."""
+    parser = make_parser()
+    options, rest = parser.parse_known_args(arguments)
+    if not hasattr(options, "command"):
+        parser.print_help()
+        return 2
+    strange = [word for word in rest if word.startswith("--") or not hasattr(options, "overrides")]
+    if strange:
+        parser.error(f"unrecognized arguments: {' '.join(strange)}")
+    if rest:  # overrides that came after an option
+        options.overrides = [*options.overrides, *rest]
+    return _guarded(options.command, options)
+
+
+def _guarded(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    before = signal.signal(signal.SIGTERM, _stop)
+    # As `python -m` does: a user's own package in the current folder can be named in `_target_`.
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return command(options)
+    except ProblemsError as error:
+        print_problems(error)
+        return error.exit_code
+    except GnnexpError as error:
+        print(f"gnnexp: {error}", file=sys.stderr)
+        return error.exit_code
+    except StopRequestedError:
+        print("gnnexp: ended by SIGTERM", file=sys.stderr)
+        return 128 + signal.SIGTERM
+    except KeyboardInterrupt:
+        print("gnnexp: interrupted", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except BrokenPipeError:  # `gnnexp report | head`
+        sys.stderr.close()
+        return 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise StopRequestedError
+
+
+def print_problems(error: ProblemsError) -> None:
+    """Every problem, with its mend, on standard error."""
+    count = len(error.problems)
+    print(f"gnnexp: {count} {error.kind}{'s' if count > 1 else ''}", file=sys.stderr)
+    for problem in error.problems:
+        print("  " + str(problem).replace("\n", "\n  "), file=sys.stderr)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """All commands and their options."""
+    parser = argparse.ArgumentParser(
+        prog="gnnexp", description="Compare ways of training graph neural networks on several devices.",
+        epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(title="commands", metavar="command")
+    _add_run(commands)
+    _add_sweep(commands)
+    _add_report(commands)
+    _add_partition(commands)
+    info = commands.add_parser("info", help="what is installed, and what this machine can run")
+    info.set_defaults(command=_lazy("info"))
+    ui = commands.add_parser("ui", help="the MLflow dashboard on this machine's runs")
+    ui.add_argument("--port", type=int, default=5000)
+    ui.set_defaults(command=_lazy("ui"))
+    return parser
+
+
+Commands = argparse._SubParsersAction  # argparse has no public name for it
+
+
+def _add_overrides(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("overrides", nargs="*", default=[], metavar="key=value", help="group=choice or group.key=value")
+    parser.add_argument("--config-dir", metavar="DIR", help="folder with your own <group>/<choice>.yaml")
+
+
+def _add_run(commands: Commands[argparse.ArgumentParser]) -> None:
+    run = commands.add_parser("run", help="one training run")
+    _add_overrides(run)
+    run.add_argument("--cfg", action="store_true", help="print the resolved configuration and stop")
+    run.set_defaults(command=_lazy("run"))
+
+
+def _add_sweep(commands: Commands[argparse.ArgumentParser]) -> None:
+    sweep = commands.add_parser("sweep", help="all runs of sweeps/NAME.yaml that have not finished yet")
+    sweep.add_argument("name", metavar="NAME", help="a sweep's name, or the path of a YAML file")
+    _add_overrides(sweep)
+    sweep.add_argument("--dry-run", action="store_true", help="check and list the runs, start none")
+    sweep.set_defaults(command=_lazy("sweep"))
+
+
+def _add_report(commands: Commands[argparse.ArgumentParser]) -> None:
+    report = commands.add_parser("report", help="table and figure of a sweep or of run directories")
+    report.add_argument("names", nargs="*", metavar="NAME|RUN", help="a sweep's name or run directories; none = list")
+    report.add_argument("--rows", metavar="KEY,KEY", help="config keys that name a row")
+    report.add_argument("--markdown", action="store_true", help="write the table as .md too")
+    report.add_argument("--csv", action="store_true", help="write the table as .csv too")
+    report.add_argument("--out", metavar="DIR", help="folder for the files (default: reports/<name>)")
+    report.add_argument("--sync", action="store_true", help="deliver to the tracker what could not be delivered")
+    report.set_defaults(command=_lazy("report"))
+
+
+def _add_partition(commands: Commands[argparse.ArgumentParser]) -> None:
+    partition = commands.add_parser("partition", help="make a partition and show its quality")
+    _add_overrides(partition)
+    partition.set_defaults(command=_lazy("partition"))
+
+
+def _lazy(name: str) -> Callable[[argparse.Namespace], int]:
+    """The command of `gnnexp.cli.<name>`, imported when it is called."""
+
+    def command(options: argparse.Namespace) -> int:
+        from importlib import import_module
+
+        found: Callable[[argparse.Namespace], int] = import_module(f"gnnexp.cli.{name}").main
+        return found(options)
+
+    return command

@@ -1,0 +1,53 @@
+"""`gnnexp partition`: make a partition, keep it, and show how good it is."""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.table import Table
+
+from gnnexp.cli.console import describe_graph, make_console
+from gnnexp.cli.prepare import checked, dataset_of
+from gnnexp.config.build import build, missing_module
+from gnnexp.config.schema import run_config
+from gnnexp.errors import ConfigError
+from gnnexp.partitioners.base import Partitioner
+from gnnexp.prepare import QUALITY, cache_root, prepare_graph, prepare_partition, read_quality
+
+
+def main(options: argparse.Namespace) -> int:
+    """Partition the dataset of the configuration."""
+    config = checked(options.overrides, options.config_dir).config
+    console = make_console()
+    partitioner = build(config["partitioner"], Partitioner)
+    try:
+        dataset = dataset_of(config)
+        graph, _ = prepare_graph(dataset, cache_root())
+        console.print(describe_graph(graph), soft_wrap=True)
+        num_parts = partitioner.resolve(run_config(config).hardware.num_ranks)
+        partition, folder = prepare_partition(partitioner, graph, dataset.key(), num_parts, cache_root())
+    except ModuleNotFoundError as error:
+        raise ConfigError(missing_module("partitioner", config["partitioner"]["_target_"], error)) from error
+    report = read_quality(folder)
+    console.print(_overall(report, partition.seconds, partition.peak_rss_bytes, partition.method))
+    console.print(_parts(report))
+    console.print(f"partition: {folder}\nquality: {folder / QUALITY}", soft_wrap=True, markup=False)
+    return 0
+
+
+def _overall(report: dict[str, float], seconds: float, peak_bytes: int, method: str) -> Table:
+    table = Table("quality", "", title=f"{method}, {int(report['parts'])} parts", title_justify="left")
+    for name, value in report.items():
+        if "/" not in name and name != "parts":
+            table.add_row(name, f"{value:.4f}")
+    table.add_row("seconds", f"{seconds:.2f}")
+    table.add_row("peak_rss_bytes", f"{peak_bytes:,}")
+    return table
+
+
+def _parts(report: dict[str, float]) -> Table:
+    columns = ("vertices", "edges", "train", "halo")
+    table = Table("part", *columns, title="parts", title_justify="left")
+    for part in range(int(report["parts"])):
+        table.add_row(str(part), *(f"{int(report[f'part{part}/{column}']):,}" for column in columns))
+    return table

@@ -1,0 +1,31 @@
+"""`gnnexp run`: one configuration, one run."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def main(options: argparse.Namespace) -> int:
+    """Check, run, and show what came out; with `--cfg` only show the configuration."""
+    if options.cfg:
+        import yaml
+
+        from gnnexp.config.compose import compose
+
+        print(yaml.safe_dump(compose(options.overrides, options.config_dir).config, sort_keys=False), end="")
+        return 0
+    from gnnexp.cli.console import make_console
+    from gnnexp.cli.execute import execute
+    from gnnexp.cli.prepare import checked
+    from gnnexp.reports.runs import read_run
+    from gnnexp.reports.table import group_runs, make_table, row_keys
+
+    composed = checked(options.overrides, options.config_dir)
+    console = make_console()
+    outcome = execute(composed, console)
+    if outcome.status == "finished":
+        runs = [read_run(composed.run_dir)]
+        keys = row_keys(runs, ("system", "dataset", "model"))
+        console.print(make_table(group_runs(runs, keys), keys).rich())
+        console.print(f"result: {composed.run_dir / 'result.json'}   dashboard: gnnexp ui", soft_wrap=True)
+    return outcome.exit_code

@@ -1,0 +1,109 @@
+"""Runs as reports see them: read from run directories, which are the truth."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gnnexp.errors import DataError, Problem
+from gnnexp.records import RESULT_FILE
+
+RUNS = Path("runs")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run that has ended.
+
+    Attributes:
+        path: its run directory.
+        config: resolved configuration.
+        provenance: where it came from.
+        epochs: metrics of each epoch, in order.
+        summary: figures at the best validation epoch.
+        status: `finished` or `failed`.
+        reason: why it failed.
+    """
+
+    path: Path
+    config: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    epochs: Sequence[Mapping[str, float]]
+    summary: Mapping[str, float]
+    status: str
+    reason: str = ""
+
+    @property
+    def key(self) -> str:
+        """What makes two runs the same (`gnnexp.sweep.run_key`), empty where it was not recorded."""
+        return str(self.provenance.get("run_key", ""))
+
+    @property
+    def num_warm(self) -> int:
+        """Epochs that `median` looks at."""
+        return len(self.epochs[1:] or self.epochs)
+
+    def median(self, metric: str) -> float:
+        """Median of `metric` over the epochs after the first, which warms up; NaN where it was not recorded."""
+        values = [epoch[metric] for epoch in (self.epochs[1:] or self.epochs) if metric in epoch]
+        return statistics.median(values) if values else math.nan
+
+    def best(self, split: str) -> tuple[str, float]:
+        """Name and value of the task's metric on `split` at the best validation epoch (`acc/test`, 0.81)."""
+        names = [name for name in self.summary if name.endswith(f"/{split}") and name != f"loss/{split}"]
+        order = {"acc": 0, "micro_f1": 1, "auc": 2}
+        names.sort(key=lambda name: order.get(name.partition("/")[0], 9))
+        return (names[0], self.summary[names[0]]) if names else ("", math.nan)
+
+    def value(self, key: str) -> str:
+        """A config value by its dotted key, or the chosen file of a group (`dataset`), as text."""
+        choices = self.provenance.get("choices", {})
+        node: object = self.config
+        for part in key.split("."):
+            node = node.get(part) if isinstance(node, Mapping) else None
+        if isinstance(node, Mapping):
+            return str(node.get("name") or choices.get(key))
+        if node is None and key == "system":
+            return str(choices.get("paradigm"))
+        return "null" if node is None else str(node)
+
+
+def read_run(path: Path) -> Run:
+    """The run in the directory `path`.
+
+    Raises:
+        DataError: if it has not ended, or its `result.json` is damaged.
+    """
+    file = path / RESULT_FILE
+    try:
+        result = json.loads(file.read_text(encoding="utf-8"))
+        return Run(
+            path=path, config=result["config"], provenance=result["provenance"],
+            epochs=[epoch["metrics"] for epoch in result["epochs"]], summary=result["summary"],
+            status=result["status"], reason=result.get("reason") or "",
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        mend = "run it again" if file.exists() else "wait until it has ended, or name another run"
+        raise DataError(Problem(str(path), "result.json", f"is not the directory of a run that has ended: {error}",
+                                mend)) from None
+
+
+def find_runs(folder: Path = RUNS) -> list[Run]:
+    """All runs below `folder` that have ended, oldest first; damaged ones are left out (`read_run` names them)."""
+    found = []
+    for file in sorted(folder.rglob(RESULT_FILE)):
+        try:
+            found.append(read_run(file.parent))
+        except DataError:
+            continue
+    return sorted(found, key=lambda run: str(run.provenance.get("date", "")))
+
+
+def finished_by_key(runs: Iterable[Run]) -> dict[str, Run]:
+    """Finished runs by their key, the latest where there are several."""
+    return {run.key: run for run in runs if run.status == "finished" and run.key}

@@ -1,0 +1,151 @@
+"""Sweeps: `sweeps/<name>.yaml` expanded into cases, and the key by which a finished run is recognised."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gnnexp.config.compose import expand_values
+from gnnexp.config.folders import product_folder
+from gnnexp.config.signature import unknown
+from gnnexp.errors import ConfigError, Problem
+
+# Raised when the same configuration starts to give other results: older runs are then no longer taken as finished.
+RESULT_VERSION = 1
+_KEYS = {"description": str, "fixed": list, "axes": dict, "cases": list, "report": dict}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of a sweep.
+
+    Attributes:
+        label: what sets it apart from the other cases.
+        overrides: all of them, one per key.
+    """
+
+    label: str
+    overrides: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep, expanded.
+
+    Attributes:
+        name: of its file.
+        description: one sentence.
+        cases: in order, without repetition.
+        report: how to show it (`rows`: config keys that name a row).
+    """
+
+    name: str
+    description: str
+    cases: tuple[Case, ...]
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+
+def load_sweep(name: str, overrides: Sequence[str] = ()) -> Sweep:
+    """Read and expand `sweeps/<name>.yaml`, or the file `name`; `overrides` win, and `key=a,b` makes a further axis.
+
+    Raises:
+        ConfigError: the sweep does not exist, or its file or the overrides are wrong.
+    """
+    file = _find(name)
+    content = _read(file)
+    axes = [
+        *([str(line)] for line in content.get("fixed", [])),
+        *([f"{key}={_text(value)}" for value in values] for key, values in content.get("axes", {}).items()),
+    ]
+    cases = [case["overrides"] for case in content.get("cases", [])] or [[]]
+    expanded: dict[tuple[str, ...], Case] = {}
+    for case in cases:
+        for combination in itertools.product(*axes, *([str(line)] for line in case), *expand_values(overrides)):
+            lines = last_of_each_key(combination)
+            expanded.setdefault(lines, Case("", lines))
+    found = label_cases(list(expanded))
+    return Sweep(file.stem, content.get("description", ""), tuple(found), content.get("report", {}))
+
+
+def _find(name: str) -> Path:
+    folder = product_folder("sweeps")
+    known = {file.stem: file for file in folder.glob("*.yaml")}
+    if name in known:
+        return known[name]
+    if Path(name).suffix in (".yaml", ".yml"):
+        if Path(name).is_file():
+            return Path(name)
+        raise ConfigError(Problem("sweep", name, "no such file", "correct the path"))
+    raise ConfigError(unknown("sweep", name, name, known))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ConfigError(Problem(str(file), "yaml", " ".join(str(error).split()), "correct the file")) from None
+    if not isinstance(content, dict):
+        raise ConfigError(Problem(str(file), content, f"must hold some of {', '.join(_KEYS)}", "see sweeps/*.yaml"))
+    problems = [unknown(f"{file}: {key}", value, str(key), _KEYS) for key, value in content.items() if key not in _KEYS]
+    for key, kind in _KEYS.items():
+        if key in content and not isinstance(content[key], kind):
+            problems.append(Problem(f"{file}: {key}", content[key], f"must be a {kind.__name__}", "correct the file"))
+    if not problems:
+        problems = _check_shape(file, content)
+    if problems:
+        raise ConfigError(problems)
+    return content
+
+
+def _check_shape(file: Path, content: Mapping[str, Any]) -> list[Problem]:
+    problems = [
+        Problem(f"{file}: axes.{key}", values, "must be a list of values, at least one", f"{key}: [{_text(values)}]")
+        for key, values in content.get("axes", {}).items() if not isinstance(values, list) or not values
+    ]
+    for case in content.get("cases", []):
+        if not isinstance(case, dict) or set(case) != {"overrides"} or not isinstance(case["overrides"], list):
+            problems.append(Problem(f"{file}: cases", case, "must be `overrides: [key=value, …]`", "correct the file"))
+    return problems
+
+
+def _text(value: object) -> str:
+    """A YAML value as Hydra reads it in an override."""
+    if isinstance(value, list):
+        return "[" + ",".join(_text(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{_text(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    return str(value)
+
+
+def key_of(line: str) -> str:
+    """The key of an override (`+a.b=c` has `a.b`)."""
+    return line.partition("=")[0].lstrip("+~")
+
+
+def last_of_each_key(lines: Sequence[str]) -> tuple[str, ...]:
+    """One override per key, the last one; in order of first appearance."""
+    return tuple({key_of(line): line for line in lines}.values())
+
+
+def label_cases(cases: Sequence[tuple[str, ...]]) -> list[Case]:
+    """Each case named by the overrides that not all of them share."""
+    shared = set.intersection(*(set(case) for case in cases)) if cases else set()
+    return [Case(" ".join(line for line in case if line not in shared) or "run", case) for case in cases]
+
+
+def run_key(config: Mapping[str, Any], dataset_key: str) -> str:
+    """What makes two runs the same: the configuration but for where records and files are, and the data's content."""
+    content = {name: value for name, value in config.items() if name not in ("tracker", "name")}
+    content["hardware"] = {key: value for key, value in config["hardware"].items() if key != "launcher"}
+    content["dataset"] = {key: value for key, value in config["dataset"].items() if key != "path"}
+    text = json.dumps([RESULT_VERSION, content, dataset_key], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
