@@ -17,8 +17,9 @@ from gnnexp.kernels.undirected import undirected
 from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.metis_library import check_limits, index_dtype, part_graph
 
-# Peak of our arrays and METIS's per directed edge, 64-bit indices: to be measured.
-_BYTES_PER_EDGE = 100
+# Peak of our arrays and METIS's per directed edge, 64-bit integers: 111 to 112 measured on a planted partition of 400,000
+# vertices and 11.9 M directed edges, 8 parts.
+_BYTES_PER_EDGE = 112
 
 Balance = Literal["vertices", "edges", "train"]
 
@@ -84,7 +85,7 @@ class MetisPartitioner(Partitioner):
         # Duplicates may make the adjacency far smaller than this bound, but not by enough to matter near the limit.
         check_limits(graph.num_nodes, 2 * graph.num_edges, weights, dtype)
         starts, neighbours, edge_weights = undirected(graph.indptr.numpy(), graph.indices.numpy(), dtype)
-        equal = neighbours.size == 0 or bool((edge_weights == edge_weights[0]).all())
+        equal = neighbours.size == 0 or edge_weights.min() == edge_weights.max()
         parts, _ = part_graph(
             starts, neighbours, weights.astype(dtype, copy=False), None if equal else edge_weights, num_parts,
             recursive=self.recursive, imbalance=self.imbalance, seed=self.seed,
