@@ -17,8 +17,8 @@ from gnnexp.kernels.undirected import undirected
 from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.metis_library import check_limits, index_dtype, part_graph
 
-# Peak of our arrays and METIS's per directed edge, 64-bit integers: 111 to 112 measured on a planted partition of 400,000
-# vertices and 11.9 M directed edges, 8 parts.
+# Peak of our arrays and METIS's per directed edge, 64-bit integers: 111 to 112 measured on 400,000 vertices with
+# 11.9 M directed edges and planted communities, 8 parts.
 _BYTES_PER_EDGE = 112
 
 Balance = Literal["vertices", "edges", "train"]
