@@ -1,0 +1,118 @@
+"""Preparing ahead: in order, bounded, errors in their place, no thread left behind."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from gnnexp.samplers.pipeline import prefetched
+
+
+@pytest.fixture(autouse=True)
+def no_thread_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize("threads", [0, 1, 2, 5])
+@pytest.mark.parametrize("depth", [1, 2, 7])
+@pytest.mark.parametrize("count", [0, 1, 6, 40])
+def test_results_come_in_order(threads: int, depth: int, count: int) -> None:
+    assert list(prefetched(lambda number: number * number, count, threads, depth)) == [n * n for n in range(count)]
+
+
+def test_order_holds_when_later_ones_are_ready_first() -> None:
+    later_is_done = threading.Event()
+
+    def make(number: int) -> int:
+        if number == 0:
+            assert later_is_done.wait(30)
+        else:
+            later_is_done.set()
+        return number
+
+    assert list(prefetched(make, 4, threads=2, depth=3)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("threads", "depth"), [(1, 1), (2, 3), (4, 2)])
+def test_never_more_than_depth_ahead(threads: int, depth: int) -> None:
+    received, ahead, lock = 0, [], threading.Lock()
+
+    def make(number: int) -> int:
+        with lock:
+            ahead.append(number - received)
+        return number
+
+    for _ in prefetched(make, 50, threads, depth):
+        with lock:
+            received += 1
+    assert max(ahead) <= depth
+    assert len(ahead) == 50
+
+
+def test_depth_results_are_made_while_the_consumer_is_busy() -> None:
+    made = threading.Semaphore(0)
+
+    def make(number: int) -> int:
+        made.release()
+        return number
+
+    ready = prefetched(make, 10, threads=1, depth=3)
+    assert next(ready) == 0
+    for _ in range(4):  # 0 and the three that wait behind it, although nobody asks for them
+        assert made.acquire(timeout=30)
+    ready.close()
+    assert not made.acquire(blocking=False)
+
+
+def test_nothing_starts_before_it_is_asked_for() -> None:
+    calls: list[int] = []
+    ready = prefetched(calls.append, 3, threads=2, depth=2)
+    assert calls == []
+    ready.close()
+    assert calls == []
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_an_error_is_raised_in_its_place(threads: int) -> None:
+    calls: list[int] = []
+
+    def make(number: int) -> int:
+        calls.append(number)
+        if number == 2:
+            raise LookupError("broken batch")
+        return number
+
+    ready = prefetched(make, 1000, threads, depth=4)
+    assert [next(ready), next(ready)] == [0, 1]
+    with pytest.raises(LookupError, match="broken batch"):
+        next(ready)
+    assert list(ready) == []
+    assert max(calls) <= 2 + 4
+
+
+def test_closing_waits_for_what_runs_and_cancels_what_waits() -> None:
+    started, release, finished = threading.Event(), threading.Event(), []
+
+    def make(number: int) -> int:
+        if number > 0:
+            started.set()
+            assert release.wait(30)
+        finished.append(number)
+        return number
+
+    ready = prefetched(make, 10, threads=1, depth=5)
+    assert next(ready) == 0
+    assert started.wait(30)
+    timer = threading.Timer(0.05, release.set)
+    timer.start()
+    ready.close()
+    timer.join()
+    assert finished == [0, 1]
+
+
+def test_without_threads_the_caller_makes_them() -> None:
+    assert set(prefetched(lambda _: threading.get_ident(), 3, threads=0, depth=2)) == {threading.get_ident()}
