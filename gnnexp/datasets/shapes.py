@@ -1,0 +1,99 @@
+"""Sizes of synthetic graphs: named shapes of well-known datasets, a scale, and explicit sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from gnnexp.errors import ConfigError, Problem
+
+ShapeName = Literal[
+    "products_like", "papers_like", "friendster_like", "orkut_like", "reddit_like", "arxiv_like", "small"
+]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes of a graph.
+
+    Attributes:
+        num_nodes: V.
+        num_edges: directed edges (both directions of every undirected one).
+        num_features: D.
+        num_classes: C.
+        train: share of training vertices.
+        val: share of validation vertices.
+        test: share of test vertices; None = the rest.
+    """
+
+    num_nodes: int
+    num_edges: int
+    num_features: int
+    num_classes: int
+    train: float
+    val: float
+    test: float | None = None
+
+
+# Sizes and splits of OGB (Hu et al. 2020) and Reddit (Hamilton et al. 2017); orkut and friendster as in GSplit's
+# Table 2, and as there without labels of their own: 64 classes and the split of HongTu (section 7.1) instead.
+_SHAPES: dict[str, Sizes] = {
+    "small": Sizes(10_000, 200_000, 64, 8, 0.6, 0.2),
+    "arxiv_like": Sizes(169_343, 2_315_598, 128, 40, 0.537, 0.176),
+    "reddit_like": Sizes(232_965, 114_615_892, 602, 41, 0.66, 0.1),
+    "products_like": Sizes(2_449_029, 123_718_280, 100, 47, 0.08, 0.016),
+    "orkut_like": Sizes(3_072_441, 234_370_166, 512, 64, 0.25, 0.5),
+    "friendster_like": Sizes(65_608_366, 3_612_134_270, 128, 64, 0.25, 0.5),
+    "papers_like": Sizes(111_059_956, 1_615_685_872, 128, 172, 0.0109, 0.0011, 0.0019),
+}
+
+
+def resolve_sizes(
+    shape: str | None,
+    scale: float,
+    *,
+    num_nodes: int | None,
+    num_edges: int | None,
+    num_features: int | None,
+    num_classes: int | None,
+    train: float | None,
+    val: float | None,
+    test: float | None,
+) -> Sizes:
+    """The sizes of `shape` (None = `small`), vertices and edges times `scale`, with whatever is given explicitly.
+
+    Raises:
+        ConfigError: sizes that no simple graph can have.
+    """
+    if not scale > 0:
+        raise ConfigError(Problem("dataset.scale", scale, "must be above 0", "set dataset.scale=1"))
+    base = _SHAPES[shape or "small"]
+    sizes = Sizes(
+        num_nodes=round(base.num_nodes * scale) if num_nodes is None else num_nodes,
+        num_edges=round(base.num_edges * scale) if num_edges is None else num_edges,
+        num_features=base.num_features if num_features is None else num_features,
+        num_classes=base.num_classes if num_classes is None else num_classes,
+        train=base.train if train is None else train,
+        val=base.val if val is None else val,
+        # A test share that belongs to the shape's own split says nothing about another one.
+        test=base.test if (train, val, test) == (None, None, None) else test,
+    )
+    problems = _problems(sizes)
+    if problems:
+        raise ConfigError(problems)
+    return sizes
+
+
+def _problems(sizes: Sizes) -> list[Problem]:
+    rules = (
+        ("num_nodes", sizes.num_nodes, 8, 2**31 - 1),
+        ("num_edges", sizes.num_edges, 2, max(2, sizes.num_nodes * (sizes.num_nodes - 1) // 4)),
+        ("num_features", sizes.num_features, 1, 2**20),
+        ("num_classes", sizes.num_classes, 1, max(1, sizes.num_nodes // 8)),
+    )
+    mend = "change it, or dataset.scale"
+    return [
+        Problem(f"dataset.{name}", value, f"must be {low} to {high}", mend)
+        for name, value, low, high in rules
+        if not low <= value <= high
+    ]

@@ -1,0 +1,252 @@
+"""What synthetic datasets share: from candidate edges to a stored graph with features, labels and splits.
+
+Candidates are drawn by number, so any chunk can be drawn at any time. One pass counts them per vertex; then every
+bucket of destinations that fits in the buffer is filled in another pass, sorted and merged. What stays in memory is
+O(V) and one buffer; a graph that fits in the buffer takes two passes in all.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from gnnexp.datasets.base import Dataset, check_memory
+from gnnexp.datasets.shapes import Sizes
+from gnnexp.datasets.split import random_split
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.graph.format import GraphWriter, open_graph
+from gnnexp.graph.graph import Graph, Splits
+from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.kernels.csc_build import count_rows, merge_rows, row_ranges, scatter_sources, sort_rows
+from gnnexp.kernels.generate import class_features, latent_classes, noisy_labels, scrambled, unit_rows
+
+# Words that keep the streams of one seed apart.
+_PAIRS, _PILOT, _ORDER, _CENTROIDS, _NOISE, _LABELS = range(6)
+_CHUNK = 1 << 22
+# Standard error of the estimated number of distinct edges: below 0.3 %.
+_PILOT_PAIRS = 1 << 16
+_FEATURE_BYTES = 64 << 20
+
+
+class EdgeModel(ABC):
+    """Draws candidate edges, undirected, by number."""
+
+    @abstractmethod
+    def fill(self, key: int, first: int, order: np.ndarray, src: np.ndarray, dst: np.ndarray) -> None:
+        """Candidates `first, first + 1, ...` as vertex ids into `src` and `dst` `[n]` int32; see `dcsbm_pairs`."""
+
+    @abstractmethod
+    def pair_rates(self, key: int, count: int) -> np.ndarray:
+        """Probability that a candidate is the same pair as candidate i; 0 for self-loops, `[count]`."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides a synthetic graph, and how much memory to build it in.
+
+    Attributes:
+        name: of the graph.
+        sizes: of the graph.
+        num_communities: blocks of latent positions; class = block modulo C.
+        signal: length of the class centroids; noise has standard deviation 1 per column.
+        label_noise: share of labels drawn at random.
+        seed: of everything.
+        buffer_bytes: memory for one bucket of edges.
+        notes: what the generator has to say.
+    """
+
+    name: str
+    sizes: Sizes
+    num_communities: int
+    signal: float
+    label_noise: float
+    seed: int
+    buffer_bytes: int
+    notes: tuple[str, ...] = ()
+
+    def key(self, word: int) -> int:
+        """The key of one of the streams."""
+        return stream(self.seed, Purpose.GENERATE, word)
+
+
+class Synthetic(Dataset):
+    """A dataset that is drawn from a plan and a model of its edges."""
+
+    unkeyed = frozenset({"buffer_bytes"})
+
+    @abstractmethod
+    def plan(self) -> Plan:
+        """Sizes and parameters."""
+
+    @abstractmethod
+    def model(self) -> EdgeModel:
+        """Where edges go."""
+
+    def load(self) -> Graph:
+        """The graph in memory.
+
+        Raises:
+            DataError: it does not fit.
+            ConfigError: the edges do not fit between the vertices.
+        """
+        plan = self.plan()
+        sizes = plan.sizes
+        needed = 12 * sizes.num_edges + sizes.num_nodes * (4 * sizes.num_features + 64)
+        check_memory(needed, f"dataset={plan.name}")
+        order = scrambled(np.uint64(plan.key(_ORDER)), sizes.num_nodes)
+        indptr, buckets = _topology(plan, self.model(), order, 2**62)
+        indices = next(buckets)
+        classes, labels, splits = _vertices(plan, order)
+        features = np.empty((sizes.num_nodes, sizes.num_features), np.float32)
+        _fill_features(plan, classes, features)
+        return Graph(
+            torch.from_numpy(indptr),
+            torch.from_numpy(indices),
+            features=torch.from_numpy(features),
+            labels=torch.from_numpy(labels),
+            num_classes=sizes.num_classes,
+            splits=splits,
+            name=plan.name,
+            notes=plan.notes,
+        )
+
+    def generate(self, folder: Path) -> Graph:
+        """The same graph written to `folder` piece by piece, opened as memory maps.
+
+        Raises:
+            DataError: the disk has no room for it.
+            ConfigError: the edges do not fit between the vertices.
+        """
+        plan = self.plan()
+        sizes = plan.sizes
+        check_memory(24 * sizes.num_nodes + plan.buffer_bytes, f"dataset={plan.name}")
+        order = scrambled(np.uint64(plan.key(_ORDER)), sizes.num_nodes)
+        with GraphWriter(folder) as writer:
+            _write_topology(plan, self.model(), order, writer)
+            classes, labels, splits = _vertices(plan, order)
+            writer.put("labels", labels)
+            for split in ("train", "val", "test"):
+                writer.put(split, getattr(splits, split))
+            features = writer.array("features", (sizes.num_nodes, sizes.num_features), np.float32)
+            _fill_features(plan, classes, features)
+            writer.finish_graph(name=plan.name, num_classes=sizes.num_classes, notes=plan.notes)
+        return open_graph(folder)
+
+
+def _write_topology(plan: Plan, model: EdgeModel, order: np.ndarray, writer: GraphWriter) -> None:
+    indptr, buckets = _topology(plan, model, order, plan.buffer_bytes // 4)
+    # How many edges merging leaves is only known at the end, so they wait in a nameless file.
+    with tempfile.TemporaryFile(dir=writer.folder.parent) as spool:
+        for indices in buckets:
+            indices.tofile(spool)
+        writer.put("indptr", indptr)
+        target = writer.array("indices", (int(indptr[-1]),), np.int32)
+        spool.seek(0)
+        for start in range(0, target.size, _CHUNK):
+            piece = target[start : start + _CHUNK]
+            piece[:] = np.fromfile(spool, np.int32, piece.size)
+
+
+def _topology(
+    plan: Plan, model: EdgeModel, order: np.ndarray, buffer_edges: int
+) -> tuple[np.ndarray, Iterator[np.ndarray]]:
+    """`indptr [V + 1]`, complete once the iterator has yielded every bucket of `indices`, in order."""
+    num_nodes = plan.sizes.num_nodes
+    total = num_candidates(plan, model)
+    indptr = np.zeros(num_nodes + 1, np.int64)
+    everyone = row_ranges(0, num_nodes)
+    for src, dst in _chunks(plan, model, order, total):
+        count_rows(src, dst, True, True, everyone, indptr[1:])
+    return indptr, _buckets(plan, model, order, total, indptr, buffer_edges)
+
+
+def _buckets(
+    plan: Plan, model: EdgeModel, order: np.ndarray, total: int, indptr: np.ndarray, buffer_edges: int
+) -> Iterator[np.ndarray]:
+    num_nodes, low, written = plan.sizes.num_nodes, 0, 0
+    while low < num_nodes:
+        # indptr[v + 1] still holds counts from `low` on.
+        ends = np.cumsum(indptr[low + 1 :])
+        high = low + max(1, int(np.searchsorted(ends, buffer_edges, side="right")))
+        starts = np.concatenate([np.zeros(1, np.int64), ends[: high - low]])
+        indices = np.empty(int(starts[-1]), np.int32)
+        ranges, cursor = row_ranges(low, high), starts[:-1].copy()
+        for src, dst in _chunks(plan, model, order, total):
+            scatter_sources(src, dst, True, True, ranges, cursor, indices)
+        sort_rows(starts, indices)
+        indices.resize(merge_rows(starts, indices), refcheck=False)
+        indptr[low + 1 : high + 1] = starts[1:] + written
+        low, written = high, written + indices.size
+        yield indices
+
+
+def _chunks(
+    plan: Plan, model: EdgeModel, order: np.ndarray, total: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """All candidates as vertex ids, a chunk at a time, in the same two arrays."""
+    src, dst = np.empty(min(_CHUNK, total), np.int32), np.empty(min(_CHUNK, total), np.int32)
+    key = plan.key(_PAIRS)
+    for first in range(0, total, _CHUNK):
+        size = min(_CHUNK, total - first)
+        model.fill(key, first, order, src[:size], dst[:size])
+        yield src[:size], dst[:size]
+
+
+def num_candidates(plan: Plan, model: EdgeModel) -> int:
+    """How many candidates leave about `num_edges / 2` distinct pairs.
+
+    M candidates with pair probabilities r leave M * E[(1 - exp(-M r)) / (M r)] distinct pairs, the mean taken over
+    candidates: it is estimated on a pilot, and solved for M.
+
+    Raises:
+        ConfigError: so many are not to be had at this skew and locality.
+    """
+    rates = model.pair_rates(plan.key(_PILOT), _PILOT_PAIRS)
+    target = plan.sizes.num_edges / 2
+    rates = rates[rates > 0]
+
+    def distinct(candidates: float) -> float:
+        return float(-np.expm1(-candidates * rates).dot(1 / rates)) / _PILOT_PAIRS
+
+    low, high = target, 16 * target
+    if distinct(high) < target:
+        found, most = plan.sizes.num_edges, int(2 * distinct(high))
+        mend = "lower dataset.num_edges, dataset.skew or dataset.locality, or raise dataset.num_nodes"
+        raise ConfigError(Problem("dataset.num_edges", found, f"at most about {most} at this skew and locality", mend))
+    while high - low > 1e-4 * low:
+        middle = (low + high) / 2
+        low, high = (low, middle) if distinct(middle) >= target else (middle, high)
+    # Rounded, so that the last bit of a machine's expm1 does not decide how many edges there are.
+    step = max(1, round(high) >> 11)
+    return -(-round(high) // step) * step
+
+
+def _vertices(plan: Plan, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, Splits]:
+    """Class (which features and edges follow) and label of each vertex, and the splits."""
+    sizes = plan.sizes
+    classes = latent_classes(order, plan.num_communities, sizes.num_classes)
+    labels = noisy_labels(np.uint64(plan.key(_LABELS)), classes, sizes.num_classes, plan.label_noise)
+    return classes, labels, random_split(sizes.num_nodes, sizes.train, sizes.val, seed=plan.seed, test=sizes.test)
+
+
+def _fill_features(plan: Plan, classes: np.ndarray, features: np.ndarray) -> None:
+    num_nodes, num_features = features.shape
+    centroids = unit_rows(np.uint64(plan.key(_CENTROIDS)), plan.sizes.num_classes, num_features, plan.signal)
+    key = np.uint64(plan.key(_NOISE))
+    rows = max(1, _FEATURE_BYTES // (4 * num_features))
+    for first in range(0, num_nodes, rows):
+        class_features(key, first, classes, centroids, features[first : first + rows])
+
+
+def local_window(sizes: Sizes, locality: float) -> int:
+    """Reach of local edges: as many vertices either way as a vertex has local edges, so about 4 in 10 pairs are joined.
+
+    The clustering coefficient among local edges is then near 0.3, as on a ring lattice with that share of its edges.
+    """
+    return max(1, round(locality * sizes.num_edges / sizes.num_nodes))

@@ -1,0 +1,244 @@
+"""Synthetic graphs as pure functions of (key, counter): endpoints, vertex order, features.
+
+Only +, -, *, / and sqrt of IEEE doubles are used between the random words and what is drawn (no libm), so the same key
+gives the same graph on every machine.
+
+Vertices are drawn in a *latent* order, in which communities are contiguous and near means similar; `scrambled` maps it
+to vertex ids. A candidate edge is *local* (two vertices near each other on the ring of a community, which closes
+triangles) or *global* (by the model of the generator).
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from gnnexp.kernels.counter import absorb, draw
+
+# 52 bits: with 53, unit * n could round up to n.
+_UNIT = 2.0**-52
+_S12, _S16, _S32, _S48 = (np.uint64(bits) for bits in (12, 16, 32, 48))
+_ONE, _LOW16 = np.uint64(1), np.uint64(0xFFFF)
+# Sum of four uniform 16-bit words: mean 2 * 65535, variance 4 * (2^32 - 1) / 12.
+_SUM_MEAN = np.float32(2 * 65535)
+_SUM_SCALE = np.float32(1 / np.sqrt((2.0**32 - 1) / 3))
+# Draws of one candidate: kind, position, rank, rank or block, block.
+_DRAWS = np.uint64(8)
+
+
+@numba.njit(inline="always", cache=True)
+def unit(word: np.uint64) -> float:
+    """A word as a double in [0, 1)."""
+    return np.float64(word >> _S12) * _UNIT
+
+
+@numba.njit(nogil=True, cache=True, parallel=True)
+def scrambled(key: np.uint64, count: int) -> np.ndarray:
+    """A pseudo-random permutation of `0..count-1`, `[count]` int32, computed element by element.
+
+    Four rounds of odd multiplication and xor-shift are a bijection of the next power of two; what falls outside
+    walks on (Black & Rogaway, "Ciphers with arbitrary finite domains", 2002).
+    """
+    bits = 1
+    while (1 << bits) < count:
+        bits += 1
+    mask, shift = np.uint64((1 << bits) - 1), np.uint64((bits + 1) // 2)
+    factors, terms = np.empty(4, np.uint64), np.empty(4, np.uint64)
+    for turn in range(4):
+        factors[turn], terms[turn] = draw(key, np.uint64(turn)) | _ONE, draw(key, np.uint64(turn + 4))
+    order = np.empty(count, np.int32)
+    for i in numba.prange(count):
+        x = np.uint64(i)
+        while True:
+            for turn in range(4):
+                x = (x * factors[turn] + terms[turn]) & mask
+                x ^= x >> shift
+            if x < np.uint64(count):
+                break
+        order[i] = x
+    return order
+
+
+@numba.njit(inline="always", cache=True)
+def _near(position: int, start: int, size: int, window: int, word: np.uint64) -> np.int64:
+    """Another position of the ring `start..start+size-1`, uniformly within `window` steps either way."""
+    steps = np.int64(unit(word) * (2 * window))
+    offset = steps - window if steps < window else steps - window + 1
+    return start + (position - start + offset + size) % size
+
+
+@numba.njit(inline="always", cache=True)
+def _community(position: int, num_nodes: int, num_communities: int) -> int:
+    """Community c holds the positions from floor(c V / C) on."""
+    return ((position + 1) * num_communities - 1) // num_nodes
+
+
+@numba.njit(inline="always", cache=True)
+def _ranked(word: np.uint64, ends: np.ndarray, power: int, size: int, step: int) -> np.int64:
+    """A member of a community by power law: the rank is (low + u (high - low))^power - shift, spread over the ring."""
+    root = ends[0] + unit(word) * (ends[1] - ends[0])
+    value = root
+    for _ in range(power - 1):
+        value *= root
+    rank = min(max(np.int64(value - ends[2]), 0), size - 1)
+    return np.int64((rank * step) % size)
+
+
+@numba.njit(inline="always", cache=True)
+def _dcsbm_pair(
+    key: np.uint64, candidate: int, num_nodes: int, ends: np.ndarray, steps: np.ndarray, power: int, shares: np.ndarray,
+    window: int,
+) -> tuple[np.int64, np.int64]:
+    num_communities = steps.size
+    base = np.uint64(candidate) * _DRAWS
+    kind = unit(draw(key, base))
+    p = np.int64(unit(draw(key, base + np.uint64(1))) * num_nodes)
+    c = _community(p, num_nodes, num_communities)
+    start = c * num_nodes // num_communities
+    size = (c + 1) * num_nodes // num_communities - start
+    if kind < shares[0]:
+        reach = min(window, (size - 1) // 2)
+        return p, _near(p, start, size, reach, draw(key, base + np.uint64(2)))
+    p = start + _ranked(draw(key, base + np.uint64(2)), ends[c], power, size, steps[c])
+    if kind >= shares[1]:
+        q = np.int64(unit(draw(key, base + np.uint64(4))) * num_nodes)
+        c = _community(q, num_nodes, num_communities)
+        start = c * num_nodes // num_communities
+        size = (c + 1) * num_nodes // num_communities - start
+    return p, start + _ranked(draw(key, base + np.uint64(3)), ends[c], power, size, steps[c])
+
+
+@numba.njit(nogil=True, cache=True, parallel=True)
+def dcsbm_pairs(
+    key: np.uint64, first: int, num_nodes: int, ends: np.ndarray, steps: np.ndarray, power: int, shares: np.ndarray,
+    window: int, order: np.ndarray, src: np.ndarray, dst: np.ndarray,
+) -> None:
+    """Candidates `first, first + 1, ...` of a degree-corrected block model (Karrer & Newman 2011), into `src`, `dst`.
+
+    Args:
+        key: of the stream.
+        first: number of the first candidate.
+        num_nodes: V.
+        ends: `[C, 3]` low, high, shift of the power law in each community, see `_ranked`.
+        steps: `[C]` step that spreads ranks over the ring, coprime to the size of the community.
+        power: of the inverse distribution function.
+        shares: cumulated probabilities of local and of community edges `[2]`; the rest joins any two communities.
+        window: reach of a local edge.
+        order: `[V]` vertex id of each latent position, empty = the position itself.
+        src: `[n]` int32, filled.
+        dst: `[n]` int32, filled.
+    """
+    for i in numba.prange(src.size):
+        p, q = _dcsbm_pair(key, first + i, num_nodes, ends, steps, power, shares, window)
+        src[i] = order[p] if order.size > 0 else p
+        dst[i] = order[q] if order.size > 0 else q
+
+
+@numba.njit(inline="always", cache=True)
+def _rmat_pair(
+    key: np.uint64, candidate: int, num_nodes: int, levels: int, quadrants: np.ndarray, local: float, window: int
+) -> tuple[np.int64, np.int64, int]:
+    state = absorb(key, np.uint64(candidate))
+    if unit(draw(state, np.uint64(0))) < local:
+        p = np.int64(unit(draw(state, np.uint64(1))) * num_nodes)
+        return p, _near(p, 0, num_nodes, window, draw(state, np.uint64(2))), 0
+    counter, attempts = np.uint64(3), 0
+    while True:
+        p, q, word = np.int64(0), np.int64(0), np.uint64(0)
+        attempts += 1
+        for level in range(levels):
+            if level % 4 == 0:
+                word = draw(state, counter)
+                counter += _ONE
+            cell = np.int64(word & _LOW16)
+            word >>= _S16
+            # Without branches: they would be mispredicted at every level.
+            lower = np.int64(cell >= quadrants[1])
+            right = np.int64(cell >= quadrants[0]) - lower + np.int64(cell >= quadrants[2])
+            p, q = 2 * p + lower, 2 * q + right
+        if p < num_nodes and q < num_nodes:
+            return p, q, attempts
+
+
+@numba.njit(nogil=True, cache=True, parallel=True)
+def rmat_pairs(
+    key: np.uint64, first: int, num_nodes: int, levels: int, quadrants: np.ndarray, local: float, window: int,
+    order: np.ndarray, src: np.ndarray, dst: np.ndarray, attempts: np.ndarray,
+) -> None:
+    """Candidates `first, first + 1, ...` of R-MAT (Chakrabarti, Zhan, Faloutsos, SDM 2004), into `src`, `dst`.
+
+    Args:
+        key: of the stream.
+        first: number of the first candidate.
+        num_nodes: V; pairs outside are drawn again.
+        levels: ceil(log2 V).
+        quadrants: `[3]` cumulated probabilities a, a + b, a + b + c in 1/65536.
+        local: probability of a local edge.
+        window: reach of a local edge.
+        order: `[V]` vertex id of each latent position, empty = the position itself.
+        src: `[n]` int32, filled.
+        dst: `[n]` int32, filled.
+        attempts: `[n]` draws that each global candidate took (0 for a local one), or empty.
+    """
+    for i in numba.prange(src.size):
+        p, q, tries = _rmat_pair(key, first + i, num_nodes, levels, quadrants, local, window)
+        src[i] = order[p] if order.size > 0 else p
+        dst[i] = order[q] if order.size > 0 else q
+        if attempts.size > 0:
+            attempts[i] = tries
+
+
+@numba.njit(inline="always", cache=True)
+def _normal(word: np.uint64) -> np.float32:
+    """About N(0, 1): the sum of four 16-bit uniforms, exact in float32."""
+    total = (word & _LOW16) + ((word >> _S16) & _LOW16) + ((word >> _S32) & _LOW16) + (word >> _S48)
+    return (np.float32(total) - _SUM_MEAN) * _SUM_SCALE
+
+
+@numba.njit(nogil=True, cache=True, parallel=True)
+def class_features(
+    key: np.uint64, first: int, classes: np.ndarray, centroids: np.ndarray, rows: np.ndarray
+) -> None:
+    """`rows[i] = centroids[classes[first + i]] + noise` of vertex `first + i`; noise is about N(0, 1) per column."""
+    for i in numba.prange(rows.shape[0]):
+        vertex = first + i
+        state = absorb(key, np.uint64(vertex))
+        for column in range(rows.shape[1]):
+            rows[i, column] = centroids[classes[vertex], column] + _normal(draw(state, np.uint64(column)))
+
+
+@numba.njit(nogil=True, cache=True)
+def unit_rows(key: np.uint64, num_rows: int, num_columns: int, length: float) -> np.ndarray:
+    """Random directions of the given length, `[rows, columns]` float32."""
+    rows = np.empty((num_rows, num_columns), np.float32)
+    for row in range(num_rows):
+        state = absorb(key, np.uint64(row))
+        squares = 0.0
+        for column in range(num_columns):
+            rows[row, column] = _normal(draw(state, np.uint64(column)))
+            value = np.float64(rows[row, column])
+            squares += value * value
+        scale = np.float32(length / np.sqrt(squares)) if squares > 0 else np.float32(0)
+        for column in range(num_columns):
+            rows[row, column] *= scale
+    return rows
+
+
+@numba.njit(nogil=True, cache=True, parallel=True)
+def latent_classes(order: np.ndarray, num_communities: int, num_classes: int) -> np.ndarray:
+    """`[V]` int32 class of each vertex id: its community modulo the number of classes."""
+    classes = np.empty(order.size, np.int32)
+    for position in numba.prange(order.size):
+        classes[order[position]] = _community(position, order.size, num_communities) % num_classes
+    return classes
+
+
+@numba.njit(nogil=True, cache=True, parallel=True)
+def noisy_labels(key: np.uint64, classes: np.ndarray, num_classes: int, noise: float) -> np.ndarray:
+    """`[V]` int64: the class, or with probability `noise` one drawn uniformly."""
+    labels = np.empty(classes.size, np.int64)
+    for vertex in numba.prange(classes.size):
+        state = absorb(key, np.uint64(vertex))
+        other = unit(draw(state, np.uint64(0))) < noise
+        labels[vertex] = np.int64(unit(draw(state, np.uint64(1))) * num_classes) if other else classes[vertex]
+    return labels
