@@ -116,7 +116,7 @@ def power_law_graph() -> Graph:
 @pytest.mark.parametrize("fanouts", [[150], [128, 400]])
 def test_large_fanouts_are_those_of_the_definition(fanouts: list[int]) -> None:
     graph, seeds = power_law_graph(), list(range(0, 3000, 50))
-    assert (graph.in_degree[seeds] > max(fanouts)).any()
+    assert graph.in_degree.max() > max(fanouts)
     batch = sampler_of(graph, fanouts).sample(torch.tensor(seeds), KEY)
     expected = reference_blocks(graph, seeds, fanouts, KEY, BlockNeeds())
     for block, reference in zip(batch.blocks, expected, strict=True):
