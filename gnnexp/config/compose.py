@@ -92,7 +92,7 @@ def expand_values(overrides: Sequence[str]) -> list[list[str]]:
 
 def _parse(overrides: Sequence[str]) -> tuple[list[Override], list[Problem]]:
     from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import OverrideParseException
+    from hydra.errors import HydraException
 
     parser = OverridesParser.create()
     parsed: list[Override] = []
@@ -100,7 +100,7 @@ def _parse(overrides: Sequence[str]) -> tuple[list[Override], list[Problem]]:
     for line in overrides:
         try:
             parsed.append(parser.parse_override(line))
-        except OverrideParseException as error:
+        except HydraException as error:
             reason = str(error).splitlines()[0]
             problems.append(Problem(line, line, f"not key=value: {reason}", "quote special characters: 'key=\"a b\"'"))
     return parsed, problems

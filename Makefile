@@ -1,0 +1,47 @@
+PYTHON ?= python3.11
+TORCH ?= torch==2.13.0
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.made-by-make
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test test-slow test-gpu lint bench ui clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## virtual environment with pinned versions and compiled kernels (done again only when they change)
+
+# torch on its own and first: with a range, or beside other packages, pip fetches gigabytes of builds to compare.
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q $(TORCH)
+	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
+	@if test -f gnnexp/kernels/warmup.py; then echo "compiling kernels"; $(BIN)/python -m gnnexp.kernels.warmup; fi
+	@touch $@
+
+run: setup ## the quickstart sweep: DGL's training loop against gnnexp's, on real data, with two workers
+	$(BIN)/gnnexp sweep quickstart
+
+test: setup ## the test suite, a few minutes
+	$(BIN)/python -m pytest
+
+test-slow: setup ## longer checks: statistics of samplers, accuracy against published numbers
+	$(BIN)/python -m pytest -m slow
+
+test-gpu: setup ## checks that need a CUDA device
+	$(BIN)/python -m pytest -m gpu
+
+lint: setup ## style, types and the direction of imports
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: setup ## speed and memory against peers, into benchmarks/results/*.json
+	$(BIN)/python -m benchmarks
+
+ui: setup ## MLflow's dashboard on the runs made here
+	$(BIN)/gnnexp ui
+
+clean: ## remove the virtual environment and the artifact cache (runs and records stay)
+	rm -rf $(VENV) .gnnexp

@@ -1,0 +1,98 @@
+"""A whole configuration: ranges, conflicts between groups, and what only the data shows."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from gnnexp.config.check import check_config, check_data
+from gnnexp.config.compose import compose
+from gnnexp.graph.graph import Graph, Splits
+
+
+@pytest.fixture(scope="module")
+def default() -> dict[str, Any]:
+    return compose(["tracker=none"]).config
+
+
+def changed(config: dict[str, Any], **values: Any) -> dict[str, Any]:
+    """`config` with `a__b=value` put at `a.b`."""
+    result = copy.deepcopy(config)
+    for path, value in values.items():
+        *parents, last = path.split("__")
+        node = result
+        for part in parents:
+            node = node[part]
+        node[last] = value
+    return result
+
+
+def keys(problems: list[Any]) -> list[str]:
+    return sorted(problem.key for problem in problems)
+
+
+def test_the_default_is_right(default: dict[str, Any]) -> None:
+    assert check_config(default) == []
+
+
+@pytest.mark.parametrize(("path", "value"), [
+    ("train__epochs", 0), ("train__epochs", "many"), ("train__batch_size", 0), ("train__lr", 0), ("train__lr", "x"),
+    ("train__lr", float("inf")), ("train__lr", float("nan")), ("train__weight_decay", -1), ("train__eval_every", -1),
+    ("train__optimizer", "adma"), ("train__overlap", 1), ("train__unknown", 1), ("train__dtype", "float16"),
+    ("hardware__workers", 0), ("hardware__workers", True), ("hardware__threads", -1), ("hardware__timeout_s", 0),
+    ("hardware__nodes", 2), ("hardware__device", "gpu"), ("seed", -1), ("seed", "x"), ("name", "a/b"),
+    ("model__hidden", "wide"), ("model__hiden", 3), ("unknown", {}), ("sampler", None),
+    ("hardware__launcher", {"_target_": "gnnexp.launchers.local.NoLauncher"}),
+])
+def test_one_wrong_value_is_one_problem_with_its_key(default: dict[str, Any], path: str, value: Any) -> None:
+    problems = check_config(changed(default, **{path: value}))
+    assert len(problems) == 1, problems
+    assert problems[0].key.startswith(path.replace("__", ".").partition("=")[0])
+    assert problems[0].mend and problems[0].allowed
+
+
+def test_every_range_is_reported_at_once(default: dict[str, Any]) -> None:
+    wrong = changed(default, train__epochs=0, train__lr=-1.0, hardware__workers=0)
+    assert set(keys(check_config(wrong))) >= {"train.epochs", "train.lr", "hardware.workers"}
+
+
+def test_one_fanout_per_layer(default: dict[str, Any]) -> None:
+    wrong = changed(default, model__layers=3, sampler__fanouts=[5, 5])
+    (problem,) = check_config(wrong)
+    assert problem.key == "sampler.fanouts"
+    assert "sampler.fanouts=[5,5,5]" in problem.mend and "model.layers=2" in problem.mend
+
+
+def test_a_straggler_must_be_a_rank(default: dict[str, Any]) -> None:
+    straggler = {"rank": 2, "phase": "sample", "seconds": -0.1}
+    wrong = changed(default, hardware__workers=2, hardware__straggler=straggler)
+    assert keys(check_config(wrong)) == ["hardware.straggler.rank", "hardware.straggler.seconds"]
+
+
+def test_what_a_constructor_refuses_is_named_with_its_group(default: dict[str, Any]) -> None:
+    store = {"_target_": "components.Store", "width": 1, "rate": -1.0}
+    assert keys(check_config(changed(default, feature_store=store))) == ["feature_store.rate"]
+
+
+def graph(num_train: int) -> Graph:
+    ids = torch.arange(6)
+    return Graph(
+        indptr=torch.arange(7), indices=ids.to(torch.int32), features=torch.ones(6, 2), labels=ids % 2, num_classes=2,
+        splits=Splits(ids[:num_train], ids[4:5], ids[5:]), name="six")
+
+
+def test_more_ranks_than_training_vertices(default: dict[str, Any]) -> None:
+    config = changed(default, hardware__workers=4)
+    assert check_data(config, graph(4)) == []
+    (problem,) = check_data(config, graph(3))
+    assert problem.key == "hardware.workers" and problem.mend == "hardware.workers=3"
+    assert keys(check_data(config, graph(0))) == ["dataset"]
+
+
+def test_data_without_features_or_labels(default: dict[str, Any]) -> None:
+    bare = replace(graph(4), features=None, labels=None)
+    assert len(check_data(default, bare)) == 2

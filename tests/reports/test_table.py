@@ -1,0 +1,98 @@
+"""Reports: medians after warm-up, runs grouped, every format with the same cells."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from pathlib import Path
+
+import pytest
+from run_folder import metrics_of, write_epochs, write_job, write_result
+
+from gnnexp.errors import DataError
+from gnnexp.reports.figure import draw_breakdown
+from gnnexp.reports.runs import Run, find_runs, finished_by_key, read_run
+from gnnexp.reports.table import accuracy_cell, group_runs, make_table, row_keys
+
+
+def make_run(folder: Path, system: str = "dgl", seed: int = 0, epochs: int = 4, status: str = "finished") -> Run:
+    write_job(folder, uid=str(folder), run_key=f"{system}-{seed}", date=f"2026-01-01T00:00:0{seed}")
+    job = json.loads((folder / "job.json").read_text())
+    job["config"] |= {"system": system, "seed": seed}
+    (folder / "job.json").write_text(json.dumps(job))
+    write_epochs(folder, epochs)
+    write_result(folder, status, "" if status == "finished" else "rank 0 failed")
+    return read_run(folder)
+
+
+def test_times_are_medians_of_the_epochs_after_the_first(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a")
+    assert run.median("time/epoch_s") == metrics_of(1)["time/epoch_s"], "the first epoch, ten times slower, is left out"
+    assert make_run(tmp_path / "b", epochs=1).median("time/epoch_s") == metrics_of(0)["time/epoch_s"]
+    assert math.isnan(run.median("time/no_such_s"))
+
+
+def test_rows_are_what_differs(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", "dgl_reference")]
+    assert row_keys(runs) == ("system",)
+    assert row_keys(runs, ["seed", "model.hidden"]) == ("seed", "model.hidden")
+    assert runs[0].value("dataset") == "digits" and runs[0].value("model.hidden") == "64"
+    assert runs[0].value("train.batch_size") == "null"
+
+
+def test_seeds_share_a_row(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / f"{n}", seed=n, status="failed" if n == 2 else "finished") for n in range(3)]
+    (group,) = group_runs(runs, ("system",))
+    assert (len(group.runs), len(group.failed)) == (2, 1)
+    table = make_table([group], ("system",))
+    assert table.rows[0][-1] == "2 (+1 failed)"
+    assert table.rows[0][1] == "73.00 ± 0.00"
+
+
+def test_the_cells_are_the_records(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", "dgl_reference")]
+    keys = row_keys(runs)
+    table = make_table(group_runs(runs, keys), keys)
+    row = dict(zip(table.header, table.rows[0], strict=True))
+    assert row == {
+        "system": "dgl", "acc/test %": "73.00", "S s": "0.1000", "L s": "0.2000", "FB s": "0.4000", "sync s": "0.0500",
+        "wait s": "0.0200", "epoch s": "0.8000", "features MB": "0", "gradients MB": "0.001", "runs": "1"}
+    assert [tuple(line) for line in csv.reader(io.StringIO(table.csv()))] == [table.header, *table.rows]
+    lines = table.markdown().splitlines()
+    assert [tuple(line.strip("| ").split(" | ")) for line in (lines[0], *lines[2:4])] == [table.header, *table.rows]
+    assert "median of the 3 epochs" in table.caption
+    assert table.rich("x").row_count == 2
+
+
+def test_accuracy_of_several_runs() -> None:
+    assert accuracy_cell([0.5]) == "50.00"
+    assert accuracy_cell([0.5, 0.6]) == "55.00 ± 7.07"
+    assert accuracy_cell([math.nan]) == "–"
+
+
+def test_finding_runs(tmp_path: Path) -> None:
+    make_run(tmp_path / "x" / "late", seed=1)
+    make_run(tmp_path / "early")
+    make_run(tmp_path / "bad", seed=3, status="failed")
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "result.json").write_text("{")
+    runs = find_runs(tmp_path)
+    assert [run.path.name for run in runs] == ["early", "late", "bad"]
+    assert set(finished_by_key(runs)) == {"dgl-0", "dgl-1"}
+    with pytest.raises(DataError, match="torn"):
+        read_run(tmp_path / "torn")
+    with pytest.raises(DataError, match="has ended"):
+        read_run(tmp_path / "nowhere")
+
+
+def test_the_figure_is_written_in_every_format(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", "dgl_reference")]
+    groups = group_runs(runs, ("system",))
+    draw_breakdown(groups, [tmp_path / "f" / "b.png", tmp_path / "f" / "b.svg"], "title")
+    assert (tmp_path / "f" / "b.png").read_bytes()[:4] == b"\x89PNG"
+    svg = (tmp_path / "f" / "b.svg").read_text()
+    assert svg.count("<path") > 10
+    draw_breakdown(group_runs([make_run(tmp_path / "c", status="failed")], ("system",)), [tmp_path / "none.png"])
+    assert (tmp_path / "none.png").exists(), "nothing to show is an empty figure, not a crash"

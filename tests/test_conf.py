@@ -1,0 +1,44 @@
+"""Every YAML file under conf/ and sweeps/ says something that can be run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gnnexp.config.build import check_node
+from gnnexp.config.check import COMPONENTS, check_config
+from gnnexp.config.compose import compose
+from gnnexp.config.folders import find_folders, product_folder
+from gnnexp.sweep import load_sweep
+
+CONF = product_folder("conf")
+FILES = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml"))
+# What a choice goes together with.
+COMPANIONS = {
+    "train/planetoid_gat.yaml": ["model=gat", "sampler=full"],
+    "train/planetoid_gcn.yaml": ["model=gcn", "sampler=full"],
+}
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_a_choice_composes_and_fits_its_class(file: Path) -> None:
+    group, choice = file.parent.name, file.stem
+    config = compose([f"{group}={choice}", *COMPANIONS.get(str(file), [])]).config
+    problems = [problem for name in COMPONENTS for problem in check_node(name, config[name])]
+    assert problems == []
+    if group in ("train", "system", "hardware", "tracker"):
+        assert check_config(config) == []
+
+
+def test_groups_are_the_folders_of_conf() -> None:
+    assert find_folders(None).groups() == {path.name for path in CONF.iterdir() if path.is_dir()}
+    assert {*COMPONENTS, "hardware", "train", "system"} == find_folders(None).groups()
+
+
+@pytest.mark.parametrize("file", sorted(product_folder("sweeps").glob("*.yaml")), ids=lambda file: file.stem)
+def test_every_case_of_a_sweep_is_right(file: Path) -> None:
+    sweep = load_sweep(file.stem)
+    assert sweep.description and sweep.cases
+    for case in sweep.cases:
+        assert check_config(compose(case.overrides).config) == [], case.label

@@ -1,0 +1,90 @@
+"""Sweeps: expansion, overrides on top, and the key that tells finished runs from new ones."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnexp.errors import ConfigError
+from gnnexp.sweep import Sweep, last_of_each_key, load_sweep, run_key
+
+
+def write(tmp_path: Path, text: str) -> str:
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    return str(file)
+
+
+def combinations(sweep: Sweep) -> list[tuple[str, ...]]:
+    return [case.overrides for case in sweep.cases]
+
+
+def test_axes_are_multiplied_in_order(tmp_path: Path) -> None:
+    sweep = load_sweep(write(tmp_path, "fixed: [a=1]\naxes: {b: [x, null, true], sampler.fanouts: [[5, 5], [10]]}"))
+    assert sweep.name == "mine"
+    values = itertools.product(["x", "null", "true"], ["[5,5]", "[10]"])
+    assert combinations(sweep) == [("a=1", f"b={b}", f"sampler.fanouts={fanouts}") for b, fanouts in values]
+    assert sweep.cases[0].label == "b=x sampler.fanouts=[5,5]"
+
+
+def test_cases_are_multiplied_with_axes(tmp_path: Path) -> None:
+    sweep = load_sweep(write(tmp_path, "axes: {seed: [0, 1]}\ncases: [{overrides: [m=p, n=q]}, {overrides: [m=r]}]"))
+    assert combinations(sweep) == [
+        ("seed=0", "m=p", "n=q"), ("seed=1", "m=p", "n=q"), ("seed=0", "m=r"), ("seed=1", "m=r")]
+
+
+def test_typed_overrides_win_and_may_be_axes(tmp_path: Path) -> None:
+    file = write(tmp_path, "fixed: [a=1]\naxes: {b: [x, y]}")
+    assert combinations(load_sweep(file, ["b=z"])) == [("a=1", "b=z")], "an axis that is fixed leaves one case"
+    assert combinations(load_sweep(file, ["a=3,4"])) == [
+        (f"a={a}", f"b={b}") for b, a in itertools.product("xy", (3, 4))]
+
+
+@pytest.mark.parametrize(("text", "key"), [
+    ("fixd: [a=1]", "fixd"), ("axes: [1]", "axes"), ("axes: {b: 3}", "axes.b"), ("axes: {b: []}", "axes.b"),
+    ("cases: [{override: [a=1]}]", "cases"), ("- 1", "yaml"), ("a: [", "yaml"),
+])
+def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str, key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_sweep(write(tmp_path, text))
+    (problem,) = caught.value.problems
+    assert key in problem.key
+
+
+def test_an_unknown_sweep_has_a_nearest_one() -> None:
+    with pytest.raises(ConfigError, match="quickstart"):
+        load_sweep("quikstart")
+    with pytest.raises(ConfigError, match="no such file"):
+        load_sweep("nowhere/x.yaml")
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3)), max_size=8))
+def test_the_last_override_of_a_key_is_the_one(pairs: list[tuple[str, int]]) -> None:
+    kept = last_of_each_key([f"{key}={value}" for key, value in pairs])
+    assert dict(line.split("=") for line in kept) == {key: str(value) for key, value in dict(pairs).items()}
+    assert len(kept) == len({key for key, _ in pairs})
+
+
+CONFIG: dict[str, Any] = {
+    "dataset": {"_target_": "D", "path": "/a"}, "model": {"hidden": 1}, "seed": 0, "name": "x",
+    "tracker": {"_target_": "T"}, "hardware": {"workers": 2, "launcher": {"_target_": "L"}}, "train": {"lr": 0.1},
+}
+
+
+def test_the_key_ignores_where_things_are_and_nothing_else() -> None:
+    key = run_key(CONFIG, "k")
+    same = [
+        {**CONFIG, "name": None}, {**CONFIG, "tracker": None}, {**CONFIG, "dataset": {"_target_": "D", "path": "/b"}},
+        {**CONFIG, "hardware": {"workers": 2}}, dict(reversed(CONFIG.items())),
+    ]
+    assert {run_key(config, "k") for config in same} == {key}
+    other = [
+        {**CONFIG, "seed": 1}, {**CONFIG, "model": {"hidden": 2}}, {**CONFIG, "hardware": {"workers": 3}},
+        {**CONFIG, "dataset": {"_target_": "E", "path": "/a"}}, {**CONFIG, "train": {"lr": 0.2}},
+    ]
+    assert len({run_key(config, "k") for config in other} | {key, run_key(CONFIG, "changed data")}) == len(other) + 2
