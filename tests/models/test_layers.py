@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_graphs import nasty_graph
+from nasty_graphs import nasty_graph
 from training import MODELS
 
 from gnnexp.config.build import build

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from small_graphs import nasty_graph
+from nasty_graphs import nasty_graph
 from training import MODELS, Curve, global_losses, run_steps, small_config, worst_gradient_error
 
 STEPS = 20
