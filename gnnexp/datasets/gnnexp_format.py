@@ -15,12 +15,12 @@ class GnnexpFormat(Dataset):
 
     Args:
         path: the folder.
-        name: of the graph in reports; null = the stored one.
+        name: of the graph in reports; null = the name of the folder.
     """
 
     def __init__(self, *, path: str, name: str | None = None) -> None:
         self.path = path
-        self.name = "" if name is None else name
+        self.name = Path(path).name if name is None else name
 
     def sources(self) -> list[Path]:
         """`meta.json`, which holds a checksum of every array."""
@@ -29,5 +29,5 @@ class GnnexpFormat(Dataset):
 
     def load(self) -> Graph:
         """The graph; its arrays stay on the disk."""
-        graph = checked(open_graph(Path(self.path), verify="checksums"))
-        return graph if not self.name else replace(graph, name=self.name)
+        graph = open_graph(Path(self.path), verify="checksums")
+        return checked(replace(graph, name=self.name))
