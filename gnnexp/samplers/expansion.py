@@ -96,7 +96,7 @@ class Expansion:
             ValueError: if a seed is out of range or repeated.
         """
         space = self._workspace()
-        blocks = self._expand(space, seeds.to(self._graph.indices.dtype).numpy(), hop_keys)
+        blocks = self._expand(space, seeds.to(torch.int64).contiguous().numpy(), hop_keys)
         self._spare.append(space)  # not after an error: entries of a half-made batch would look current
         return blocks
 
