@@ -1,0 +1,221 @@
+"""Dropout as a pure function of (key, original id, global column) or (key, edge identity, head).
+
+Feature masks: the row key absorbs the vertex id; one 32-bit hash of (row key, pair) serves the two columns `pair` and
+`pair + ceil(num_columns / 2)`, 16 bits each, so probabilities are multiples of 1/65536. Any slice of rows or columns
+draws the same mask as the whole matrix. Edge masks: the edge key absorbs destination, source and, where they are not 0,
+type and occurrence; 16 bits per head.
+
+The 32-bit mixer is lowbias32 (Wellons, "Prospecting for hash functions", 2018) with the upper half of the row key put in
+between its rounds: rows whose lower halves collide (200k rows have about 5 such pairs) still differ.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+from numba import prange
+
+from gnnexp.kernels.balance import RANGES_PER_THREAD, claim, num_threads
+from gnnexp.kernels.counter import absorb, draw
+
+_U32, _U64 = np.uint32, np.uint64
+STEP, MUL1, MUL2 = 0x9E3779B9, 0x7FEB352D, 0x846CA68B
+_STEP, _MUL1, _MUL2 = _U32(STEP), _U32(MUL1), _U32(MUL2)
+_S15, _S16, _LOW16 = _U32(15), _U32(16), _U32(0xFFFF)
+# Added self loops carry occurrence -1, so that they differ from the graph's own loops.
+ADDED_LOOP = np.uint64(0xFFFFFFFF)
+
+
+@numba.njit(inline="always", cache=True)
+def pair_bits(low: np.uint32, high: np.uint32, pair: np.uint32) -> np.uint32:
+    """32 bits for columns `pair` (lower half) and `pair + ceil(num_columns / 2)` of the row with key `(low, high)`."""
+    word = _U32(low + _U32(pair * _STEP))
+    word = _U32(_U32(word ^ (word >> _S16)) * _MUL1)
+    word = _U32(_U32(word ^ (word >> _S15)) + high)
+    word = _U32(word * _MUL2)
+    return _U32(word ^ (word >> _S16))
+
+
+@numba.njit(inline="always", cache=True)
+def _drop_pairs(
+    x: np.ndarray, out: np.ndarray, at: int, to: int, low: np.uint32, high: np.uint32, half: int, last: int,
+    threshold: np.uint32, scale: float, floor: float,
+) -> None:
+    """A whole row: every hash is used for both of its columns."""
+    zero = x.dtype.type(0)
+    for j in range(last - half):
+        bits = pair_bits(low, high, _U32(j))
+        a, b = x[at + j], x[at + half + j]
+        a, b = (zero if a < floor else a * scale), (zero if b < floor else b * scale)
+        out[to + j] = a if _U32(bits & _LOW16) >= threshold else zero
+        out[to + half + j] = b if _U32(bits >> _S16) >= threshold else zero
+    for j in range(last - half, half):
+        bits = pair_bits(low, high, _U32(j))
+        a = x[at + j]
+        out[to + j] = (zero if a < floor else a * scale) if _U32(bits & _LOW16) >= threshold else zero
+
+
+@numba.njit(inline="always", cache=True)
+def _drop_slice(
+    x: np.ndarray, out: np.ndarray, at: int, to: int, low: np.uint32, high: np.uint32, half: int, start: int,
+    stop: int, threshold: np.uint32, scale: float, floor: float,
+) -> None:
+    """Columns `start:stop` of a row, which lie side by side in `x` and `out`."""
+    zero = x.dtype.type(0)
+    for j in range(start, min(stop, half)):
+        a = x[at + j - start]
+        kept = _U32(pair_bits(low, high, _U32(j)) & _LOW16) >= threshold
+        out[to + j - start] = (zero if a < floor else a * scale) if kept else zero
+    for j in range(max(start, half), stop):
+        a = x[at + j - start]
+        kept = _U32(pair_bits(low, high, _U32(j - half)) >> _S16) >= threshold
+        out[to + j - start] = (zero if a < floor else a * scale) if kept else zero
+
+
+@numba.njit(nogil=True, cache=True, parallel=True)
+def _drop_rows(
+    threads: int, x: np.ndarray, x_stride: int, out: np.ndarray, ids: np.ndarray, key: np.uint64,
+    threshold: np.uint32, scale: float, floor: float, num_columns: int, start: int, stop: int,
+) -> None:
+    parts, counter, width = threads * RANGES_PER_THREAD, np.zeros(1, np.int64), stop - start
+    half = (num_columns + 1) // 2
+    for _ in prange(threads):
+        part = claim(counter)
+        while part < parts:
+            for row in range(ids.size * part // parts, ids.size * (part + 1) // parts):
+                state = absorb(key, _U64(ids[row]))
+                low, high = _U32(state), _U32(state >> _U64(32))
+                at, to = row * x_stride, row * width
+                if width == num_columns:
+                    _drop_pairs(x, out, at, to, low, high, half, stop, threshold, scale, floor)
+                else:
+                    _drop_slice(x, out, at, to, low, high, half, start, stop, threshold, scale, floor)
+            part = claim(counter)
+
+
+@numba.njit(nogil=True, cache=True, parallel=True)
+def _keep_positive(threads: int, output: np.ndarray, gradient: np.ndarray, out: np.ndarray, scale: float) -> None:
+    zero, total = output.dtype.type(0), output.size
+    for t in prange(threads):
+        for i in range(total * t // threads, total * (t + 1) // threads):
+            out[i] = gradient[i] * scale if output[i] > zero else zero
+
+
+@numba.njit(nogil=True, cache=True)
+def _drop_sparse(
+    indptr: np.ndarray, columns: np.ndarray, values: np.ndarray, out: np.ndarray, ids: np.ndarray, key: np.uint64,
+    threshold: np.uint32, scale: float, num_columns: int,
+) -> None:
+    half, zero = (num_columns + 1) // 2, values.dtype.type(0)
+    for row in range(ids.size):
+        state = absorb(key, _U64(ids[row]))
+        low, high = _U32(state), _U32(state >> _U64(32))
+        for i in range(indptr[row], indptr[row + 1]):
+            column = np.int64(columns[i])
+            if column < half:
+                bits = _U32(pair_bits(low, high, _U32(column)) & _LOW16)
+            else:
+                bits = _U32(pair_bits(low, high, _U32(column - half)) >> _S16)
+            out[i] = values[i] * scale if bits >= threshold else zero
+
+
+@numba.njit(inline="always", cache=True)
+def head_bits(state: np.uint64, head: int) -> np.uint64:
+    """16 bits for `head` of the edge whose key is `state`."""
+    word = state if head < 4 else draw(state, _U64(head >> 2))
+    return (word >> _U64(16 * (head & 3))) & _U64(0xFFFF)
+
+
+@numba.njit(inline="always", cache=True)
+def edge_state(dst_state: np.uint64, src: np.uint64, kind: np.uint64) -> np.uint64:
+    """Key of an edge: `dst_state` has absorbed the destination, `kind` is type and occurrence."""
+    state = draw(dst_state, src)
+    return absorb(state, kind) if kind else state
+
+
+@numba.njit(nogil=True, cache=True, parallel=True)
+def _drop_edges(
+    threads: int, indptr: np.ndarray, index: np.ndarray, src_ids: np.ndarray, dst_ids: np.ndarray,
+    edge_types: np.ndarray, occurrence: np.ndarray, self_loops: bool, weight: np.ndarray, out: np.ndarray, heads: int,
+    key: np.uint64, threshold: np.uint64, scale: float,
+) -> None:
+    parts, counter, num_dst = threads * RANGES_PER_THREAD, np.zeros(1, np.int64), dst_ids.size
+    zero, typed, repeated = weight.dtype.type(0), edge_types.size > 0, occurrence.size > 0
+    for _ in prange(threads):
+        part = claim(counter)
+        while part < parts:
+            for dst in range(num_dst * part // parts, num_dst * (part + 1) // parts):
+                dst_state = absorb(key, _U64(dst_ids[dst]))
+                for e in range(indptr[dst], indptr[dst + 1]):
+                    kind = _U64(edge_types[e]) << _U64(32) if typed else _U64(0)
+                    if repeated:
+                        kind |= _U64(_U32(occurrence[e]))
+                    elif self_loops and e == indptr[dst + 1] - 1:
+                        kind |= ADDED_LOOP
+                    state = edge_state(dst_state, _U64(src_ids[index[e]]), kind)
+                    for head in range(heads):
+                        i = e * heads + head
+                        out[i] = weight[i] * scale if head_bits(state, head) >= threshold else zero
+            part = claim(counter)
+
+
+def drop_rows(
+    x: np.ndarray, stride: int, out: np.ndarray, ids: np.ndarray, key: int, threshold: int, num_columns: int,
+    start: int, stop: int, *, relu: bool = False,
+) -> None:
+    """Dropout (after ReLU if asked) of columns `start:stop` of a matrix with `num_columns`.
+
+    Args:
+        x: flat rows, `stride` floats apart, of which the first `stop - start` are read.
+        out: `[N * (stop - start)]` flat, written.
+        ids: `[N]` original vertex ids.
+        key: 64-bit key of the mask.
+        threshold: dropped when 16 bits are below; 0 keeps all, 65536 nothing.
+        num_columns: of the whole matrix.
+        start: first global column in `x`.
+        stop: one past the last.
+        relu: take max(x, 0) first.
+    """
+    kind = x.dtype.type
+    _drop_rows(
+        num_threads(out.size), x, stride, out, ids, np.uint64(key), np.uint32(threshold),
+        kind(survivor_scale(threshold)), kind(0 if relu else -np.inf), num_columns, start, stop,
+    )
+
+
+def keep_positive(output: np.ndarray, gradient: np.ndarray, out: np.ndarray, threshold: int) -> None:
+    """Backward of ReLU + dropout: what survived is where the output is positive; no hash. All flat, same size."""
+    scale = output.dtype.type(survivor_scale(threshold))
+    _keep_positive(num_threads(out.size), output, gradient, out, scale)
+
+
+def drop_sparse(
+    indptr: np.ndarray, columns: np.ndarray, values: np.ndarray, ids: np.ndarray, key: int, threshold: int,
+    num_columns: int,
+) -> np.ndarray:
+    """The dense mask at the nonzeros of CSR rows: new values `[nnz]`."""
+    out = np.empty_like(values)
+    scale = values.dtype.type(survivor_scale(threshold))
+    _drop_sparse(indptr, columns, values, out, ids, np.uint64(key), np.uint32(threshold), scale, num_columns)
+    return out
+
+
+def drop_edges(
+    indptr: np.ndarray, index: np.ndarray, src_ids: np.ndarray, dst_ids: np.ndarray, edge_types: np.ndarray,
+    occurrence: np.ndarray, self_loops: bool, weight: np.ndarray, out: np.ndarray, heads: int, key: int, threshold: int,
+) -> None:
+    """Dropout of `weight` `[E * heads]` into `out` (may be the same) by edge identity; `[0]` arrays for what is None."""
+    _drop_edges(
+        num_threads(4 * weight.size), indptr, index, src_ids, dst_ids, edge_types, occurrence, self_loops, weight, out,
+        heads, np.uint64(key), np.uint64(threshold), weight.dtype.type(survivor_scale(threshold)),
+    )
+
+
+def quantised(p: float) -> int:
+    """Threshold of 16-bit draws for probability `p`: p in units of 1/65536."""
+    return round(p * 65536)
+
+
+def survivor_scale(threshold: int) -> float:
+    """What survivors are multiplied with: 1 / (1 - quantised p), 0 when nothing survives."""
+    return 65536 / (65536 - threshold) if threshold < 65536 else 0.0

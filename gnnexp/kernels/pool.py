@@ -1,0 +1,119 @@
+"""Buffers that are used again: fresh pages cost more than the kernels that fill them.
+
+A buffer is leased to whoever holds the array made over it, views and autograd's saved tensors included; when the last of
+them dies it returns to the pool. So memory is reused only where nothing can still read it, without a protocol.
+"""
+
+from __future__ import annotations
+
+import mmap
+import threading
+from collections import defaultdict, deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+HUGE_PAGE_BYTES = 1 << 21
+ALIGNMENT_BYTES = 64
+# Below this malloc serves from its own free lists without new pages.
+SMALLEST_POOLED_BYTES = 1 << 17
+# Size classes per power of two: at most an eighth is wasted, and batches that differ by a few percent share a class.
+_CLASSES_PER_DOUBLING = 8
+
+
+def size_class(nbytes: int) -> int:
+    """`nbytes` rounded up to the next size that buffers come in."""
+    step = max(ALIGNMENT_BYTES, 1 << max(0, (nbytes - 1).bit_length() - 1) >> _CLASSES_PER_DOUBLING.bit_length() - 1)
+    return -(-nbytes // step) * step
+
+
+def allocate(nbytes: int) -> np.ndarray:
+    """`[nbytes]` uint8, uninitialised, aligned to a cache line, or to a huge page (and backed by those) when large."""
+    if nbytes < HUGE_PAGE_BYTES:
+        block, alignment = np.empty(nbytes + ALIGNMENT_BYTES, np.uint8), ALIGNMENT_BYTES
+    else:
+        pages = mmap.mmap(-1, nbytes + HUGE_PAGE_BYTES)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            pages.madvise(mmap.MADV_HUGEPAGE)
+        block, alignment = np.frombuffer(pages, np.uint8), HUGE_PAGE_BYTES
+    shift = -block.ctypes.data % alignment
+    return block[shift : shift + nbytes]
+
+
+class _Lease:
+    """What an array over a pooled buffer keeps alive; its death returns the buffer."""
+
+    __slots__ = ("__array_interface__", "_buffer", "_returned")
+
+    def __init__(self, buffer: np.ndarray, interface: dict[str, Any], returned: deque[np.ndarray]) -> None:
+        self._buffer, self._returned, self.__array_interface__ = buffer, returned, interface
+
+    def __del__(self) -> None:
+        # May run inside any allocation of any thread: an append is atomic and takes no lock.
+        self._returned.append(self._buffer)
+
+
+class Pool:
+    """Reusable buffers, bounded by the most that was ever in use at once.
+
+    Args:
+        idle_limit_bytes: idle buffers beyond this are freed, longest idle first.
+    """
+
+    def __init__(self, idle_limit_bytes: int = 8 << 30) -> None:
+        self._limit_bytes = idle_limit_bytes
+        self._lock = threading.Lock()
+        self._returned: deque[np.ndarray] = deque()
+        self._idle: defaultdict[int, deque[tuple[int, np.ndarray]]] = defaultdict(deque)
+        self._clock = 0
+        self.idle_bytes = self.leased_bytes = self.peak_bytes = 0
+
+    def empty(self, shape: tuple[int, ...], dtype: DTypeLike) -> np.ndarray:
+        """An uninitialised C-contiguous array; its memory may have been used before.
+
+        Args:
+            shape: of the array.
+            dtype: of the array.
+        """
+        kind = np.dtype(dtype)
+        nbytes = kind.itemsize
+        for extent in shape:
+            nbytes *= extent
+        if nbytes < SMALLEST_POOLED_BYTES:
+            return np.empty(shape, kind)
+        buffer = self._take(size_class(nbytes))
+        interface = {"shape": shape, "typestr": kind.str, "data": (buffer.ctypes.data, False), "version": 3}
+        return np.asarray(_Lease(buffer, interface, self._returned))
+
+    def trim(self) -> None:
+        """Free every idle buffer."""
+        with self._lock:
+            self._collect()
+            self._evict(0)
+
+    def _take(self, nbytes: int) -> np.ndarray:
+        with self._lock:
+            self._collect()
+            self.leased_bytes += nbytes
+            self.peak_bytes = max(self.peak_bytes, self.leased_bytes)
+            if waiting := self._idle.get(nbytes):
+                self.idle_bytes -= nbytes
+                return waiting.pop()[1]
+        return allocate(nbytes)
+
+    def _collect(self) -> None:
+        """Take back what has been returned; keep no more idle than was ever leased at once."""
+        while self._returned:
+            buffer = self._returned.popleft()
+            self._clock += 1
+            self._idle[buffer.size].append((self._clock, buffer))
+            self.idle_bytes += buffer.size
+            self.leased_bytes -= buffer.size
+        self._evict(min(self._limit_bytes, self.peak_bytes))
+
+    def _evict(self, allowed_bytes: int) -> None:
+        while self.idle_bytes > allowed_bytes:
+            oldest = min((waiting[0][0], nbytes) for nbytes, waiting in self._idle.items() if waiting)[1]
+            self._idle[oldest].popleft()
+            self.idle_bytes -= oldest

@@ -1,0 +1,96 @@
+"""Pooled buffers: reused only when nothing refers to them, aligned, bounded, shared by threads."""
+
+import gc
+import threading
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gnnexp.kernels.pool import HUGE_PAGE_BYTES, SMALLEST_POOLED_BYTES, Pool, allocate, size_class
+
+ROWS = SMALLEST_POOLED_BYTES // 4
+
+
+@given(st.integers(1, 1 << 40))
+def test_size_classes_waste_at_most_an_eighth(nbytes: int) -> None:
+    assert nbytes <= size_class(nbytes) <= max(nbytes + 64, nbytes * 9 // 8 + 1)
+    assert size_class(size_class(nbytes)) == size_class(nbytes)
+
+
+@pytest.mark.parametrize(("nbytes", "alignment"), [(100_000, 64), (HUGE_PAGE_BYTES * 2, HUGE_PAGE_BYTES)])
+def test_alignment(nbytes: int, alignment: int) -> None:
+    buffer = allocate(nbytes)
+    assert buffer.ctypes.data % alignment == 0 and buffer.size == nbytes
+    buffer[:] = 7
+
+
+def test_memory_is_reused_only_after_the_last_reference_dies() -> None:
+    pool = Pool()
+    first = torch.from_numpy(pool.empty((ROWS, 2), np.float32))
+    address, view = first.data_ptr(), first[3:].t()
+    del first
+    second = pool.empty((ROWS, 2), np.float32)
+    assert second.ctypes.data != address, "a view still reads it"
+    view.fill_(1)
+    del view
+    assert pool.empty((ROWS, 2), np.float32).ctypes.data == address
+
+
+def test_tensors_saved_by_autograd_keep_their_memory() -> None:
+    pool = Pool()
+    x = torch.ones(ROWS, requires_grad=True)
+    buffer = torch.from_numpy(pool.empty((ROWS,), np.float32)).fill_(3)
+    product = (x * buffer).sum()
+    del buffer
+    for _ in range(4):
+        pool.empty((ROWS,), np.float32).fill(-1)
+    product.backward()
+    assert x.grad is not None and torch.equal(x.grad, torch.full((ROWS,), 3.0))
+
+
+def test_idle_memory_is_bounded_and_the_longest_idle_goes_first() -> None:
+    pool = Pool(idle_limit_bytes=3 * SMALLEST_POOLED_BYTES)
+    arrays = [pool.empty((ROWS * k,), np.float32) for k in (1, 2, 4)]
+    arrays.clear()
+    pool.empty((ROWS,), np.float32)
+    assert pool.idle_bytes <= 3 * SMALLEST_POOLED_BYTES
+    pool.trim()
+    assert pool.idle_bytes == 0 and pool.leased_bytes == 0
+
+
+def test_idle_memory_never_exceeds_what_was_in_use_at_once() -> None:
+    pool = Pool()
+    for k in range(1, 40):
+        pool.empty((ROWS * k,), np.float32)
+    pool.empty((1,), np.float32)
+    assert pool.idle_bytes <= pool.peak_bytes <= size_class(4 * ROWS * 39)
+
+
+def test_small_arrays_and_shapes() -> None:
+    pool = Pool()
+    assert pool.empty((0, 5), np.float64).shape == (0, 5) and pool.leased_bytes == 0
+    big = pool.empty((ROWS, 3), np.float64)
+    assert big.shape == (ROWS, 3) and big.dtype == np.float64 and big.flags.c_contiguous and big.flags.writeable
+
+
+def test_threads_never_share_a_live_buffer() -> None:
+    pool, wrong = Pool(), []
+
+    def work(stamp: int) -> None:
+        for i in range(200):
+            array = pool.empty((ROWS + 1000 * (i % 3),), np.int32)
+            array.fill(stamp)
+            if (array != stamp).any():
+                wrong.append(stamp)
+
+    threads = [threading.Thread(target=work, args=(stamp,)) for stamp in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gc.collect()
+    pool.trim()
+    assert not wrong and pool.leased_bytes == 0
