@@ -57,7 +57,7 @@ def compose(overrides: Sequence[str], config_dir: str | None = None) -> Composed
     wrong = {id(override): problem for override in groups if (problem := _check_choice(override, folders))}
     problems += wrong.values()
     lines = [str(override.input_line) for override in groups if id(override) not in wrong]
-    base, _ = _compose(folders, lines)
+    base, _ = _compose(folders, lines, final=False)
     for override in values:
         line, problem = _admit(override, base, folders)
         if problem:
@@ -66,7 +66,7 @@ def compose(overrides: Sequence[str], config_dir: str | None = None) -> Composed
             lines.append(line)
     if problems:
         raise ConfigError(problems)
-    config, hydra = _compose(folders, lines)
+    config, hydra = _compose(folders, lines, final=True)
     choices = {group: hydra["runtime"]["choices"].get(group) for group in sorted(folders.groups())}
     return Composed(config, Path(hydra["run"]["dir"]), choices, tuple(overrides), config_dir)
 
@@ -172,8 +172,10 @@ def _unknown_key(override: Override, node: object, path: Sequence[str], folders:
     return Problem(key, value, f"no such key; {one_of(allowed)}", problem.mend)
 
 
-def _compose(folders: ConfigFolders, lines: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Resolved config and Hydra's own node."""
+def _compose(
+    folders: ConfigFolders, lines: Sequence[str], *, final: bool
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Config and Hydra's own node; resolved and complete if `final`."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
@@ -191,16 +193,34 @@ def _compose(folders: ConfigFolders, lines: Sequence[str]) -> tuple[dict[str, An
             composed = hydra_compose("config", [*search, *lines], return_hydra_config=True)
             HydraConfig.instance().set_config(composed)  # lets ${hydra:…} resolve
             hydra = OmegaConf.to_container(composed.hydra, resolve=False)
-            run_dir = composed.hydra.run.dir
+            written = OmegaConf.to_container(composed, resolve=False)
+            assert isinstance(hydra, dict) and isinstance(written, dict)
+            del written["hydra"]
+            missing = _missing(written)
+            if not final or missing:
+                return _complete(written, missing if final else []), _plain(hydra)
+            hydra["run"]["dir"] = composed.hydra.run.dir
             with open_dict(composed):
                 del composed["hydra"]
-            config = OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+            config = OmegaConf.to_container(composed, resolve=True)
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ConfigError(Problem("configuration", " ".join(lines), reason, "correct the override or file")) from error
-    assert isinstance(hydra, dict) and isinstance(config, dict)
-    hydra["run"]["dir"] = run_dir
+    assert isinstance(config, dict)
     return _plain(config), _plain(hydra)
+
+
+def _missing(node: Mapping[Any, Any], prefix: str = "") -> list[str]:
+    """Keys whose value must be given (`???`)."""
+    nested = [_missing(value, f"{prefix}{key}.") for key, value in node.items() if isinstance(value, Mapping)]
+    own = [f"{prefix}{key}" for key, value in node.items() if value == "???"]
+    return own + [key for keys in nested for key in keys]
+
+
+def _complete(config: Mapping[Any, Any], missing: Sequence[str]) -> dict[str, Any]:
+    if missing:
+        raise ConfigError([Problem(key, "???", "has no default", f"set {key}=…") for key in missing])
+    return _plain(config)
 
 
 def _plain(mapping: Mapping[Any, Any]) -> dict[str, Any]:

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 
 from gnnexp.config.schema import HardwareConfig
 
-# kernels.md, reference epoch of DGL 844-862 ms -> 747-763 ms: without mmap_max=0 every batch's large tensors are
-# mapped, zeroed and unmapped again. A trim threshold keeps the top of the heap for the next batch too.
-_POOLED = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184:glibc.malloc.top_pad=67108864"
+# kernels.md: a reference epoch of DGL takes 844-862 ms, with mmap_max=0 747-763 ms: large tensors are no longer mapped,
+# zeroed and unmapped for every batch. The trim threshold keeps the top of the heap too: page faults of a step with
+# 60,000 x 256 activations 63,765 (glibc's default), 2,363 (huge pages), 692 (and mmap_max=0), 271 (and the threshold).
+_POOLED = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184"
 
 
 def worker_threads(hardware: HardwareConfig, cores: int) -> int:

@@ -230,7 +230,7 @@ def _alone(file: Path | None) -> Iterator[None]:
     if file is None:
         yield
         return
-    with file.with_name(f".{file.name}.lock").open("w") as lock:
+    with file.with_name(f"{file.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

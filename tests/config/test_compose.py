@@ -58,7 +58,12 @@ def test_what_hydra_could_do_but_a_run_cannot(override: str) -> None:
 def test_an_unresolvable_value_is_a_problem_not_a_traceback() -> None:
     assert "configuration" in problems_of("name=${oc.env:GNNEXP_NO_SUCH_VARIABLE}")
     assert "configuration" in problems_of("name=${no.such.key}")
-    assert "configuration" in problems_of("name=???")
+    assert problems_of("name=???")["name"].endswith("set name=…")
+
+
+def test_what_has_no_default_must_be_given() -> None:
+    assert "dataset.path" in problems_of("dataset=gnnexp_format")
+    assert compose(["dataset=gnnexp_format", "dataset.path=x"]).config["dataset"]["path"] == "x"
 
 
 def test_a_key_that_only_the_constructor_knows_needs_no_plus(tmp_path: Path) -> None:

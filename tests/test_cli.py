@@ -1,0 +1,198 @@
+"""The command line, from what a user types to what is on disk afterwards."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gnnexp.cli.main import run_command
+
+SMALL = ["model.hidden=8", "model.layers=2", "sampler.fanouts=[3,3]", "train.epochs=2", "train.batch_size=512"]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def workplace(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty current folder, and no store, data or cache of whoever runs the tests."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("GNNEXP_CACHE", str(cache))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    before = list(sys.path)
+    yield folder
+    sys.path[:] = before
+
+
+def gnnexp(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The console script, as installed."""
+    script = Path(sys.executable).with_name("gnnexp")
+    return subprocess.run([script, *arguments], capture_output=True, text=True, timeout=240, check=False)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = ("import sys; from gnnexp.cli.main import run_command\n"
+            "try: run_command(['--help'])\nexcept SystemExit: pass\n"
+            "heavy = {'torch', 'hydra', 'numpy', 'mlflow', 'dgl', 'rich', 'yaml'} & set(sys.modules)\n"
+            "sys.exit(f'imported {heavy}' if heavy else 0)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "sweep" in done.stdout and "quickstart" in done.stdout
+
+
+def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command([]) == 2
+    assert "commands" in capsys.readouterr().out
+
+
+def test_cfg_prints_the_resolved_configuration(capsys: pytest.CaptureFixture[str], workplace: Path) -> None:
+    import yaml
+
+    assert run_command(["run", "model=gat", "--cfg", "train.lr=0.5"]) == 0
+    config = yaml.safe_load(capsys.readouterr().out)
+    assert config["train"]["lr"] == 0.5 and "gat" in config["model"]["_target_"]
+    assert list(workplace.iterdir()) == []
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["run", "model=sgae", "sampler=fusde", "train.epocs=1"], ["model=sage", "sampler=fused", "train.epochs"]),
+    (["run", "train.lr=high", "model.hidden=1.5", "hardware.workers=none"],
+     ["train.lr", "model.hidden", "hardware.workers", "3 configuration problems"]),
+    (["run", "train.epochs=0", "hardware.workers=0", "sampler.fanouts=[5]"],
+     ["train.epochs", "hardware.workers", "sampler.fanouts"]),
+    (["run", "dataset=planetoid", "dataset.path=/no/such/place"], ["/no/such/place", "data problem"]),
+    (["run", "hardware.workers=5000"], ["more ranks (5000) than training vertices"]),
+    (["run", "a=["], ["a=["]),
+    (["run", "--config-dir", "nowhere"], ["--config-dir"]),
+    (["sweep", "quikstart"], ["did you mean quickstart"]),
+    (["sweep", "quickstart", "train.epochs=0", "model.hidden=x"], ["[system=dgl]", "[system=dgl_reference]"]),
+    (["report", "nothing"], ["report"]),
+    (["report"], ["no run that has ended"]),
+    (["partition", "partitioner=metsi"], ["partitioner=metis"]),
+    (["partition", "partitioner.num_parts=1000000"], ["partitioner.num_parts"]),
+], ids=lambda value: "_".join(value[:2]) if value[0] in ("run", "sweep", "report", "partition") else "")
+def test_mistakes_end_with_2_name_the_mend_and_leave_nothing(
+    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str], workplace: Path
+) -> None:
+    assert run_command(arguments) == 2
+    said = capsys.readouterr().err
+    assert [word for word in words if word not in said] == [], said
+    assert "Traceback" not in said and "mend: " in said
+    assert list(workplace.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["run", "--nonsense"], ["ui", "x=1"], ["nonsense"]])
+def test_arguments_that_do_not_exist(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run_command(arguments)
+    assert caught.value.code == 2
+
+
+def test_a_run_never_writes_into_a_folder_that_exists(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (workplace / "taken").mkdir()
+    assert run_command(["run", "hydra.run.dir=taken", "tracker=none"]) == 2
+    assert "taken" in capsys.readouterr().err
+    assert list((workplace / "taken").iterdir()) == []
+
+
+def test_a_run_from_the_console_to_mlflow(workplace: Path) -> None:
+    done = gnnexp("run", *SMALL, "hardware.workers=2", "hydra.run.dir=runs/one")
+    assert done.returncode == 0, done.stderr
+    assert "epoch   0" in done.stdout and "epoch   1" in done.stdout and "runs/one" in done.stdout
+    run = workplace / "runs" / "one"
+    result = json.loads((run / "result.json").read_text())
+    assert result["status"] == "finished" and len(result["epochs"]) == 2
+    assert 0 < result["summary"]["acc/test"] <= 1
+    assert "gnnexp run model.hidden=8" in result["provenance"]["reproduce"]
+    assert {"config.yaml", "job.json", "epochs.jsonl", "delivery.json"} <= {path.name for path in run.iterdir()}
+    assert (run / "logs" / "rank_0.log").exists() and (run / "logs" / "rank_1.log").exists()
+    assert (run / "figures" / "breakdown.png").exists()
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{workplace / 'mlflow.db'}")
+    (found,) = client.search_runs([client.get_experiment_by_name("gnnexp").experiment_id])
+    assert found.info.status == "FINISHED" and found.data.tags["paradigm"] == "data_parallel"
+    assert len(client.get_metric_history(found.info.run_id, "time/epoch_s")) == 2
+    paths = {item.path for item in client.list_artifacts(found.info.run_id)}
+    assert {"config.yaml", "result.json", "logs", "figures"} <= paths
+    assert gnnexp("report", "runs/one", "--csv", "--out", "table").returncode == 0
+    assert (workplace / "table" / "table.csv").read_text().count("\n") == 2
+    assert "0 runs delivered" in gnnexp("report", "--sync").stdout
+
+
+def test_a_run_that_fails_says_why_once(workplace: Path) -> None:
+    done = gnnexp("run", *SMALL, "tracker=none", "hydra.run.dir=runs/bad", "+hardware.launcher.worker_module=no_worker")
+    assert done.returncode == 1
+    assert done.stderr.count("No module named no_worker") == 1
+    result = json.loads((workplace / "runs" / "bad" / "result.json").read_text())
+    assert result["status"] == "failed" and "rank 0" in result["reason"]
+
+
+SWEEP = """
+description: two seeds, on ranks that only pretend
+fixed: [tracker=none, hardware.launcher.worker_module=pretending_worker]
+axes: {seed: [0, 1]}
+report: {rows: [system]}
+"""
+
+
+def test_a_sweep_goes_on_after_a_failure_and_skips_what_is_finished(
+    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "support"))
+    (workplace / "seeds.yaml").write_text(SWEEP)
+    assert run_command(["sweep", "seeds.yaml", "seed=0"]) == 0
+    # The worker that pretends fails at such a learning rate: both cases are run, and both fail.
+    assert run_command(["sweep", "seeds.yaml", "train.lr=9"]) == 1
+    assert len(list((workplace / "runs" / "seeds").iterdir())) == 3
+    capsys.readouterr()
+    assert run_command(["sweep", "seeds.yaml"]) == 0
+    assert "1 finished before" in capsys.readouterr().out
+    assert run_command(["sweep", "seeds.yaml", "--dry-run"]) == 0
+    assert "2 finished before" in capsys.readouterr().out
+    assert run_command(["report", "seeds", "--markdown"]) == 0
+    assert "±" in capsys.readouterr().out, "two seeds in one row"
+    assert (workplace / "reports" / "seeds" / "breakdown.svg").exists()
+    assert (workplace / "reports" / "seeds" / "table.md").exists()
+
+
+def test_an_interrupted_sweep_stops(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gnnexp.launchers.base import Outcome
+    from gnnexp.launchers.local import LocalLauncher
+
+    interrupted = Outcome(143, "interrupted", "interrupted by SIGTERM", "interrupted by SIGTERM")
+    monkeypatch.setattr(LocalLauncher, "launch", lambda *_: interrupted)
+    (workplace / "seeds.yaml").write_text(SWEEP)
+    assert run_command(["sweep", "seeds.yaml"]) == 130
+    (run,) = (workplace / "runs" / "seeds").iterdir()
+    assert json.loads((run / "result.json").read_text())["status"] == "failed"
+
+
+def test_partition_and_info(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["partition", "partitioner=random", "partitioner.num_parts=3"]) == 0
+    said = capsys.readouterr().out
+    assert "edge_cut" in said and "replication_full" in said
+    assert run_command(["info"]) == 0
+    said = capsys.readouterr().out
+    assert "torch" in said and "dgl_reference" in said
+    assert list(workplace.iterdir()) == []
+
+
+def test_a_users_own_component_in_the_current_folder(workplace: Path) -> None:
+    code = "from gnnexp.feature_stores.local import LocalStore\nclass Mine(LocalStore): ...\n"
+    (workplace / "mine.py").write_text(code)
+    (workplace / "conf" / "feature_store").mkdir(parents=True)
+    (workplace / "conf" / "feature_store" / "mine.yaml").write_text("_target_: mine.Mine\n")
+    arguments = [*SMALL, "tracker=none", "feature_store=mine", "--config-dir", "conf"]
+    assert run_command(["run", *arguments]) == 0
+    (result,) = (workplace / "runs").rglob("result.json")
+    assert "--config-dir conf" in json.loads(result.read_text())["provenance"]["reproduce"]
