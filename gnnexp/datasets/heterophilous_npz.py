@@ -82,9 +82,7 @@ class HeterophilousNpz(Dataset):
         return checked(graph)
 
 
-def _check(
-    features: np.ndarray, labels: np.ndarray, edges: np.ndarray, masks: list[np.ndarray], key: str
-) -> None:
+def _check(features: np.ndarray, labels: np.ndarray, edges: np.ndarray, masks: list[np.ndarray], key: str) -> None:
     num_nodes = labels.size
     rules = (
         ("node_features", features, "f", (num_nodes, None)),

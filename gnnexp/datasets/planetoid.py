@@ -104,16 +104,12 @@ class Planetoid(Dataset):
         key = str(files["graph"])
         _check_parts(parts, key)
         src, dst, num_nodes = _edges(parts["graph"], parts["test.index"], key)
-        arrays = build_graph(
-            src, dst, num_nodes, symmetrize=self.symmetrize, self_loops=self.self_loops, key=key
-        )
+        arrays = build_graph(src, dst, num_nodes, symmetrize=self.symmetrize, self_loops=self.self_loops, key=key)
         return checked(
             Graph(
                 arrays.indptr,
                 arrays.indices,
-                features=feature_rows(
-                    self._features(parts, num_nodes), self.sparse, normalize=self.normalize_features
-                ),
+                features=feature_rows(self._features(parts, num_nodes), self.sparse, normalize=self.normalize_features),
                 labels=torch.from_numpy(_labels(parts, num_nodes)),
                 num_classes=parts["y"].shape[1],
                 splits=self._splits(parts, num_nodes),

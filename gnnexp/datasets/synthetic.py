@@ -186,9 +186,7 @@ def _buckets(
         yield indices
 
 
-def _chunks(
-    plan: Plan, model: EdgeModel, order: np.ndarray, total: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _chunks(plan: Plan, model: EdgeModel, order: np.ndarray, total: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """All candidates as vertex ids, a chunk at a time, in the same two arrays."""
     src, dst = np.empty(min(_CHUNK, total), np.int32), np.empty(min(_CHUNK, total), np.int32)
     key = plan.key(_PAIRS)

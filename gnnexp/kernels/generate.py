@@ -86,7 +86,13 @@ def _ranked(word: np.uint64, ends: np.ndarray, power: int, size: int, step: int)
 
 @numba.njit(inline="always", cache=True)
 def _dcsbm_pair(
-    key: np.uint64, candidate: int, num_nodes: int, ends: np.ndarray, steps: np.ndarray, power: int, shares: np.ndarray,
+    key: np.uint64,
+    candidate: int,
+    num_nodes: int,
+    ends: np.ndarray,
+    steps: np.ndarray,
+    power: int,
+    shares: np.ndarray,
     window: int,
 ) -> tuple[np.int64, np.int64]:
     num_communities = steps.size
@@ -110,8 +116,17 @@ def _dcsbm_pair(
 
 @numba.njit(nogil=True, cache=True, parallel=True)
 def dcsbm_pairs(
-    key: np.uint64, first: int, num_nodes: int, ends: np.ndarray, steps: np.ndarray, power: int, shares: np.ndarray,
-    window: int, order: np.ndarray, src: np.ndarray, dst: np.ndarray,
+    key: np.uint64,
+    first: int,
+    num_nodes: int,
+    ends: np.ndarray,
+    steps: np.ndarray,
+    power: int,
+    shares: np.ndarray,
+    window: int,
+    order: np.ndarray,
+    src: np.ndarray,
+    dst: np.ndarray,
 ) -> None:
     """Candidates `first, first + 1, ...` of a degree-corrected block model (Karrer & Newman 2011), into `src`, `dst`.
 
@@ -162,8 +177,17 @@ def _rmat_pair(
 
 @numba.njit(nogil=True, cache=True, parallel=True)
 def rmat_pairs(
-    key: np.uint64, first: int, num_nodes: int, levels: int, quadrants: np.ndarray, local: float, window: int,
-    order: np.ndarray, src: np.ndarray, dst: np.ndarray, attempts: np.ndarray,
+    key: np.uint64,
+    first: int,
+    num_nodes: int,
+    levels: int,
+    quadrants: np.ndarray,
+    local: float,
+    window: int,
+    order: np.ndarray,
+    src: np.ndarray,
+    dst: np.ndarray,
+    attempts: np.ndarray,
 ) -> None:
     """Candidates `first, first + 1, ...` of R-MAT (Chakrabarti, Zhan, Faloutsos, SDM 2004), into `src`, `dst`.
 
@@ -196,9 +220,7 @@ def _normal(word: np.uint64) -> np.float32:
 
 
 @numba.njit(nogil=True, cache=True, parallel=True)
-def class_features(
-    key: np.uint64, first: int, classes: np.ndarray, centroids: np.ndarray, rows: np.ndarray
-) -> None:
+def class_features(key: np.uint64, first: int, classes: np.ndarray, centroids: np.ndarray, rows: np.ndarray) -> None:
     """`rows[i] = centroids[classes[first + i]] + noise` of vertex `first + i`; noise is about N(0, 1) per column."""
     for i in numba.prange(rows.shape[0]):
         vertex = first + i

@@ -47,7 +47,7 @@ def test_computers_as_crawled_is_directed(real: Find) -> None:
 
 
 def test_shchur_split_is_per_class_on_the_largest_component(real: Find) -> None:
-    def load(seed: int) -> Any:  # noqa: ANN401
+    def load(seed: int) -> Any:
         return GraphDataNpz(path=str(real("amazon-computers")), split="shchur", seed=seed).load()
 
     graph = load(0)
@@ -174,10 +174,10 @@ def test_other_matlab_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.mat"
     for content in ({"B": np.eye(2)}, {"A": np.eye(2), "local_info": np.zeros((2, 7))}):
         scipy.io.savemat(path, content)
-        with pytest.raises(DataError, match="x.mat"):
+        with pytest.raises(DataError, match=r"x\.mat"):
             Fb100(path=str(path)).load()
     path.write_bytes(b"MATLAB 7.3 MAT-file" + b" " * 105 + b"\x00\x02IM" + b"\0" * 400)
-    with pytest.raises(DataError, match="x.mat"):
+    with pytest.raises(DataError, match=r"x\.mat"):
         Fb100(path=str(path)).load()
 
 

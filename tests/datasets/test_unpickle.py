@@ -72,7 +72,7 @@ def test_what_executes_is_refused(protocol: int, tmp_path: Path) -> None:
     ],
 )
 def test_hostile_pickles_end_in_a_data_error(content: bytes) -> None:
-    with pytest.raises(DataError, match="some.pkl"):
+    with pytest.raises(DataError, match=r"some\.pkl"):
         Pickles(content, "some.pkl").load()
 
 
@@ -113,7 +113,7 @@ def test_sparse_matrices_are_checked() -> None:
 
 
 def test_other_classes_are_refused_by_name() -> None:
-    with pytest.raises(DataError, match="collections.OrderedDict"):
+    with pytest.raises(DataError, match=r"collections\.OrderedDict"):
         load(OrderedDict())
     for value in (1, [1], np.array(["a", "b"])):
         with pytest.raises(DataError):

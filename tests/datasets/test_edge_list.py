@@ -1,0 +1,197 @@
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gnnexp.datasets.edge_list import EdgeList
+from gnnexp.errors import ConfigError, DataError
+
+EDGES = np.array([[0, 1], [1, 2], [2, 2], [1, 2], [4, 0]])
+
+
+def pairs(dataset: EdgeList) -> list[tuple[int, int]]:
+    graph = dataset.load()
+    return list(zip(graph.indices.tolist(), graph.destinations().tolist(), strict=True))
+
+
+def write(path: Path, text: str) -> str:
+    if path.suffix == ".gz":
+        with gzip.open(path, "wt") as file:
+            file.write(text)
+    else:
+        path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize("file", ["e.tsv", "e.csv", "e.txt", "e.tsv.gz", "e.csv.gz", "e.npy"])
+def test_every_format_is_the_same_graph(file: str, tmp_path: Path) -> None:
+    path = tmp_path / file
+    if path.suffix == ".npy":
+        np.save(path, EDGES)
+    else:
+        separator = "," if ".csv" in file else "\t" if ".tsv" in file else "  "
+        write(path, "# a comment\n" + "".join(f"{u}{separator}{v}\n" for u, v in EDGES) + "\n")
+    dataset = EdgeList(path=str(path))
+    assert pairs(dataset) == [(1, 0), (4, 0), (0, 1), (2, 1), (1, 2), (0, 4)]
+    directed = EdgeList(path=str(path), symmetrize=False, self_loops="keep", duplicates="keep")
+    assert pairs(directed) == [(4, 0), (0, 1), (1, 2), (1, 2), (2, 2)]
+    assert dataset.load().num_nodes == 5
+
+
+def test_folder_header_and_delimiter(tmp_path: Path) -> None:
+    write(tmp_path / "edges.csv", "from;to\n0;1\n")
+    assert pairs(EdgeList(path=str(tmp_path), header=True, delimiter=";")) == [(1, 0), (0, 1)]
+    write(tmp_path / "edges.tsv", "0\t1\n")
+    with pytest.raises(DataError, match="one file edges"):
+        EdgeList(path=str(tmp_path)).load()
+
+
+def test_third_column_is_the_type(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.tsv", "0\t1\t5\n0\t1\t2\n0\t1\t5\n")
+    graph = EdgeList(path=path, symmetrize=False).load()
+    assert graph.edge_types is not None
+    assert graph.indices.tolist() == [0, 0]
+    assert graph.edge_types.tolist() == [2, 5]
+
+
+@pytest.mark.parametrize("kind", ["npy", "csv"])
+def test_features_labels_and_random_split(kind: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "e.npy", EDGES)
+    features, labels = np.arange(10, dtype=np.float32).reshape(5, 2), np.array([0, 1, -1, 1, 0])
+    if kind == "npy":
+        np.save(tmp_path / "f.npy", features)
+        np.save(tmp_path / "l.npy", labels)
+    else:
+        np.savetxt(tmp_path / "f.csv", features, delimiter=",")
+        np.savetxt(tmp_path / "l.csv", labels, fmt="%d")
+    dataset = EdgeList(path=str(tmp_path / "e.npy"), features=f"f.{kind}", labels=f"l.{kind}", train=0.5, val=0.25)
+    graph = dataset.load()
+    assert isinstance(graph.features, torch.Tensor)
+    assert graph.labels is not None
+    assert graph.features.tolist() == features.tolist()
+    assert graph.labels.tolist() == labels.tolist()
+    assert graph.num_classes == 2
+    drawn = torch.cat([graph.splits.train, graph.splits.val, graph.splits.test])
+    assert sorted(drawn.tolist()) == [0, 1, 3, 4]
+    assert [ids.numel() for ids in (graph.splits.train, graph.splits.val, graph.splits.test)] == [2, 1, 1]
+
+
+def test_multilabel_and_split_files(tmp_path: Path) -> None:
+    np.save(tmp_path / "e.npy", EDGES)
+    labels = np.eye(5, 3, dtype=np.float32)
+    labels[4] = np.nan
+    np.save(tmp_path / "l.npy", labels)
+    write(tmp_path / "train.txt", "3\n1\n")
+    np.save(tmp_path / "val.npy", np.array([True, False, False, False, False]))
+    dataset = EdgeList(
+        path=str(tmp_path / "e.npy"), labels="l.npy", split="files", train_ids="train.txt", val_ids="val.npy"
+    )
+    graph = dataset.load()
+    assert graph.multilabel
+    assert graph.num_classes == 3
+    assert (graph.splits.train.tolist(), graph.splits.val.tolist()) == ([1, 3], [0])
+    assert graph.splits.test.numel() == 0
+    assert dataset.key() != EdgeList(path=str(tmp_path / "e.npy"), labels="l.npy").key()
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "content"),
+    [
+        ("0\t1\n1\tx\n", 2, "1\\tx"),
+        ("0\t1\n\n# c\n1\n2\t3\n", 4, "1"),
+        ("0\t1\n1\t-2\n", 2, "-2"),
+        ("0\t1\n1.5\t2\n", 2, "1.5"),
+        ("0\t1\n1\t99999999999999999999999\n", 2, "999"),
+        ("0\t1\n1\tnan\n", 2, "nan"),
+    ],
+)
+def test_malformed_lines_are_named_with_their_content(text: str, line: int, content: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "e.tsv", text)
+    with pytest.raises(DataError) as error:
+        EdgeList(path=path).load()
+    assert f"e.tsv, line {line}=" in str(error.value)
+    assert content in str(error.value)
+
+
+def test_several_bad_lines_are_named_at_once(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.tsv", "0 1\na b\n" * 9)
+    with pytest.raises(DataError) as error:
+        EdgeList(path=path).load()
+    assert [problem.key.rsplit(" ", 1)[1] for problem in error.value.problems] == ["2", "4", "6", "8", "10"]
+
+
+def test_ids_beyond_the_given_count_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.tsv", "0\t1\n1\t7\n")
+    with pytest.raises(DataError, match="line 2"):
+        EdgeList(path=path, num_nodes=5).load()
+    assert EdgeList(path=path, num_nodes=9).load().num_nodes == 9
+
+
+def test_ids_that_were_never_numbered_do_not_take_the_memory(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.tsv", "0\t1\n1\t900000000000000\n")
+    with pytest.raises(DataError, match="renumber"):
+        EdgeList(path=path).load()
+    with pytest.raises(DataError, match="memory"):
+        EdgeList(path=path, num_nodes=10**15).load()
+
+
+@pytest.mark.parametrize("content", [b"", b"# nothing\n", b"\xff\xfe\x00binary", b"0\t1\t2\t3\n"])
+def test_files_without_edges(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "e.tsv").write_bytes(content)
+    with pytest.raises(DataError, match=r"e\.tsv"):
+        EdgeList(path=str(tmp_path / "e.tsv")).load()
+
+
+def test_damaged_gzip(tmp_path: Path) -> None:
+    path = tmp_path / "e.tsv.gz"
+    write(path, "".join(f"{i}\t{i + 1}\n" for i in range(5000)))
+    content = path.read_bytes()
+    for damaged in (content[: len(content) // 2], b"plain text", content[:50] + b"\0\0\0" + content[53:]):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match="gz"):
+            EdgeList(path=str(path)).load()
+
+
+@pytest.mark.parametrize("array", [np.zeros((3, 4), np.int64), np.zeros((3, 2)), np.array([[0, -1]]), np.zeros(4, int)])
+def test_wrong_npy_edges(array: np.ndarray, tmp_path: Path) -> None:
+    np.save(tmp_path / "e.npy", array)
+    with pytest.raises(DataError, match=r"e\.npy"):
+        EdgeList(path=str(tmp_path / "e.npy")).load()
+
+
+def test_lengths_nan_and_labels_are_checked(tmp_path: Path) -> None:
+    np.save(tmp_path / "e.npy", EDGES)
+    np.save(tmp_path / "short.npy", np.zeros((3, 2)))
+    np.save(tmp_path / "nan.npy", np.full((5, 2), np.nan))
+    np.save(tmp_path / "l.npy", np.array([0, 1, -7, 1, 0]))
+    np.save(tmp_path / "half.npy", np.array([0, 1, 0.5, 1, 0]))
+    path = str(tmp_path / "e.npy")
+    for options, named in (
+        ({"features": "short.npy", "labels": "l.npy"}, "number of vertices"),
+        ({"features": "nan.npy"}, "finite"),
+        ({"labels": "l.npy"}, "-7"),
+        ({"labels": "half.npy"}, "whole"),
+        ({"features": "absent.npy"}, "absent.npy"),
+    ):
+        with pytest.raises(DataError, match=named):
+            EdgeList(path=path, **options).load()  # type: ignore[arg-type]
+
+
+def test_options_that_contradict_each_other() -> None:
+    for options in (
+        {"split": "files"},
+        {"train_ids": "x.txt"},
+        {"train": 0.9, "val": 0.2},
+        {"num_nodes": 0},
+        {"val": -1},
+    ):
+        with pytest.raises(ConfigError):
+            EdgeList(**options)  # type: ignore[arg-type]
+
+
+def test_edges_alone_can_be_loaded(tmp_path: Path) -> None:
+    graph = EdgeList(path=write(tmp_path / "e.tsv", "0 1\n")).load()
+    assert graph.labels is None
+    assert graph.splits.train.numel() == 0

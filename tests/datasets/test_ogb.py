@@ -1,0 +1,172 @@
+import gzip
+import pickle
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gnnexp.datasets.base import ROOT_VARIABLE
+from gnnexp.datasets.ogb import Ogb
+from gnnexp.errors import ConfigError, DataError
+
+Find = Callable[[str], Path]
+
+
+def put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.open(path, "wt") as file:
+        file.write(text)
+
+
+@pytest.fixture
+def arxiv(tmp_path: Path) -> Path:
+    """A tiny ogbn-* folder of 5 vertices."""
+    folder = tmp_path / "ogbn_tiny"
+    put(folder / "raw/edge.csv.gz", "0,1\n1,2\n3,4\n2,2\n")
+    put(folder / "raw/num-node-list.csv.gz", "5\n")
+    put(folder / "raw/num-edge-list.csv.gz", "4\n")
+    put(folder / "raw/node-feat.csv.gz", "".join(f"{i}.5,{-i}\n" for i in range(5)))
+    put(folder / "raw/node-label.csv.gz", "2\n0\nnan\n1\n0\n")
+    for name, ids in (("train", "3\n0\n"), ("valid", "1\n"), ("test", "4\n")):
+        put(folder / f"split/time/{name}.csv.gz", ids)
+    return folder
+
+
+def test_ddi_links_and_training_graph(real: Find) -> None:
+    folder = real("ogbl-ddi")
+    graph = Ogb(name="ogbl-ddi", path=str(folder)).load()
+    assert (graph.num_nodes, graph.num_edges) == (4267, 2 * 1_067_911)
+    assert int(graph.in_degree.max()) == 2234
+    assert float(graph.in_degree.float().mean()) == pytest.approx(500.5, abs=0.05)
+    assert graph.features is None
+    assert graph.labels is None
+    sizes = {name: tuple(pairs.shape) for name, pairs in graph.links.items()}
+    assert sizes == {
+        "train": (1_067_911, 2),
+        "valid": (133_489, 2),
+        "valid_neg": (101_882, 2),
+        "test": (133_489, 2),
+        "test_neg": (95_599, 2),
+    }
+    positives = torch.cat([graph.links[name].sort(dim=1).values for name in ("train", "valid", "test")])
+    assert (positives[:, 0] * 4267 + positives[:, 1]).unique().numel() == 1_334_889
+    assert graph.splits.train.numel() == 0
+
+
+def test_ddi_is_found_under_the_root(real: Find, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(ROOT_VARIABLE, str(real("ogbl-ddi").parent))
+    names = [path.name for path in Ogb(name="ogbl-ddi").sources()]
+    assert names == ["edge.csv.gz", "num-edge-list.csv.gz", "num-node-list.csv.gz", "test.pt", "valid.pt"]
+
+
+def test_damaged_and_executing_pt_files(copied: Find, bomb: tuple[bytes, Path]) -> None:
+    folder = copied("ogbl-ddi")
+    path = folder / "split/target/valid.pt"
+    content = path.read_bytes()
+    for damaged in (content[: len(content) // 2], bomb[0] * 5, pickle.dumps(1) * 5, b""):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"valid\.pt"):
+            Ogb(name="ogbl-ddi", path=str(folder)).load()
+    assert not bomb[1].exists()
+
+
+def test_pairs_out_of_range_and_newer_torch_files(copied: Find) -> None:
+    folder = copied("ogbl-ddi")
+    path = folder / "split/target/valid.pt"
+    torch.save({"edge": np.array([[0, 1]]), "edge_neg": np.array([[2, 3]])}, path, pickle_protocol=2)
+    with zipfile.ZipFile(path) as archive:
+        assert any(name.endswith("data.pkl") for name in archive.namelist())
+    assert Ogb(name="ogbl-ddi", path=str(folder)).load().links["valid_neg"].tolist() == [[2, 3]]
+    torch.save({"edge": np.array([[0, 4267]]), "edge_neg": np.array([[2, 3]])}, path, pickle_protocol=2)
+    with pytest.raises(DataError, match="below 4267"):
+        Ogb(name="ogbl-ddi", path=str(folder)).load()
+    torch.save({"source_node": np.array([0])}, path, pickle_protocol=2)
+    with pytest.raises(DataError, match="edge_neg"):
+        Ogb(name="ogbl-ddi", path=str(folder)).load()
+
+
+def test_node_property_folder(arxiv: Path) -> None:
+    graph = Ogb(name="ogbn-tiny", path=str(arxiv)).load()
+    assert isinstance(graph.features, torch.Tensor)
+    assert graph.labels is not None
+    assert graph.num_edges == 6
+    assert graph.features[3].tolist() == [3.5, -3]
+    assert graph.labels.tolist() == [2, 0, -1, 1, 0]
+    assert graph.num_classes == 3
+    assert [ids.tolist() for ids in (graph.splits.train, graph.splits.val, graph.splits.test)] == [[0, 3], [1], [4]]
+
+
+def test_edge_features_and_multilabel(arxiv: Path) -> None:
+    put(arxiv / "raw/edge-feat.csv.gz", "1,2\n3,4\n5,6\n7,8\n")
+    put(arxiv / "raw/node-label.csv.gz", "1,0\n0,1\n1,1\n0,0\n1,0\n")
+    graph = Ogb(name="ogbn-tiny", path=str(arxiv), edge_features=True).load()
+    assert graph.edge_features is not None
+    assert graph.multilabel
+    by_edge = {
+        (u, v): row
+        for u, v, row in zip(
+            graph.indices.tolist(), graph.destinations().tolist(), graph.edge_features.tolist(), strict=True
+        )
+    }
+    assert by_edge[0, 1] == by_edge[1, 0] == [1, 2]
+    assert by_edge[3, 4] == by_edge[4, 3] == [5, 6]
+
+
+def test_binary_layout_of_papers100m(arxiv: Path) -> None:
+    text = Ogb(name="ogbn-tiny", path=str(arxiv)).load()
+    for name in ("edge", "node-feat", "node-label", "num-node-list"):
+        (arxiv / f"raw/{name}.csv.gz").unlink()
+    edges = np.array([[0, 1, 3, 2], [1, 2, 4, 2]])
+    features = text.features.numpy().astype(np.float16)  # type: ignore[union-attr]
+    np.savez_compressed(arxiv / "raw/data.npz", edge_index=edges, node_feat=features, num_nodes_list=np.array([5]))
+    labels = np.array([2, 0, np.nan, 1, 0])[:, None]
+    np.savez_compressed(arxiv / "raw/node-label.npz", node_label=labels)
+    binary = Ogb(name="ogbn-tiny", path=str(arxiv)).load()
+    for name in ("indptr", "indices", "features", "labels"):
+        assert torch.equal(getattr(binary, name), getattr(text, name))
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "named"),
+    [
+        ("raw/edge.csv.gz", "0,1\n0,5\n", "line 2"),
+        ("raw/edge.csv.gz", "0,1,2\n", "two columns"),
+        ("raw/num-node-list.csv.gz", "5\n5\n", "one number"),
+        ("raw/node-feat.csv.gz", "1,2\n", "must have 5"),
+        ("raw/node-feat.csv.gz", "1,2\n" * 4 + "nan,2\n", "finite"),
+        ("raw/node-label.csv.gz", "0.5\n" * 5, "whole"),
+        ("split/time/train.csv.gz", "7\n", "train"),
+        ("split/time/train.csv.gz", "2\n", "must all have a label"),
+    ],
+)
+def test_wrong_contents(file: str, text: str, named: str, arxiv: Path) -> None:
+    put(arxiv / file, text)
+    with pytest.raises(DataError, match=named):
+        Ogb(name="ogbn-tiny", path=str(arxiv)).load()
+
+
+def test_missing_files_and_schemes(arxiv: Path) -> None:
+    with pytest.raises(DataError, match="random"):
+        Ogb(name="ogbn-tiny", path=str(arxiv), scheme="random").load()
+    for name in ("train", "valid"):
+        (arxiv / f"split/time/{name}.csv.gz").unlink()
+    with pytest.raises(DataError) as error:
+        Ogb(name="ogbn-tiny", path=str(arxiv)).load()
+    assert len(error.value.problems) == 2
+    (arxiv / "raw/edge.csv.gz").unlink()
+    with pytest.raises(DataError, match=r"edge\.csv\.gz"):
+        Ogb(name="ogbn-tiny", path=str(arxiv)).load()
+
+
+def test_nothing_is_downloaded_unless_asked(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=ROOT_VARIABLE):
+        Ogb(name="ogbn-arxiv", path=str(tmp_path / "ogbn_arxiv")).load()
+    with pytest.raises(ConfigError, match="pip install ogb"):
+        Ogb(name="ogbn-arxiv", path=str(tmp_path / "ogbn_arxiv"), download=True).load()
+    with pytest.raises(ConfigError, match="ogbn_arxiv"):
+        Ogb(name="ogbn-arxiv", path=str(tmp_path / "elsewhere"), download=True).load()
+    with pytest.raises(ConfigError, match="ogbn-"):
+        Ogb(name="arxiv")
