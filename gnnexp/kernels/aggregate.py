@@ -1,13 +1,14 @@
 """Weighted sums over edges (SpMM) and inner products along edges (SDDMM), a whole row in registers at a time.
 
 All arrays are flat and C-contiguous; rows lie `*_stride` floats apart, so a slice of columns needs no copy. The same
-kernels run forward (rows = destinations, `index` = sources) and backward (rows = sources of the transposed block, `index`
-= destinations, `edges` = where an edge's weight lies). Every row is summed by one thread in edge order: results do not
-depend on the number of threads.
+kernels run forward (rows = destinations, `index` = sources) and backward (rows = sources of the transposed block,
+`index` = destinations, `edges` = where an edge's weight lies). Every row is summed by one thread in edge order: results
+do not depend on the number of threads.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numba
@@ -66,7 +67,7 @@ def chunks(width: int, widest: int) -> list[tuple[int, int]]:
     """`(start, width)` of as few, as equal pieces of `width` columns as fit in `widest`."""
     count = -(-width // widest)
     bounds = [width * i // count for i in range(count + 1)]
-    return [(start, stop - start) for start, stop in zip(bounds, bounds[1:], strict=False)]
+    return [(start, stop - start) for start, stop in pairwise(bounds)]
 
 
 def groups(width: int, heads: int, itemsize: int) -> list[Group]:

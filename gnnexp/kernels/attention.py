@@ -16,7 +16,16 @@ from numba import literally, prange
 from gnnexp.kernels.aggregate import Edges
 from gnnexp.kernels.balance import RANGES_PER_THREAD, boundary, claim, num_threads
 from gnnexp.kernels.rowmath import (
-    add, divide, exponential, fill, magnitude, maximum, multiply, ramp, subtract, where_positive,
+    add,
+    divide,
+    exponential,
+    fill,
+    magnitude,
+    maximum,
+    multiply,
+    ramp,
+    subtract,
+    where_positive,
 )
 from gnnexp.kernels.vector import layout, load, store, zeros
 

@@ -1,9 +1,10 @@
 """Sharing the rows of a CSC structure among threads: many ranges of equal work, claimed one after the other.
 
-Which thread takes a range never changes a result, since every output row is summed by one thread in edge order; claiming
-keeps all cores busy when one of them also samples, or serves another process.
+Which thread takes a range never changes a result, since every output row is summed by one thread in edge order;
+claiming keeps all cores busy when one of them also samples, or serves another process.
 """
 
+# ruff: noqa: ANN401  numba's and LLVM's own objects have no types
 from __future__ import annotations
 
 from typing import Any

@@ -2,8 +2,8 @@
 
 Feature masks: the row key absorbs the vertex id; one 32-bit hash of (row key, pair) serves the two columns `pair` and
 `pair + ceil(num_columns / 2)`, 16 bits each, so probabilities are multiples of 1/65536. Any slice of rows or columns
-draws the same mask as the whole matrix. Edge masks: the edge key absorbs destination, source and, where they are not 0,
-type and occurrence; 16 bits per head.
+draws the same mask as the whole matrix. Edge masks: the edge key absorbs destination and source and, where not 0, type
+and occurrence; 16 bits per head.
 
 The 32-bit mixer is lowbias32 (Wellons, "Prospecting for hash functions", 2018) with the upper half of the row key put in
 between its rounds: rows whose lower halves collide (200k rows have about 5 such pairs) still differ.
@@ -202,7 +202,8 @@ def drop_sparse(
 
 def drop_edges(
     indptr: np.ndarray, index: np.ndarray, src_ids: np.ndarray, dst_ids: np.ndarray, edge_types: np.ndarray,
-    occurrence: np.ndarray, self_loops: bool, weight: np.ndarray, out: np.ndarray, heads: int, key: int, threshold: int,
+    occurrence: np.ndarray, self_loops: bool, weight: np.ndarray, out: np.ndarray, heads: int, key: int,
+    threshold: int,
 ) -> None:
     """Dropout of `weight` `[E * heads]` into `out` (may be the same) by edge identity; `[0]` arrays for what is None."""
     _drop_edges(

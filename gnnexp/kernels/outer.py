@@ -13,7 +13,17 @@ from numba import literally, prange
 from gnnexp.kernels.aggregate import Edges, Matrix, chunks, distance
 from gnnexp.kernels.balance import RANGES_PER_THREAD, boundary, claim, num_threads
 from gnnexp.kernels.vector import (
-    VECTOR_BYTES, accumulate, dots, layout, load, outer_accumulate, outer_store, outer_zeros, prefetch, store, zeros,
+    VECTOR_BYTES,
+    accumulate,
+    dots,
+    layout,
+    load,
+    outer_accumulate,
+    outer_store,
+    outer_zeros,
+    prefetch,
+    store,
+    zeros,
 )
 
 _U = np.uint64

@@ -1,7 +1,7 @@
 """Buffers that are used again: fresh pages cost more than the kernels that fill them.
 
-A buffer is leased to whoever holds the array made over it, views and autograd's saved tensors included; when the last of
-them dies it returns to the pool. So memory is reused only where nothing can still read it, without a protocol.
+A buffer is leased to whoever holds the array made over it, views and autograd's saved tensors included; when the last
+of them dies it returns to the pool. So memory is reused only where nothing can still read it, without a protocol.
 """
 
 from __future__ import annotations

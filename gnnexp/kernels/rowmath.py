@@ -1,5 +1,6 @@
 """Arithmetic on rows in registers: what attention computes for all heads of an edge at once."""
 
+# ruff: noqa: ANN401  numba's and LLVM's own objects have no types
 from __future__ import annotations
 
 import math

@@ -9,6 +9,7 @@ The shape of a row must be known when a kernel is compiled, so it travels as one
 Intrinsics live at module level: made in a closure, they would never hit numba's cache.
 """
 
+# ruff: noqa: ANN401  numba's and LLVM's own objects have no types
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -67,7 +68,7 @@ def max_width(itemsize: int) -> int:
     return MAX_VECTORS * VECTOR_BYTES // itemsize
 
 
-class Row(types.Type):  # type: ignore[misc]
+class Row(types.Type):
     """numba type of a row in registers: `count` vectors of `lanes` floats."""
 
     def __init__(self, dtype: Any, lanes: int, count: int) -> None:
@@ -76,7 +77,7 @@ class Row(types.Type):  # type: ignore[misc]
 
 
 @register_model(Row)
-class _RowModel(models.PrimitiveModel):  # type: ignore[misc]
+class _RowModel(models.PrimitiveModel):
     def __init__(self, manager: Any, row: Row) -> None:
         vector = ir.VectorType(manager.lookup(row.dtype).get_value_type(), row.lanes)
         super().__init__(manager, row, ir.ArrayType(vector, row.count))
@@ -154,7 +155,7 @@ def load(typing: Any, array: Any, index: Any, width: Any, shape: Any) -> Any:
     row = Row(array.dtype, form.lanes, form.count)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        places = _vectors(context, builder, signature.args[0], *args[:3], row)
+        places = _vectors(context, builder, signature.args[0], args[0], args[1], args[2], row)
         loaded = [builder.load(place, align=array.dtype.bitwidth // 8) for place in places]
         return packed(context, builder, row, loaded)
 
@@ -166,7 +167,7 @@ def store(typing: Any, array: Any, index: Any, width: Any, row: Any) -> Any:
     """Write `row` to `array[index : index + width]`."""
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        places = _vectors(context, builder, signature.args[0], *args[:3], row)
+        places = _vectors(context, builder, signature.args[0], args[0], args[1], args[2], row)
         for i, place in enumerate(places):
             builder.store(builder.extract_value(args[3], i), place, align=array.dtype.bitwidth // 8)
         return context.get_dummy_value()

@@ -3,6 +3,7 @@
 Dropout masks and row gathers are the numba kernels': DGL has none that are functions of vertex ids.
 """
 
+# ruff: noqa: ANN401  dgl has no types
 from __future__ import annotations
 
 import os

@@ -23,7 +23,7 @@ from gnnexp.models.functions_edge import AttentionWeight, EdgeDropout, EdgeExp, 
 
 
 def column_groups(column: Tensor, num_slots: int, itemsize: int) -> list[Group]:
-    """Passes over columns whose weight slots are `column` `[d]`: whole heads at once where they are equal and in order."""
+    """Passes over columns whose weight slots are `column` `[d]`: whole heads together where equal and in order."""
     slots, width = column.tolist(), int(column.numel())
     if width % num_slots == 0 and slots == [j // (width // num_slots) for j in range(width)]:
         return groups(width, num_slots, itemsize)

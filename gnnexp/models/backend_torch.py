@@ -6,6 +6,8 @@ devices. Dropout masks are the same 32- and 64-bit hashes as the numba kernels',
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -27,7 +29,7 @@ def runs(column: Tensor) -> list[tuple[int, int, int]]:
     """`(start, stop, slot)` of the stretches of equal value in `column`."""
     slots = column.tolist()
     edges = [0, *(j for j in range(1, len(slots)) if slots[j] != slots[j - 1]), len(slots)]
-    return [(start, stop, slots[start]) for start, stop in zip(edges, edges[1:], strict=False) if stop > start]
+    return [(start, stop, slots[start]) for start, stop in pairwise(edges) if stop > start]
 
 
 class TorchBackend(Backend):

@@ -1,5 +1,6 @@
 """Autograd over the row kernels: each forward with its backward, pooled buffers, no copies of slices."""
 
+# ruff: noqa: ANN401  autograd's contexts have no types
 from __future__ import annotations
 
 from typing import Any
@@ -17,7 +18,7 @@ from gnnexp.kernels.outer import inner_rows, outer_dot_rows, outer_rows
 from gnnexp.kernels.pool import Pool
 from gnnexp.models.backend import Drop
 
-_NUMPY = {torch.float32: np.dtype(np.float32), torch.float64: np.dtype(np.float64)}
+_NUMPY: dict[torch.dtype, type[np.floating]] = {torch.float32: np.float32, torch.float64: np.float64}
 
 
 def pooled(pool: Pool, shape: tuple[int, ...], like: Tensor) -> Tensor:
@@ -27,7 +28,7 @@ def pooled(pool: Pool, shape: tuple[int, ...], like: Tensor) -> Tensor:
 
 def flat(x: Tensor) -> np.ndarray:
     """All elements in one dimension (a view where `x` is contiguous)."""
-    return x.detach().contiguous().view(-1).numpy()  # type: ignore[no-any-return]
+    return x.detach().contiguous().view(-1).numpy()
 
 
 def matrix(x: Tensor) -> Matrix:
@@ -59,7 +60,7 @@ class Aggregate(Function):
     def run(x: Tensor, weight: Tensor | None, block: Block, parts: list[Group], pool: Pool) -> Tensor:
         """Typed `apply`."""
         assert x.shape[0] == block.num_src, "one row per source of the block"
-        out: Tensor = Aggregate.apply(x, weight, block, parts, pool)
+        out: Tensor = Aggregate.apply(x, weight, block, parts, pool)  # type: ignore[no-untyped-call]
         return out
 
     @staticmethod
@@ -74,7 +75,7 @@ class Aggregate(Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
-        """Sum over out-edges for x, inner products along edges for the weights; both in one pass when both are needed."""
+        """Sums over out-edges for x, inner products along edges for the weights; one pass when both are needed."""
         x, weight = ctx.saved_tensors
         block, parts, pool = ctx.block, ctx.parts, ctx.pool
         for_x, for_weight = ctx.needs_input_grad[:2]
@@ -106,7 +107,7 @@ class AggregateOuter(Function):
     def run(x: Tensor, weight: Tensor, block: Block, pool: Pool) -> Tensor:
         """Typed `apply`."""
         assert x.shape[0] == block.num_src, "one row per source of the block"
-        out: Tensor = AggregateOuter.apply(x, weight, block, pool)
+        out: Tensor = AggregateOuter.apply(x, weight, block, pool)  # type: ignore[no-untyped-call]
         return out
 
     @staticmethod
@@ -140,7 +141,7 @@ class Gather(Function):
     @staticmethod
     def run(x: Tensor, ids: Tensor, pool: Pool) -> Tensor:
         """Typed `apply`."""
-        out: Tensor = Gather.apply(x, ids, pool)
+        out: Tensor = Gather.apply(x, ids, pool)  # type: ignore[no-untyped-call]
         return out
 
     @staticmethod
@@ -163,7 +164,7 @@ class Dropout(Function):
     @staticmethod
     def run(x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int, pool: Pool) -> Tensor:
         """Typed `apply`."""
-        out: Tensor = Dropout.apply(x, ids, drop, num_columns, first_column, pool)
+        out: Tensor = Dropout.apply(x, ids, drop, num_columns, first_column, pool)  # type: ignore[no-untyped-call]
         return out
 
     @staticmethod
@@ -188,7 +189,7 @@ class ReluDropout(Function):
     @staticmethod
     def run(x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int, pool: Pool) -> Tensor:
         """Typed `apply`."""
-        out: Tensor = ReluDropout.apply(x, ids, drop, num_columns, first_column, pool)
+        out: Tensor = ReluDropout.apply(x, ids, drop, num_columns, first_column, pool)  # type: ignore[no-untyped-call]
         return out
 
     @staticmethod

@@ -1,5 +1,6 @@
 """Autograd over the edge kernels: attention weights and the phases they consist of."""
 
+# ruff: noqa: ANN401  autograd's contexts have no types
 from __future__ import annotations
 
 from typing import Any
@@ -58,7 +59,7 @@ class EdgeScore(Function):
     @staticmethod
     def run(src_key: Tensor, dst_key: Tensor, block: Block, pool: Pool) -> Tensor:
         """Typed `apply`."""
-        out: Tensor = EdgeScore.apply(src_key, dst_key, block, pool)
+        out: Tensor = EdgeScore.apply(src_key, dst_key, block, pool)  # type: ignore[no-untyped-call]
         return out
 
     @staticmethod
@@ -82,7 +83,7 @@ class EdgeExp(Function):
     @staticmethod
     def run(score: Tensor, peak: Tensor, block: Block, pool: Pool) -> Tensor:
         """Typed `apply`."""
-        out: Tensor = EdgeExp.apply(score, peak, block, pool)
+        out: Tensor = EdgeExp.apply(score, peak, block, pool)  # type: ignore[no-untyped-call]
         return out
 
     @staticmethod
@@ -105,7 +106,7 @@ class EdgeSum(Function):
     @staticmethod
     def run(weight: Tensor, block: Block, pool: Pool) -> Tensor:
         """Typed `apply`."""
-        out: Tensor = EdgeSum.apply(weight, block, pool)
+        out: Tensor = EdgeSum.apply(weight, block, pool)  # type: ignore[no-untyped-call]
         return out
 
     @staticmethod
@@ -126,7 +127,7 @@ class EdgeDropout(Function):
     @staticmethod
     def run(weight: Tensor, block: Block, drop: Drop, pool: Pool) -> Tensor:
         """Typed `apply`."""
-        out: Tensor = EdgeDropout.apply(weight, block, drop, pool)
+        out: Tensor = EdgeDropout.apply(weight, block, drop, pool)  # type: ignore[no-untyped-call]
         return out
 
     @staticmethod
@@ -152,7 +153,7 @@ class AttentionWeight(Function):
     def run(src_key: Tensor, dst_key: Tensor, block: Block, slope: float, drop: Drop | None, pool: Pool) -> Tensor:
         """Typed `apply`: `[E, K]`."""
         assert src_key.shape[0] == block.num_src and dst_key.shape[0] == block.num_dst, "one key per vertex"
-        out: Tensor = AttentionWeight.apply(src_key, dst_key, block, slope, drop, pool)
+        out: Tensor = AttentionWeight.apply(src_key, dst_key, block, slope, drop, pool)  # type: ignore[no-untyped-call]
         return out
 
     @staticmethod

@@ -42,7 +42,8 @@ def _absorb(state: Tensor | int, word: Tensor) -> Tensor:
 
 
 def _draw(key: Tensor, counter: Tensor | int) -> Tensor:
-    return _mix64(key + (counter + 1) * _GOLDEN)
+    step = _signed((counter + 1) * GOLDEN) if isinstance(counter, int) else (counter + 1) * _GOLDEN
+    return _mix64(key + step)
 
 
 def _pair_bits(state: Tensor, pair: Tensor) -> Tensor:
