@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ import torch
 from gnnexp.datasets.base import Dataset, check_memory
 from gnnexp.datasets.shapes import Sizes
 from gnnexp.datasets.split import random_split
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.format import GraphWriter, open_graph
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.kernels.counter import Purpose, stream
@@ -144,13 +145,21 @@ def _write_topology(plan: Plan, model: EdgeModel, order: np.ndarray, writer: Gra
     # How many edges merging leaves is only known at the end, so they wait in a nameless file.
     with tempfile.TemporaryFile(dir=writer.folder.parent) as spool:
         for indices in buckets:
-            indices.tofile(spool)
+            _append(spool, indices, writer.folder)
         writer.put("indptr", indptr)
         target = writer.array("indices", (int(indptr[-1]),), np.int32)
         spool.seek(0)
         for start in range(0, target.size, _CHUNK):
             piece = target[start : start + _CHUNK]
             piece[:] = np.fromfile(spool, np.int32, piece.size)
+
+
+def _append(spool: IO[bytes], indices: np.ndarray, folder: Path) -> None:
+    try:
+        indices.tofile(spool)
+    except OSError as error:
+        mend = "make room there or choose another place"
+        raise DataError(Problem(str(folder), str(error), "needs room for all edges", mend)) from None
 
 
 def _topology(
