@@ -118,7 +118,8 @@ def judge(run_dir: Path, deaths: Sequence[Death]) -> Outcome:
 
 def _silent_outcome(run_dir: Path, death: Death, statuses: Sequence[Status]) -> Outcome:
     last = next((status for status in statuses if status.rank == death.rank), Status(death.rank, "running"))
-    reason = f"{_where(death.rank, last.host)} {death.describe()} in phase {last.phase or 'start'}"
+    where = f" in phase {last.phase}" if last.phase else ""
+    reason = f"{_where(death.rank, last.host)} {death.describe()}{where}"
     return Outcome(1, "failed", reason, f"{reason}\n{log_tail(run_dir, death.rank)}".rstrip())
 
 

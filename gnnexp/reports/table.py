@@ -116,7 +116,7 @@ def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
     rows = [
         (*group.labels, accuracy_cell([run.best("test")[1] for run in group.runs]),
          *(seconds_cell(group.median(name)) for _, name in TIMES),
-         *(megabytes_cell(group.median(name)) for _, name in BYTES), _count_cell(group))
+         *(megabytes_cell(group.median(name)) if group.runs else "–" for _, name in BYTES), _count_cell(group))
         for group in groups
     ]
     return Table(header, tuple(rows), _caption(groups))
