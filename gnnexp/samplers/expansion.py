@@ -123,7 +123,8 @@ class Expansion:
             parts.append((indptr, sources, positions, count, total))
             count = total
         space.base += count
-        vertices = torch.from_numpy(space.vertices)[:count].clone()
+        # Not torch's copy: it would start OpenMP's threads, which then spin on cores that others could use.
+        vertices = torch.from_numpy(space.vertices[:count].copy())
         return tuple(self._block(vertices, *part) for part in reversed(parts))
 
     def _hop(
