@@ -165,6 +165,21 @@ def test_a_sweep_goes_on_after_a_failure_and_skips_what_is_finished(
     assert (workplace / "reports" / "seeds" / "table.md").exists()
 
 
+def test_what_a_store_missed_is_delivered_later_once(
+    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "support"))
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")  # nothing listens there
+    arguments = ["run", "hardware.launcher.worker_module=pretending_worker", "tracker.timeout_s=20"]
+    assert run_command(arguments) == 0, "a run does not depend on its tracker"
+    assert "gnnexp report --sync" in capsys.readouterr().out
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{workplace / 'later.db'}")
+    assert run_command(["report", "--sync"]) == 0
+    assert "1 runs delivered" in capsys.readouterr().out
+    assert run_command(["report", "--sync"]) == 0
+    assert "0 runs delivered" in capsys.readouterr().out
+
+
 def test_an_interrupted_sweep_stops(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from gnnexp.launchers.base import Outcome
     from gnnexp.launchers.local import LocalLauncher

@@ -167,6 +167,9 @@ def _unknown_key(override: Override, node: object, path: Sequence[str], folders:
     allowed -= {"_target_"}
     key, value, where = str(override.key_or_group), override.value(), ".".join(parents)
     if not allowed:
+        if node is None:
+            whole = f"'{where}={{{word}:{value},…}}'"
+            return Problem(key, value, f"{where} is null, without keys of its own", f"set it whole: {whole}")
         return Problem(key, value, f"{where} is a single value", f"write {where}=<value>")
     problem = unknown(key, value, word, allowed, "".join(f"{parent}." for parent in parents))
     return Problem(key, value, f"no such key; {one_of(allowed)}", problem.mend)
