@@ -43,7 +43,7 @@ def assemble(
         "host": environment.host, "device": _name(device), "comm_backend": backend, "threads": threads,
         "straggler": None if run.hardware.straggler is None else vars(run.hardware.straggler),
     }
-    paradigm = build(config["paradigm"], Paradigm)
+    paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
     job = _job(config, run, graph, comm, timer, device, directory, facts)
     paradigm.setup(job)
     return job, paradigm

@@ -66,7 +66,7 @@ class Evaluation:
             for split, members in self._splits.items():
                 kept = torch.isin(ids.long(), members)
                 parts[split].append(job.task.score(logits[kept], ids[kept]))
-        metrics = {}
+        metrics: dict[str, float] = {}
         for split, own in parts.items():
             joined = [p for part in job.comm.gather_objects(own) for p in part]  # type: ignore[attr-defined]
             if self._splits[split].numel():

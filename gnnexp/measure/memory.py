@@ -28,7 +28,7 @@ def host_peak_bytes() -> int:
     raise OSError(f"{_STATUS} has no VmHWM line")
 
 
-class TensorMeter(TorchDispatchMode):
+class TensorMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts the bytes of every tensor first seen while it is active and not yet freed: the emulated device tier.
 
     A storage counts once, however many tensors view it, until it is freed. Tensors that kernels outside of torch made
@@ -39,7 +39,7 @@ class TensorMeter(TorchDispatchMode):
     """
 
     def __init__(self, existing: Iterable[Tensor] = ()) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._seen: set[int] = set()
         self.current_bytes = 0
         self.peak_bytes = 0

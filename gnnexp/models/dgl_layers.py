@@ -24,7 +24,7 @@ from dgl.nn import pytorch as conv
 # (a parameter of ours, its place in DGL's convolution, whether DGL stores it transposed)
 _SAME = {
     SAGELayer: [("weight", "fc_neigh.weight", False), ("self_weight", "fc_self.weight", False),
-                ("bias", "bias", False)],
+                ("bias", "fc_self.bias", False)],
     GCNLayer: [("weight", "weight", True), ("bias", "bias", False)],
     GATLayer: [("weight", "fc.weight", False), ("src_attention", "attn_l", False), ("dst_attention", "attn_r", False),
                ("bias", "bias", False)],

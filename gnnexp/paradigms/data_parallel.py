@@ -10,7 +10,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Generator, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 
 import torch
@@ -73,31 +72,36 @@ class DataParallel(Paradigm[Loaded]):
 
     def batches(self, epoch: int) -> Generator[Loaded, None, None]:
         """Sampled and loaded shares; `train.overlap` prepares the next ones while this one trains."""
-        order = self.schedule.order(epoch)
-        steps = self.schedule.num_steps
-        if not self.job.run.train.overlap:
+        timer, steps = self.job.timer, self.schedule.num_steps
+        with timer.phase("sample"):
+            order = self.schedule.order(epoch)
+        if not self.job.run.train.overlap or steps == 1:  # a single batch has none to overlap with
             for step in range(steps):
                 yield self._load_in_phases(self._seeds(order, step), epoch, step)
             return
         sampler = self.job.sampler
-        ready = prefetched(
-            lambda step: self._load(self._seeds(order, step), epoch, step), steps, sampler.threads, sampler.prefetch
-        )
-        with closing(ready):
+        with timer.phase("sample"):
+            ready = prefetched(
+                lambda step: self._load(self._seeds(order, step), epoch, step), steps, sampler.threads, sampler.prefetch
+            )
+        try:
             for _ in range(steps):
                 yield self._await(ready)
+        finally:
+            with timer.phase("sample"):
+                ready.close()
 
     def forward_backward(self, batch: Loaded) -> tuple[Tensor, int]:
         """Gradients of this rank's part of the global mean loss."""
         job, sampled = self.job, batch.batch
         count = int(sampled.targets.numel())
-        edges = sum(block.num_edges for block in sampled.blocks)
-        self._count("edges_sampled", edges)
-        self._count("edges_computed", edges)
-        self._count("vertices_computed", sum(block.num_dst for block in sampled.blocks))
         if batch.features is None:
             return torch.zeros((), dtype=job.dtype), 0
         with job.timer.phase("forward"):
+            edges = sum(block.num_edges for block in sampled.blocks)
+            self._count("edges_sampled", edges)
+            self._count("edges_computed", edges)
+            self._count("vertices_computed", sum(block.num_dst for block in sampled.blocks))
             logits = job.model(sampled, batch.features)
             loss = job.task.loss_sum(logits, sampled.targets)
         with job.timer.phase("backward"):
