@@ -17,8 +17,8 @@ from typing import Any
 
 from machine import keep
 
-from gnnexp.config.compose import compose
 from gnnexp.config.build import build
+from gnnexp.config.compose import compose
 from gnnexp.config.schema import run_config
 from gnnexp.datasets.base import Dataset
 from gnnexp.launchers.variables import worker_variables

@@ -22,7 +22,7 @@ import dgl
 from dgl.nn import pytorch as conv
 
 # (a parameter of ours, its place in DGL's convolution, whether DGL stores it transposed)
-_SAME = {
+_SAME: dict[type[nn.Module], list[tuple[str, str, bool]]] = {
     SAGELayer: [("weight", "fc_neigh.weight", False), ("self_weight", "fc_self.weight", False),
                 ("bias", "fc_self.bias", False)],
     GCNLayer: [("weight", "weight", True), ("bias", "bias", False)],

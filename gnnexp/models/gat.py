@@ -57,8 +57,8 @@ class GATLayer(Layer):
         per_head = self.weight.view(self.num_weights, self.head_dim, -1)
         attention = torch.stack((self.src_attention, self.dst_attention))
         both = torch.einsum("skf,kfd->skd", attention, per_head).flatten(0, 1)
-        src_key, dst_key = self.linear(h, both, dims).split(self.num_weights, dim=1)
-        return src_key, dst_key
+        keys = self.linear(h, both, dims)
+        return keys[:, : self.num_weights], keys[:, self.num_weights :]
 
     def keys_of_projected(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """`a·x` per head."""

@@ -63,8 +63,8 @@ class GCNLayer(Layer):
         """The destination's half, d_in(v)^-1/2, and the self loop with both halves."""
         assert self.degrees is not None
         if self.degrees_of == "block":
-            incoming, scale = dst.degree + self.extra, 1.0
-            outgoing = incoming
+            incoming = outgoing = dst.degree + self.extra
+            scale = torch.ones((), dtype=aggregated.dtype, device=aggregated.device)
         else:
             ids = dst.ids.long()
             incoming, outgoing = self.degrees.incoming[ids] + self.extra, self.degrees.outgoing[ids] + self.extra

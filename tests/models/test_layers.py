@@ -1,4 +1,4 @@
-"""Layers on the contract: equal to DGL's convolutions, linear where they say so, and the same in every order of phases."""
+"""Layers on the contract: equal to DGL's convolutions, linear where they say so, the same in any order of phases."""
 
 from __future__ import annotations
 

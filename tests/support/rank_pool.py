@@ -15,7 +15,7 @@ from typing import Any
 import cloudpickle
 
 
-class RankFailure(AssertionError):
+class RankError(AssertionError):
     """A case failed in a rank; the message is that rank's traceback."""
 
 
@@ -89,7 +89,7 @@ class RankPool:
             ready = wait(list(waiting), timeout=timeout_s)
             if not ready:
                 self.close()
-                raise RankFailure(f"ranks {sorted(waiting.values())} did not answer in {timeout_s} s")
+                raise RankError(f"ranks {sorted(waiting.values())} did not answer in {timeout_s} s")
             for pipe in ready:
                 assert isinstance(pipe, Connection)
                 rank = waiting.pop(pipe)
@@ -99,7 +99,7 @@ class RankPool:
                     good, value = False, "the process died"
                 if not good:
                     self.close()
-                    raise RankFailure(f"rank {rank} of {self.size}:\n{value}")
+                    raise RankError(f"rank {rank} of {self.size}:\n{value}")
                 results[rank] = value
         return [results[rank] for rank in range(self.size)]
 
