@@ -16,6 +16,7 @@ import numpy as np
 from numba import literally, prange
 
 from gnnexp.kernels.balance import RANGES_PER_THREAD, boundary, claim, num_threads
+from gnnexp.kernels.specialise import Specialised
 from gnnexp.kernels.vector import Layout, accumulate, dots, layout, load, max_width, prefetch, store, zeros
 
 _U = np.uint64
@@ -106,6 +107,7 @@ def _sum_range(
         store(out, _U(row) * _U(out_stride) + _U(out_first), width, total)
 
 
+@Specialised
 @numba.njit(nogil=True, cache=True, parallel=True)
 def _sum_rows(
     threads: int, indptr: np.ndarray, index: np.ndarray, edges: np.ndarray, weight: np.ndarray, weight_stride: int,
@@ -140,6 +142,7 @@ def _dot_range(
             dots(products, e * num_slots + slot, mine, theirs, width, add, shape)
 
 
+@Specialised
 @numba.njit(nogil=True, cache=True, parallel=True)
 def _dot_rows(
     threads: int, indptr: np.ndarray, index: np.ndarray, own: np.ndarray, own_stride: int, own_first: int,
@@ -179,6 +182,7 @@ def _both_range(
         store(out, _U(row) * _U(out_stride) + _U(out_first), width, total)
 
 
+@Specialised
 @numba.njit(nogil=True, cache=True, parallel=True)
 def _both_rows(
     threads: int, indptr: np.ndarray, index: np.ndarray, edges: np.ndarray, weight: np.ndarray, num_slots: int,

@@ -27,6 +27,7 @@ from gnnexp.kernels.rowmath import (
     subtract,
     where_positive,
 )
+from gnnexp.kernels.specialise import Specialised
 from gnnexp.kernels.vector import layout, load, store, zeros
 
 _U = np.uint64
@@ -59,6 +60,7 @@ def _weigh_range(
             store(signed, e * heads, heads, ramp(value, load(signed, e * heads, heads, shape), -one))
 
 
+@Specialised
 @numba.njit(nogil=True, cache=True, parallel=True)
 def _weigh(
     threads: int, indptr: np.ndarray, index: np.ndarray, src_key: np.ndarray, dst_key: np.ndarray, heads: int,
@@ -99,6 +101,7 @@ def _unweigh_range(
         store(key_gradient, _U(row) * heads, heads, total)
 
 
+@Specialised
 @numba.njit(nogil=True, cache=True, parallel=True)
 def _unweigh(
     threads: int, indptr: np.ndarray, signed: np.ndarray, weight: np.ndarray, gradient: np.ndarray, scale: float,
@@ -201,6 +204,7 @@ def _phase_range(
                     store(out, e * heads, heads, own)
 
 
+@Specialised
 @numba.njit(nogil=True, cache=True, parallel=True)
 def _phase(
     threads: int, phase: int, indptr: np.ndarray, index: np.ndarray, a: np.ndarray, b: np.ndarray, heads: int,

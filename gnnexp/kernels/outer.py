@@ -12,6 +12,7 @@ from numba import literally, prange
 
 from gnnexp.kernels.aggregate import Edges, Matrix, chunks, distance
 from gnnexp.kernels.balance import RANGES_PER_THREAD, boundary, claim, num_threads
+from gnnexp.kernels.specialise import Specialised
 from gnnexp.kernels.vector import (
     VECTOR_BYTES,
     accumulate,
@@ -49,6 +50,7 @@ def _outer_range(
         outer_store(out, _U(row) * _U(out_stride) + _U(out_first), _U(head_stride), width, total, shape)
 
 
+@Specialised
 @numba.njit(nogil=True, cache=True, parallel=True)
 def _outer_rows(
     threads: int, indptr: np.ndarray, index: np.ndarray, weight: np.ndarray, num_slots: int, slot: int, x: np.ndarray,
@@ -84,6 +86,7 @@ def _outer_dot_range(
                 dots(products, e * num_slots + slot, gradient, term, width, add, shape)
 
 
+@Specialised
 @numba.njit(nogil=True, cache=True, parallel=True)
 def _outer_dot_rows(
     threads: int, indptr: np.ndarray, index: np.ndarray, own: np.ndarray, own_stride: int, head_stride: int,
@@ -118,6 +121,7 @@ def _inner_range(
         store(out, _U(row) * _U(out_stride) + column, width, total)
 
 
+@Specialised
 @numba.njit(nogil=True, cache=True, parallel=True)
 def _inner_rows(
     threads: int, indptr: np.ndarray, index: np.ndarray, edges: np.ndarray, weight: np.ndarray, num_slots: int,
