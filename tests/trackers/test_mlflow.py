@@ -22,7 +22,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     return uri
 
 
-def client_of(uri: str):  # noqa: ANN201
+def client_of(uri: str):
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=uri)
