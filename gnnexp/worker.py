@@ -15,21 +15,22 @@ import time
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.errors import GnnexpError
-from gnnexp.job import Job
-from gnnexp.paradigms.base import Paradigm
-from gnnexp.records import RESULT_FILE, EpochLog, read_epochs, summarize, write_json
+
+if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
+    from gnnexp.job import Job
+    from gnnexp.paradigms.base import Paradigm
 
 _PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
     """Run one rank; returns the exit code: 0 finished, 2 user's mistake, 1 failed."""
-    run_dir, environment = Path(sys.argv[1]), read_environment()
     die_with_parent()
+    run_dir, environment = Path(sys.argv[1]), read_environment()
     _status(run_dir, environment, "running")
     job: list[Job] = []
     try:
@@ -50,14 +51,15 @@ def main() -> int:
 
 def die_with_parent() -> None:
     """Ask Linux to kill this process when its launcher dies: nothing is left behind by a SIGKILLed launcher."""
-    parent = os.getppid()
+    launcher = int(os.environ.get("GNNEXP_LAUNCHER_PID", os.getppid()))
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
+    if os.getppid() != launcher:  # it died before we asked
         os._exit(1)
 
 
 def _run(run_dir: Path, environment: Environment, started: list[Job]) -> None:
     from gnnexp.assemble import assemble
+    from gnnexp.records import EpochLog
     from gnnexp.train import train
 
     request = json.loads((run_dir / "job.json").read_text())
@@ -71,6 +73,8 @@ def _run(run_dir: Path, environment: Environment, started: list[Job]) -> None:
 
 def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: Paradigm[Any]) -> None:
     """`result.json` of a finished run."""
+    from gnnexp.records import RESULT_FILE, read_epochs, summarize, write_json
+
     epochs = read_epochs(run_dir)
     write_json(
         run_dir / RESULT_FILE,
@@ -90,6 +94,8 @@ def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: 
 
 
 def _status(run_dir: Path, environment: Environment, state: str, **more: object) -> None:
+    from gnnexp.records import write_json
+
     write_json(
         run_dir / "status" / f"rank_{environment.rank}.json",
         {"rank": environment.rank, "host": environment.host, "pid": os.getpid(), "state": state, "time": time.time(),
