@@ -30,7 +30,7 @@ class Specialised:
         key = (*(typeof(argument) for argument in runtime), constant)
         version = self._versions.get(key)
         if version is None:
-            signature = (*key[:-1], types.literal(constant))
+            signature = (*key[:-1], types.IntegerLiteral(constant))
             self._kernel.compile(signature)
             version = self._versions[key] = self._kernel.overloads[signature].entry_point
         return version(*arguments)

@@ -59,6 +59,7 @@ def _late(rank_that_is_late: int) -> tuple[float, float]:
     return phases["wait"], phases["sync"]
 
 
+@pytest.mark.slow  # it compares measured times: not for a busy machine
 def test_waiting_for_a_slow_rank_is_wait_not_sync(ranks):
     (wait_fast, sync_fast), (wait_slow, sync_slow) = ranks(2).run(_late, 1)
     assert wait_fast > 0.15

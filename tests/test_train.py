@@ -1,0 +1,111 @@
+"""The loop end to end in one process: the record explains the epoch, counts equal their formulas, stragglers show."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nasty_graphs import nasty_graph
+from training import MODELS, small_config
+
+from gnnexp.assemble import assemble
+from gnnexp.comm.environment import read_environment
+from gnnexp.errors import RunError
+from gnnexp.measure.phases import PHASES
+from gnnexp.records import EpochLog, read_epochs, summarize
+from gnnexp.train import train
+
+
+def _train(config: dict[str, Any], graph_options: dict[str, Any]) -> list[dict[str, Any]]:
+    environment = read_environment()
+    with tempfile.TemporaryDirectory() as folder:
+        job, paradigm = assemble(config, nasty_graph(**graph_options), Path(folder), environment)
+        train(job, paradigm, EpochLog(Path(folder), environment.rank))
+        return read_epochs(Path(folder))
+
+
+LARGER = {"num_nodes": 3000, "num_edges": 60000, "num_features": 64}
+
+
+def test_phases_add_up_on_every_rank(ranks):
+    config = small_config(MODELS["sage"], train={"epochs": 3, "batch_size": 256, "dtype": "float32"})
+    epochs = ranks(2).run(_train, config, LARGER)[0]
+    for epoch in epochs:
+        for rank in epoch["ranks"]:
+            times = rank["times"]
+            total = sum(times["phases"].values()) + times["unaccounted_s"]
+            assert total == pytest.approx(times["epoch_s"], rel=1e-9)
+            assert set(times["phases"]) == set(PHASES)
+
+
+@pytest.mark.slow  # it compares measured times: not for a busy machine
+@pytest.mark.parametrize("phase", ["sample", "load", "forward", "backward", "sync", "update"])
+def test_an_injected_delay_shows_in_its_phase_and_in_the_others_wait(ranks, phase):
+    quiet = small_config(MODELS["sage"], train={"epochs": 4, "batch_size": None, "dtype": "float32"})
+    slowed = {**quiet, "hardware": {**quiet["hardware"], "straggler": {"rank": 1, "phase": phase, "seconds": 0.2}}}
+    before = ranks(2).run(_train, quiet, {})[0]
+    after = ranks(2).run(_train, slowed, {})[0]
+
+    def typical(epochs, rank, name):
+        return sorted(epoch["ranks"][rank]["times"]["phases"][name] for epoch in epochs[1:])[1]
+
+    for name in PHASES:
+        raised = typical(after, 1, name) - typical(before, 1, name)
+        assert raised == pytest.approx(0.2 if name == phase else 0.0, abs=0.05), name
+    # After the optimizer's step there is nothing to wait for before the next epoch's first exchange.
+    expected = 0.0 if phase == "update" else 0.2
+    assert typical(after, 0, "wait") - typical(before, 0, "wait") == pytest.approx(expected, abs=0.1)
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_counters_equal_their_formulas(overlap):
+    graph = nasty_graph()
+    config = small_config(MODELS["sage"], train={"epochs": 2, "overlap": overlap, "batch_size": None})
+    config["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler"}
+    first, second = _train(config, {})
+    targets = set(graph.splits.train.tolist())
+    edges, frontier = 0, targets
+    sources: set[int] = set()
+    for _ in range(2):
+        edges += sum(int(graph.in_degree[v]) for v in frontier)
+        sources = frontier | {
+            int(u) for v in frontier for u in graph.indices[int(graph.indptr[v]) : int(graph.indptr[v + 1])]
+        }
+        frontier = sources
+    assert first["metrics"]["work/edges_sampled"] == edges
+    assert second["metrics"]["work/edges_computed"] == edges
+    # One full batch is read once (in the memory probe before the first epoch) and then stays where it is.
+    assert second["metrics"]["work/features_loaded_host"] == 0
+    assert "comm/bytes_gradients" not in first["metrics"]
+
+
+def test_every_batch_loads_its_input_vertices():
+    config = small_config(MODELS["sage"], train={"epochs": 1, "batch_size": 7}, sampler={"fanouts": [-1, -1]})
+    (epoch,) = _train(config, {})
+    assert epoch["metrics"]["work/features_loaded_host"] > 30
+    assert epoch["metrics"]["tier/h2d_bytes"] > epoch["metrics"]["work/features_loaded_host"] * 13 * 8
+    assert len(epoch["losses"]) == math.ceil(30 / 7)
+
+
+def test_a_loss_that_is_not_finite_ends_the_run():
+    config = small_config(MODELS["sage"], train={"lr": 1e200, "epochs": 5})
+    with pytest.raises(RunError, match=r"train\.lr"):
+        _train(config, {})
+
+
+def test_same_seed_same_records_of_another_run():
+    config = small_config(MODELS["gat"], train={"epochs": 2})
+    assert _train(config, {})[1]["losses"] == _train(config, {})[1]["losses"]
+
+
+def test_summary_takes_the_test_metric_at_the_best_validation_epoch():
+    epochs = [
+        {"epoch": n, "metrics": {"loss/train": 1.0, "acc/val": val, "acc/test": test, "time/epoch_s": time}}
+        for n, (val, test, time) in enumerate([(0.1, 0.9, 9.0), (0.5, 0.4, 2.0), (0.3, 0.8, 3.0), (0.2, 0.1, 4.0)])
+    ]
+    summary = summarize(epochs, "acc")
+    assert (summary["best_epoch"], summary["acc/test"]) == (1, 0.4)
+    assert summary["time/epoch_s"] == 3.0
