@@ -1,0 +1,50 @@
+"""The same exactness and counts on CUDA; several ranks share a GPU through gloo, staged in pinned memory."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from nasty_graphs import nasty_graph
+from training import MODELS, global_losses, run_steps, small_config, worst_gradient_error
+
+from gnnexp.graph.block import Block
+
+pytestmark = [
+    pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
+]
+
+
+def _steps(config, steps):
+    return run_steps(config, nasty_graph(), steps)
+
+
+def _to_cpu(curve):
+    return {name: value.cpu() for name, value in curve.gradients.items()}
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("model", MODELS)
+def test_cuda_equals_cpu(ranks, size, model):
+    config = small_config(MODELS[model])
+    reference = run_steps(config, nasty_graph(), 20)
+    on_gpu = {**config, "hardware": {**config["hardware"], "device": "cuda"}}
+    curves = [run_steps(on_gpu, nasty_graph(), 20)] if size == 1 else ranks(size).run(_steps, on_gpu, 20)
+    expected, found = global_losses([reference]), global_losses(curves)
+    assert max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True)) <= 1e-10
+    for curve in curves:
+        curve.gradients.update(_to_cpu(curve))
+        assert worst_gradient_error(curve, reference) <= 1e-10
+    if size > 1:
+        parameters = sum(value.numel() for value in reference.gradients.values())
+        assert sum(curve.sent_bytes["gradients"] for curve in curves) == 20 * 2 * (size - 1) * parameters * 8
+
+
+def test_blocks_and_their_transposes_cross_to_the_device():
+    block = Block(
+        indptr=torch.tensor([0, 2, 3]), sources=torch.tensor([2, 0, 2], dtype=torch.int32),
+        src_ids=torch.tensor([5, 6, 7], dtype=torch.int32), num_dst=2,
+    )
+    moved = block.to(torch.device("cuda"))
+    assert moved.sources.is_cuda
+    for name in ("indptr", "destinations", "edges"):
+        assert torch.equal(getattr(moved.transpose, name).cpu(), getattr(block.transpose, name))
