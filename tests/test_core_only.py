@@ -1,4 +1,4 @@
-"""The training core runs where neither dgl, mlflow, submitit nor Hydra are installed (a CUDA box with another Python)."""
+"""The training core runs where dgl, mlflow, submitit and Hydra are not installed (a CUDA box with another Python)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from training import MODELS, small_config
 
 from gnnexp.graph.format import save_graph
 
-_WITHOUT = ("dgl", "mlflow", "submitit", "hydra", "omegaconf", "rich", "matplotlib", "sklearn", "pymetis", "pandas", "yaml")
+_WITHOUT = (
+    "dgl", "mlflow", "submitit", "hydra", "omegaconf", "rich", "matplotlib", "sklearn", "pymetis", "pandas",
+    "yaml",
+)
 
 
 def test_a_worker_trains_without_the_optional_packages(tmp_path: Path):

@@ -34,7 +34,7 @@ class DGLFullGraph(Paradigm[Tensor]):
         if reason := supported(job.model):
             raise ConfigError(Problem("model", type(job.model).__name__, reason, "choose model=sage, gcn, gat or gin"))
         self.job = job
-        self.graph = to_dgl(job.graph, wants_self_loops(job.model)).formats(["csc", "csr"])
+        self.graph = to_dgl(job.graph, wants_self_loops(job.model))
         self.graph.create_formats_()
         self.features = dense_features(job)
         torch.manual_seed(job.run.seed)

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Generator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
@@ -68,6 +69,7 @@ class DGLReference(Paradigm[DGLBatch]):
         self.features = dense_features(job)
         torch.manual_seed(job.run.seed + job.comm.rank)
         dgl.seed(job.run.seed + job.comm.rank)
+        np.random.seed(job.run.seed + job.comm.rank)  # DGL's loader shuffles with numpy's global state
         self.stack = DGLStack(job.model)
         self.runner: nn.Module = self.stack
         if job.comm.size > 1:
@@ -104,8 +106,6 @@ class DGLReference(Paradigm[DGLBatch]):
     def batches(self, epoch: int) -> Generator[DGLBatch, None, None]:
         """Batches of DGL's loader, with their features."""
         timer = self.job.timer
-        if self.job.comm.size > 1:
-            self.loader.set_epoch(epoch)
         with timer.phase("sample"):
             loader = iter(self.loader)
         while True:
@@ -163,11 +163,11 @@ class DGLReference(Paradigm[DGLBatch]):
 
 
 def to_dgl(graph: Graph, self_loops: bool) -> Any:  # noqa: ANN401
-    """The graph for DGL, int64 (its fused sampler corrupts int32 graphs), CSC ready before workers fork."""
+    """The graph for DGL, int64: its fused sampler corrupts int32 graphs; from COO: CSC breaks edge softmax."""
     made = dgl.graph((graph.indices.long(), graph.destinations().long()), num_nodes=graph.num_nodes)
     if self_loops:
         made = dgl.add_self_loop(made)
-    return made.formats(["csc"])
+    return made
 
 
 def dense_features(job: Job) -> Tensor:

@@ -1,0 +1,86 @@
+"""The yardsticks run, count what DDP sends, and hand their parameters to the shared evaluation."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from nasty_graphs import nasty_graph
+from training import MODELS, run_steps, small_config
+
+from gnnexp.assemble import assemble
+from gnnexp.comm.environment import Environment, read_environment
+from gnnexp.config.build import build
+from gnnexp.errors import ConfigError
+from gnnexp.paradigms.base import Paradigm
+from gnnexp.records import EpochLog, read_epochs
+from gnnexp.train import train
+
+REFERENCE = {"_target_": "gnnexp.paradigms.dgl_reference.DGLReference"}
+FULL_GRAPH = {"_target_": "gnnexp.paradigms.dgl_full_graph.DGLFullGraph"}
+
+
+def _config(model: str, paradigm: dict[str, Any], **train: Any) -> dict[str, Any]:
+    return {**small_config(MODELS[model], train={"dtype": "float32", **train}), "paradigm": paradigm}
+
+
+def _train(config: dict[str, Any]) -> list[dict[str, Any]]:
+    environment = read_environment()
+    with tempfile.TemporaryDirectory() as folder:
+        job, paradigm = assemble(config, nasty_graph(), Path(folder), environment)
+        train(job, paradigm, EpochLog(Path(folder), environment.rank))
+        return read_epochs(Path(folder))
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("paradigm", [REFERENCE, FULL_GRAPH])
+def test_it_learns(model, paradigm):
+    config = _config(model, paradigm, epochs=15, batch_size=30, lr=0.02)
+    config["model"] |= {"dropout": 0.0, "input_dropout": 0.0}
+    epochs = _train(config)
+    assert epochs[-1]["metrics"]["loss/train"] < epochs[0]["metrics"]["loss/train"]
+    assert 0 <= epochs[-1]["metrics"]["acc/test"] <= 1
+
+
+def test_ddp_is_counted_to_the_byte(ranks):
+    epochs = ranks(2).run(_train, _config("gcn", REFERENCE, batch_size=8))[0]
+    steps, parameters = len(epochs[0]["losses"]), (13 * 16 + 16) + (16 * 4 + 4)
+    assert steps == 4  # 30 targets, 15 per rank, 4 of them in a batch of a rank
+    assert epochs[0]["metrics"]["comm/bytes_gradients"] == steps * 2 * 1 * parameters * 4
+    assert epochs[0]["metrics"]["time/comm_s"] > 0
+
+
+def test_full_graph_gradients_are_those_of_data_parallel_without_dropout():
+    plain = {"dropout": 0.0, "input_dropout": 0.0}
+    ours = small_config({**MODELS["sage"], **plain}, train={"batch_size": None})
+    ours["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler"}
+    expected = run_steps(ours, nasty_graph(), 3)
+    found = run_steps({**ours, "paradigm": FULL_GRAPH}, nasty_graph(), 3)
+    for (loss, count), (other, other_count) in zip(expected.losses, found.losses, strict=True):
+        assert count == other_count
+        assert loss == pytest.approx(other, rel=1e-10)
+
+
+def test_evaluation_uses_the_trained_parameters():
+    with tempfile.TemporaryDirectory() as folder:
+        job, paradigm = assemble(_config("gat", REFERENCE), nasty_graph(), Path(folder), Environment())
+        with torch.no_grad():
+            for parameter in paradigm.module.parameters():
+                parameter.fill_(0.25)
+        model = paradigm.evaluation_model()
+        assert all(bool((parameter == 0.25).all()) for parameter in model.parameters())
+
+
+def test_what_it_cannot_do_is_refused_with_the_reason():
+    with pytest.raises(ConfigError, match="residual"):
+        run_steps({**_config("sage", REFERENCE), "model": {**_config("sage", REFERENCE)["model"], "residual": True}},
+                  nasty_graph(), 1)
+    full: Paradigm[Any] = build(FULL_GRAPH, Paradigm)
+    (problem,) = full.check({"hardware": {"nodes": 1, "workers": 2}})
+    assert "one worker" in problem.allowed
+    reference: Paradigm[Any] = build(REFERENCE, Paradigm)
+    (problem,) = reference.check({"sampler": {"_target_": "gnnexp.samplers.full.FullSampler"}})
+    assert "fanouts" in problem.allowed
