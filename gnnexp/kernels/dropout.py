@@ -5,8 +5,8 @@ Feature masks: the row key absorbs the vertex id; one 32-bit hash of (row key, p
 draws the same mask as the whole matrix. Edge masks: the edge key absorbs destination and source and, where not 0, type
 and occurrence; 16 bits per head.
 
-The 32-bit mixer is lowbias32 (Wellons, "Prospecting for hash functions", 2018) with the upper half of the row key put in
-between its rounds: rows whose lower halves collide (200k rows have about 5 such pairs) still differ.
+The 32-bit mixer is lowbias32 (Wellons, "Prospecting for hash functions", 2018) with the upper half of the row key put
+in between its rounds: rows whose lower halves collide (200k rows have about 5 such pairs) still differ.
 """
 
 from __future__ import annotations
@@ -36,40 +36,47 @@ def pair_bits(low: np.uint32, high: np.uint32, pair: np.uint32) -> np.uint32:
     return _U32(word ^ (word >> _S16))
 
 
-@numba.njit(inline="always", cache=True)
+@numba.njit(nogil=True, cache=True)
 def _drop_pairs(
-    x: np.ndarray, out: np.ndarray, at: int, to: int, low: np.uint32, high: np.uint32, half: int, last: int,
-    threshold: np.uint32, scale: float, floor: float,
+    x: np.ndarray, out: np.ndarray, at: np.uint64, to: np.uint64, low: np.uint32, high: np.uint32, half: np.uint64,
+    stop: np.uint64, threshold: np.uint32, scale: float, floor: float,
 ) -> None:
     """A whole row: every hash is used for both of its columns."""
     zero = x.dtype.type(0)
-    for j in range(last - half):
+    for j in range(stop - half):
         bits = pair_bits(low, high, _U32(j))
         a, b = x[at + j], x[at + half + j]
         a, b = (zero if a < floor else a * scale), (zero if b < floor else b * scale)
         out[to + j] = a if _U32(bits & _LOW16) >= threshold else zero
         out[to + half + j] = b if _U32(bits >> _S16) >= threshold else zero
-    for j in range(last - half, half):
-        bits = pair_bits(low, high, _U32(j))
-        a = x[at + j]
+    for j in range(stop - half, half):
+        bits, a = pair_bits(low, high, _U32(j)), x[at + j]
         out[to + j] = (zero if a < floor else a * scale) if _U32(bits & _LOW16) >= threshold else zero
 
 
-@numba.njit(inline="always", cache=True)
+@numba.njit(nogil=True, cache=True)
 def _drop_slice(
-    x: np.ndarray, out: np.ndarray, at: int, to: int, low: np.uint32, high: np.uint32, half: int, start: int,
-    stop: int, threshold: np.uint32, scale: float, floor: float,
+    x: np.ndarray, out: np.ndarray, at: np.uint64, to: np.uint64, low: np.uint32, high: np.uint32, half: np.uint64,
+    start: np.uint64, stop: np.uint64, threshold: np.uint32, scale: float, floor: float,
 ) -> None:
     """Columns `start:stop` of a row, which lie side by side in `x` and `out`."""
     zero = x.dtype.type(0)
     for j in range(start, min(stop, half)):
-        a = x[at + j - start]
-        kept = _U32(pair_bits(low, high, _U32(j)) & _LOW16) >= threshold
-        out[to + j - start] = (zero if a < floor else a * scale) if kept else zero
+        a, bits = x[at + j - start], _U32(pair_bits(low, high, _U32(j)) & _LOW16)
+        out[to + j - start] = (zero if a < floor else a * scale) if bits >= threshold else zero
     for j in range(max(start, half), stop):
-        a = x[at + j - start]
-        kept = _U32(pair_bits(low, high, _U32(j - half)) >> _S16) >= threshold
-        out[to + j - start] = (zero if a < floor else a * scale) if kept else zero
+        a, bits = x[at + j - start], _U32(pair_bits(low, high, _U32(j - half)) >> _S16)
+        out[to + j - start] = (zero if a < floor else a * scale) if bits >= threshold else zero
+
+
+@numba.njit(nogil=True, cache=True)
+def _scale_positive(
+    first: np.uint64, last: np.uint64, output: np.ndarray, gradient: np.ndarray, out: np.ndarray, scale: float
+) -> None:
+    zero = output.dtype.type(0)
+    for i in range(first, last):
+        scaled = gradient[i] * scale
+        out[i] = scaled if output[i] > zero else zero
 
 
 @numba.njit(nogil=True, cache=True, parallel=True)
@@ -85,20 +92,24 @@ def _drop_rows(
             for row in range(ids.size * part // parts, ids.size * (part + 1) // parts):
                 state = absorb(key, _U64(ids[row]))
                 low, high = _U32(state), _U32(state >> _U64(32))
-                at, to = row * x_stride, row * width
+                at, to = _U64(row * x_stride), _U64(row * width)
                 if width == num_columns:
-                    _drop_pairs(x, out, at, to, low, high, half, stop, threshold, scale, floor)
+                    _drop_pairs(x, out, at, to, low, high, _U64(half), _U64(stop), threshold, scale, floor)
                 else:
-                    _drop_slice(x, out, at, to, low, high, half, start, stop, threshold, scale, floor)
+                    _drop_slice(x, out, at, to, low, high, _U64(half), _U64(start), _U64(stop), threshold, scale, floor)
             part = claim(counter)
 
 
 @numba.njit(nogil=True, cache=True, parallel=True)
 def _keep_positive(threads: int, output: np.ndarray, gradient: np.ndarray, out: np.ndarray, scale: float) -> None:
-    zero, total = output.dtype.type(0), output.size
-    for t in prange(threads):
-        for i in range(total * t // threads, total * (t + 1) // threads):
-            out[i] = gradient[i] * scale if output[i] > zero else zero
+    parts, counter, total = threads * RANGES_PER_THREAD, np.zeros(1, np.int64), output.size
+    for _ in prange(threads):
+        part = claim(counter)
+        while part < parts:
+            _scale_positive(
+                _U64(total * part // parts), _U64(total * (part + 1) // parts), output, gradient, out, scale
+            )
+            part = claim(counter)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -205,7 +216,7 @@ def drop_edges(
     occurrence: np.ndarray, self_loops: bool, weight: np.ndarray, out: np.ndarray, heads: int, key: int,
     threshold: int,
 ) -> None:
-    """Dropout of `weight` `[E * heads]` into `out` (may be the same) by edge identity; `[0]` arrays for what is None."""
+    """Dropout of `weight` `[E * heads]` into `out` (may be the same) by edge identity; empty arrays for None."""
     _drop_edges(
         num_threads(4 * weight.size), indptr, index, src_ids, dst_ids, edge_types, occurrence, self_loops, weight, out,
         heads, np.uint64(key), np.uint64(threshold), weight.dtype.type(survivor_scale(threshold)),

@@ -22,6 +22,9 @@ from numba.extending import intrinsic, models, register_model
 VECTOR_BYTES = 64
 MAX_VECTORS = 16
 LINE_BYTES = 64
+# Prefetch into L2 (x86's prefetcht1), not L1: L2 keeps more misses in flight. Sum over arxiv_like, 256 columns, one Zen 4
+# thread: 248 ms without prefetch, 231 with prefetcht0, 127 with prefetcht1 (DGL's kernel 201).
+_LOCALITY = 2
 _REASSOCIATE = ("reassoc", "contract")
 _CONTRACT = ("contract",)
 
@@ -190,7 +193,7 @@ def prefetch(typing: Any, array: Any, index: Any, shape: Any) -> Any:
         start = builder.bitcast(_pointer(context, builder, signature.args[0], *args[:2]), byte)
         for line in range(num_lines):
             address = builder.gep(start, [ir.IntType(64)(line * LINE_BYTES)])
-            builder.call(function, [address, word(0), word(3), word(1)])
+            builder.call(function, [address, word(0), word(_LOCALITY), word(1)])
         return context.get_dummy_value()
 
     return types.void(array, types.uint64, shape), codegen
