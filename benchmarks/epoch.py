@@ -110,7 +110,7 @@ def main() -> None:
     num_nodes = int(2_449_029 * chosen.scale)
     settings = [
         "dataset=dcsbm", "dataset.shape=products_like", f"dataset.scale={chosen.scale}",
-        f"dataset.train_fraction={1024 * chosen.steps / num_nodes:.8f}", "sampler.fanouts=[15,10,5]",
+        f"dataset.train={1024 * chosen.steps / num_nodes:.8f}", "sampler.fanouts=[15,10,5]",
         "model.hidden=256", "model.layers=3", "train.batch_size=1024", "hardware.workers=1", "hardware.device=cpu",
         "tracker=none",
     ]

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from gnnexp.errors import Problem
 from gnnexp.graph.block import Block
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import Rows, SparseRows
@@ -121,11 +122,19 @@ class GAT(Model):
         self.heads, self.out_heads, self.slope = heads, out_heads, slope
         self.attention_dropout, self.self_loops = attention_dropout, self_loops
 
-    def problems(self) -> list[str]:
+    def problems(self) -> list[Problem]:
         """Also: heads must divide the hidden columns."""
         wrong = super().problems()
-        if self.hidden % self.heads:
-            wrong.append(f"model.hidden={self.hidden} is not a multiple of model.heads={self.heads}")
+        for name, value in (("heads", self.heads), ("out_heads", self.out_heads)):
+            if value < 1:
+                wrong.append(Problem(f"model.{name}", value, "must be at least 1", f"model.{name}=1"))
+        if self.heads >= 1 and self.hidden >= 1 and self.hidden % self.heads:
+            fitting = self.heads * -(-self.hidden // self.heads)
+            wrong.append(Problem("model.heads", self.heads, f"must divide model.hidden={self.hidden}",
+                                 f"model.hidden={fitting}, or model.heads=1"))
+        if not 0 <= self.attention_dropout < 1:
+            wrong.append(Problem("model.attention_dropout", self.attention_dropout, "must be in [0, 1)",
+                                 "model.attention_dropout=0.6"))
         return wrong
 
     @property

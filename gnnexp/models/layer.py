@@ -146,7 +146,11 @@ class Layer(nn.Module, ABC):
 
     def finish(self, mixed: Tensor, residual: Tensor | None) -> Tensor:
         """`[D, out]`: the row-local end of the layer."""
-        out = activate(self.preactivation(mixed), self.activation)
+        return self.activated(self.preactivation(mixed), residual)
+
+    def activated(self, preactivated: Tensor, residual: Tensor | None) -> Tensor:
+        """The last part of `finish`."""
+        out = activate(preactivated, self.activation)
         return out if residual is None else out + residual
 
     # --- shared --------------------------------------------------------------------------------------------------

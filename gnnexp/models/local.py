@@ -10,6 +10,7 @@ from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.models.backend import Drop
 from gnnexp.models.layer import Destinations, Layer
+from gnnexp.models.shortcuts import SplitDestinations
 
 # Measured on the 2-core machine of kernels.md: float32 GEMM 195 GFLOP/s; gathered rows of an aggregation ~8 GB/s, so
 # one gathered float costs as much as about 100 floating-point operations of a GEMM.
@@ -24,6 +25,14 @@ class Attending(Protocol):
         self, block: Block, rows: Rows, keys: tuple[Tensor, Tensor], drop: Drop | None, *, projected: bool
     ) -> Tensor:
         """`[D, C]` of `rows`, projected or not: already divided by the mass."""
+
+
+@runtime_checkable
+class Shortened(Protocol):
+    """A layer that goes from aggregated raw rows to its biased sum in fewer passes than `mix` and the bias take."""
+
+    def mixed_and_biased(self, degree: Tensor, aggregated: Tensor, own: Tensor) -> Tensor:
+        """`[D, C]` from degrees `[D]`, summed rows `[D, Din]` and the destinations' rows `[D, Din]`."""
 
 
 def aggregates_first(layer: Layer, block: Block, h: Rows) -> bool:
@@ -48,8 +57,8 @@ def destination_rows(block: Block, h: Rows) -> Rows:
     return h[: block.num_dst] if block.dst_positions is None else h[block.dst_positions]
 
 
-def mixed_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor:
-    """`[D, C]`: everything of the layer up to `finish`.
+def preactivated_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor:
+    """`[D, out]`: everything of the layer up to its activation.
 
     Args:
         layer: on the contract.
@@ -57,21 +66,37 @@ def mixed_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor
         h: `[S, Din]` rows of the sources (after dropout).
         drop: attention dropout, or None.
     """
-    first = aggregates_first(layer, block, h)
-    projected = None if first else layer.neighbour(h)
+    if isinstance(layer, Shortened) and isinstance(h, Tensor) and aggregates_first(layer, block, h):
+        whole, own = _whole_and_own(block, h)
+        mixed = layer.mixed_and_biased(block.degree, layer.aggregate(block, whole, None, None), own)
+        return mixed if layer.norm is None else layer.norm(mixed)
+    return layer.preactivation(mixed_rows(layer, block, h, drop))
+
+
+def mixed_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor:
+    """`[D, C]`: everything of the layer up to `finish`, phase by phase; arguments as `preactivated_rows`."""
+    own_rows: Rows
+    if isinstance(h, Tensor):
+        h, own_rows = _whole_and_own(block, h)
+    else:
+        own_rows = destination_rows(block, h)
+    projected = None if aggregates_first(layer, block, h) else layer.neighbour(h)
+    own_projected = None
+    if projected is not None and layer.self_is_neighbour:
+        projected, own_projected = _whole_and_own(block, projected)
     aggregated, mass = _aggregated(layer, block, h, projected, drop)
-    own = _self_part(layer, block, h, projected)
+    if not layer.self_is_neighbour:
+        own = layer.self_(own_rows)
+    else:
+        own = layer.neighbour(own_rows) if own_projected is None else own_projected
     return layer.mix(Destinations(block.dst_ids, block.degree, mass), aggregated, own)
 
 
-def _self_part(layer: Layer, block: Block, h: Rows, projected: Tensor | None) -> Tensor | None:
-    if not layer.self_is_neighbour:
-        return layer.self_(destination_rows(block, h))
-    if projected is None:
-        return layer.neighbour(destination_rows(block, h))
-    own = destination_rows(block, projected)
-    assert isinstance(own, Tensor)
-    return own
+def _whole_and_own(block: Block, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """All rows and those of the destinations."""
+    if block.dst_positions is not None:
+        return rows, rows[block.dst_positions]
+    return SplitDestinations.run(rows, block.num_dst)
 
 
 def _aggregated(

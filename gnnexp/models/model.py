@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TypedDict
+from collections.abc import Mapping
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +15,9 @@ from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.models.backend import Backend, Drop
-from gnnexp.models.backends import make_backend
+from gnnexp.models.backends import KERNELS, make_backend
 from gnnexp.models.layer import Activation, BlockLayer, Degrees, Layer, activate
-from gnnexp.models.local import destination_rows, mixed_rows
+from gnnexp.models.local import destination_rows, preactivated_rows
 
 
 class EndOfLayer(TypedDict):
@@ -51,15 +52,26 @@ class Model(nn.Module, ABC):
         self.layers = nn.ModuleList()
         self.backend: Backend | None = None
 
-    def problems(self) -> list[str]:
-        """What is wrong with the arguments, in words that name key, value and mend."""
+    def problems(self) -> list[Problem]:
+        """What is wrong with the arguments."""
         wrong = []
-        for name in ("hidden", "num_layers"):
-            if getattr(self, name) < 1:
-                wrong.append(f"model.{name.removeprefix('num_')}={getattr(self, name)} must be at least 1")
+        for name, value in (("hidden", self.hidden), ("layers", self.num_layers)):
+            if value < 1:
+                wrong.append(Problem(f"model.{name}", value, "must be at least 1", f"model.{name}=3"))
         for name in ("dropout", "input_dropout"):
             if not 0 <= getattr(self, name) < 1:
-                wrong.append(f"model.{name}={getattr(self, name)} must be in [0, 1)")
+                wrong.append(Problem(f"model.{name}", getattr(self, name), "must be in [0, 1)", f"model.{name}=0.5"))
+        if self.kernel not in KERNELS:
+            allowed = f"must be one of: {', '.join(KERNELS)}"
+            wrong.append(Problem("model.kernel", self.kernel, allowed, "set model.kernel=auto"))
+        return wrong
+
+    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+        """What is wrong with the arguments, alone and beside the device in the resolved `config`."""
+        wrong = self.problems()
+        if not wrong and config["hardware"].get("device") == "cuda" and self.kernel not in ("auto", "torch"):
+            wrong.append(Problem("model.kernel", self.kernel, "must be torch or auto with hardware.device=cuda",
+                                 "set model.kernel=auto"))
         return wrong
 
     @property
@@ -94,7 +106,7 @@ class Model(nn.Module, ABC):
             device: where the model lives.
         """
         if wrong := self.problems():
-            raise ConfigError([Problem("model", type(self).__name__, text, "change the named key") for text in wrong])
+            raise ConfigError(wrong)
         self.backend = make_backend(self.kernel, device)
         degrees = Degrees(degrees.incoming.to(device), degrees.outgoing.to(device))
         dims = [in_dim, *[self.hidden] * (self.num_layers - 1), num_classes]
@@ -135,10 +147,10 @@ class Model(nn.Module, ABC):
             return out if self._fuses(index) else activate(out, layer.activation)
         assert isinstance(layer, Layer)
         drop = self.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
-        mixed = mixed_rows(layer, block, dropped, drop)
+        out = preactivated_rows(layer, block, dropped, drop)
         if self._fuses(index):
-            return layer.preactivation(mixed)
-        return layer.finish(mixed, layer.residual_part(destination_rows(block, h)))
+            return out
+        return layer.activated(out, layer.residual_part(destination_rows(block, h)))
 
     def drop(self, purpose: Purpose, index: int, p: float, key: BatchKey | None) -> Drop | None:
         """The dropout of layer `index` in the batch `key`; None where nothing is dropped."""

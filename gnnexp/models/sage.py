@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from gnnexp.graph.sparse import Rows
 from gnnexp.models.layer import Activation, Destinations, Layer
 from gnnexp.models.model import Model
+from gnnexp.models.shortcuts import SumOfLinears
 
 
 class SAGELayer(Layer):
@@ -43,6 +44,11 @@ class SAGELayer(Layer):
         assert self_ is not None
         inverse = dst.degree.clamp(min=1).to(aggregated.dtype).reciprocal().unsqueeze(1)
         return torch.addcmul(self_, aggregated, inverse)
+
+    def mixed_and_biased(self, degree: Tensor, aggregated: Tensor, own: Tensor) -> Tensor:
+        """`mix` of the projections plus the bias: the mean is taken on Din columns, both products share a buffer."""
+        mean = aggregated * degree.clamp(min=1).to(aggregated.dtype).reciprocal().unsqueeze(1)
+        return SumOfLinears.run(own, self.self_weight, mean, self.weight, self.bias)
 
 
 class SAGE(Model):

@@ -13,7 +13,7 @@ from gnnexp.job import Job
 from gnnexp.models.dgl_layers import DGLStack, supported, wants_self_loops
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.paradigms.dgl_reference import dense_features, to_dgl
+from gnnexp.paradigms.dgl_reference import dense_features, to_dgl, unsupported_model
 
 
 class DGLFullGraph(Paradigm[Tensor]):
@@ -23,11 +23,14 @@ class DGLFullGraph(Paradigm[Tensor]):
     approximates = "dropout masks are torch's; otherwise serial full-graph training"
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
-        """One worker only."""
+        """One worker only, and a model that DGL has."""
         ranks = config["hardware"]["nodes"] * config["hardware"]["workers"]
-        if ranks == 1:
-            return []
-        return [Problem("hardware.workers", ranks, "dgl_full_graph runs on one worker", "set hardware.workers=1")]
+        problems = unsupported_model(config)
+        if ranks != 1:
+            problems.append(
+                Problem("hardware.workers", ranks, "dgl_full_graph runs on one worker", "set hardware.workers=1")
+            )
+        return problems
 
     def setup(self, job: Job) -> None:
         """Build DGL's graph and stack."""

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from gnnexp.config.build import build
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
@@ -30,6 +31,16 @@ from gnnexp.paradigms.base import Paradigm
 
 os.environ.setdefault("DGLBACKEND", "pytorch")  # read by dgl when it is imported
 import dgl
+
+def unsupported_model(config: Mapping[str, Any]) -> list[Problem]:
+    """Why DGL's convolutions cannot stand for the model of `config`."""
+    node = config["model"]
+    try:
+        reason = supported(build(node, Model))
+    except ConfigError:
+        return []  # the model's own problems are reported as such
+    return [Problem("model", node["_target_"], reason, "choose model=sage, gcn, gat or gin")] if reason else []
+
 
 DGLBatch = tuple[Tensor, Tensor, list[Any], Tensor]
 
@@ -58,7 +69,7 @@ class DGLReference(Paradigm[DGLBatch]):
             )
         if self.num_workers < 0:
             problems.append(Problem("paradigm.num_workers", self.num_workers, "must be 0 or more", "set it to 0"))
-        return problems
+        return [*problems, *unsupported_model(config)]
 
     def setup(self, job: Job) -> None:
         """Build DGL's graph, stack and loader."""

@@ -107,6 +107,21 @@ def test_identity_residual_is_a_zero_padded_slice():
     assert torch.equal(sum(layer.residual_part(h[:, dims], dims) for dims in cuts), h)
 
 
+def test_the_short_way_equals_the_phases_with_every_gradient(monkeypatch):
+    monkeypatch.setattr(local, "aggregates_first", lambda *_: True)
+    layer = make_model("sage", norm=True).layers[0]
+    block = sampled_block(make_model("sage"))
+    assert isinstance(layer, local.Shortened)
+    found = []
+    for shape in (local.preactivated_rows, lambda *args: layer.preactivation(mixed_rows(*args))):
+        h = inputs(block).requires_grad_()
+        out = shape(layer, block, h, None)
+        grads = torch.autograd.grad(out.square().sum(), [h, *layer.parameters()])
+        found.append([out, *grads])
+    for short, phased in zip(*found, strict=True):
+        assert torch.allclose(short, phased, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("sampled", [True, False])
 def test_project_first_equals_aggregate_first(name, sampled, monkeypatch):
