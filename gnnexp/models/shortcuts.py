@@ -3,6 +3,7 @@
 A hidden layer is far larger than the caches, so each elementwise pass over `[D, C]` costs as much as a good part of a
 matrix product. In the backward of products-like batches the slice of the destinations alone filled, copied and added
 `[S, C]`; bias, self part and mean took three passes more.
+"""
 
 # ruff: noqa: ANN401  autograd's contexts have no types
 from __future__ import annotations
