@@ -15,9 +15,23 @@ import numba
 import numpy as np
 from numba import literally, prange
 
-from gnnexp.kernels.balance import RANGES_PER_THREAD, boundary, claim, num_threads
+from gnnexp.kernels.balance import RANGES_PER_THREAD, boundary, claim, launch, num_threads
 from gnnexp.kernels.specialise import Specialised
-from gnnexp.kernels.vector import Layout, accumulate, dots, layout, load, max_width, prefetch, store, zeros
+from gnnexp.kernels.vector import (
+    VECTOR_BYTES,
+    Layout,
+    accumulate,
+    dots,
+    fence,
+    layout,
+    load,
+    max_width,
+    prefetch,
+    store,
+    stream,
+    streams,
+    zeros,
+)
 
 _U = np.uint64
 _ONE = np.uint64(1)
@@ -92,7 +106,7 @@ def distance(form: Layout) -> int:
 def _sum_range(
     first: int, last: int, indptr: np.ndarray, index: np.ndarray, edges: np.ndarray, weight: np.ndarray,
     weight_stride: int, slot: int, x: np.ndarray, x_stride: int, x_first: int, out: np.ndarray, out_stride: int,
-    out_first: int, width: int, ahead: int, shape: int,
+    out_first: int, width: int, ahead: int, past_cache: bool, shape: int,
 ) -> None:
     weight_stride, slot, width, ahead = _U(weight_stride), _U(slot), _U(width), _U(ahead)
     x_stride, x_first = _U(x_stride), _U(x_first)
@@ -104,7 +118,11 @@ def _sum_range(
             at = _U(edges[e]) if permuted else e
             term = load(x, _U(index[e]) * x_stride + x_first, width, shape)
             total = accumulate(total, term, weight, at * weight_stride + slot, shape)
-        store(out, _U(row) * _U(out_stride) + _U(out_first), width, total)
+        place = _U(row) * _U(out_stride) + _U(out_first)
+        if past_cache:
+            stream(out, place, width, total)
+        else:
+            store(out, place, width, total)
 
 
 @Specialised
@@ -112,7 +130,7 @@ def _sum_range(
 def _sum_rows(
     threads: int, indptr: np.ndarray, index: np.ndarray, edges: np.ndarray, weight: np.ndarray, weight_stride: int,
     slot: int, x: np.ndarray, x_stride: int, x_first: int, out: np.ndarray, out_stride: int, out_first: int, width: int,
-    ahead: int, shape: int,
+    ahead: int, past_cache: bool, shape: int,
 ) -> None:
     shape = literally(shape)
     parts, counter = threads * RANGES_PER_THREAD, np.zeros(1, np.int64)
@@ -121,8 +139,9 @@ def _sum_rows(
         while part < parts:
             _sum_range(
                 boundary(indptr, part, parts), boundary(indptr, part + 1, parts), indptr, index, edges, weight,
-                weight_stride, slot, x, x_stride, x_first, out, out_stride, out_first, width, ahead, shape,
+                weight_stride, slot, x, x_stride, x_first, out, out_stride, out_first, width, ahead, past_cache, shape,
             )
+            fence()
             part = claim(counter)
 
 
@@ -216,11 +235,18 @@ def sum_rows(edges: Edges, x: Matrix, out: Matrix, weight: np.ndarray, num_slots
     """
     for start, width, slot, heads in parts:
         form = layout(width, x.values.itemsize, heads, width // max(1, heads))
-        _sum_rows(
-            num_threads(edges.index.size * width), edges.indptr, edges.index, edges.edges, weight, num_slots, slot,
+        launch(
+            _sum_rows, num_threads(edges.index.size * width),
+            edges.indptr, edges.index, edges.edges, weight, num_slots, slot,
             x.values, x.stride, x.first + start, out.values, out.stride, out.first + start, width, distance(form),
-            form.code,
+            _streams(out, start, width), form.code,
         )
+
+
+def _streams(out: Matrix, start: int, width: int) -> bool:
+    """Whether the columns `start:start + width` of `out` are written past the caches."""
+    whole_vectors = (out.first + start) * out.values.itemsize % VECTOR_BYTES == 0
+    return whole_vectors and streams(out.values, out.stride, width)
 
 
 def dot_rows(
@@ -230,8 +256,9 @@ def dot_rows(
     seen: set[int] = set()
     for start, width, slot, heads in parts:
         form = layout(width, own.values.itemsize, heads, width // max(1, heads))
-        _dot_rows(
-            num_threads(edges.index.size * width), edges.indptr, edges.index, own.values, own.stride, own.first + start,
+        launch(
+            _dot_rows, num_threads(edges.index.size * width),
+            edges.indptr, edges.index, own.values, own.stride, own.first + start,
             other.values, other.stride, other.first + start, products, num_slots, slot, width, distance(form),
             slot in seen, form.code,
         )
@@ -247,8 +274,9 @@ def sum_and_dot_rows(
     seen: set[int] = set()
     for start, width, slot, heads in parts:
         form = layout(width, x.values.itemsize, heads, width // max(1, heads))
-        _both_rows(
-            num_threads(edges.index.size * width), edges.indptr, edges.index, edges.edges, weight, num_slots, slot,
+        launch(
+            _both_rows, num_threads(edges.index.size * width),
+            edges.indptr, edges.index, edges.edges, weight, num_slots, slot,
             own.values, own.stride, own.first + start, x.values, x.stride, x.first + start, out.values, out.stride,
             out.first + start, products, width, distance(form), slot in seen, form.code,
         )

@@ -14,7 +14,7 @@ import numpy as np
 from numba import literally, prange
 
 from gnnexp.kernels.aggregate import Edges
-from gnnexp.kernels.balance import RANGES_PER_THREAD, boundary, claim, num_threads
+from gnnexp.kernels.balance import RANGES_PER_THREAD, boundary, claim, launch, num_threads
 from gnnexp.kernels.rowmath import (
     add,
     divide,
@@ -135,8 +135,8 @@ def weigh(
         weight: `[E * heads]`, written: the weights.
     """
     form = layout(heads, src_key.itemsize)
-    _weigh(
-        num_threads(8 * edges.index.size * heads), edges.indptr, edges.index, src_key, dst_key, heads,
+    launch(
+        _weigh, num_threads(8 * edges.index.size * heads), edges.indptr, edges.index, src_key, dst_key, heads,
         src_key.dtype.type(slope), signed, weight, form.code,
     )
 
@@ -159,8 +159,9 @@ def unweigh(
         dst_key_gradient: `[D * heads]`, written: its sum per destination.
     """
     kind, form = signed.dtype.type, layout(heads, signed.itemsize)
-    _unweigh(
-        num_threads(8 * edges.index.size * heads), edges.indptr, signed, weight, gradient, kind(scale), kind(slope),
+    launch(
+        _unweigh, num_threads(8 * edges.index.size * heads),
+        edges.indptr, signed, weight, gradient, kind(scale), kind(slope),
         heads, score_gradient, dst_key_gradient, form.code,
     )
 
@@ -225,6 +226,7 @@ def _phase(
 def edge_phase(phase: Phase, edges: Edges, a: np.ndarray, b: np.ndarray, heads: int, out: np.ndarray) -> None:
     """One phase of attention (see `Phase`), for the paradigms that exchange data between phases; `out` is written."""
     form = layout(heads, out.itemsize)
-    _phase(
-        num_threads(4 * edges.index.size * heads), int(phase), edges.indptr, edges.index, a, b, heads, out, form.code
+    launch(
+        _phase, num_threads(4 * edges.index.size * heads),
+        int(phase), edges.indptr, edges.index, a, b, heads, out, form.code
     )

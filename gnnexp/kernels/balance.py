@@ -7,6 +7,7 @@ claiming keeps all cores busy when one of them also samples, or serves another p
 # ruff: noqa: ANN401  numba's and LLVM's own objects have no types
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -49,3 +50,15 @@ def boundary(indptr: np.ndarray, part: int, num_parts: int) -> int:
 def num_threads(num_floats: int) -> int:
     """Threads to use for a pass that moves `num_floats`."""
     return 1 if num_floats < SERIAL_FLOATS else int(numba.get_num_threads())
+
+
+def launch(kernel: Callable[..., Any], threads: int, *arguments: Any) -> Any:
+    """Call `kernel(threads, *arguments)` with so many of numba's threads: the others are not woken and waited for."""
+    before = numba.get_num_threads()
+    if threads >= before:
+        return kernel(threads, *arguments)
+    numba.set_num_threads(threads)
+    try:
+        return kernel(threads, *arguments)
+    finally:
+        numba.set_num_threads(before)

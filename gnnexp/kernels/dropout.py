@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numba import prange
+from numba import literally, prange
 
-from gnnexp.kernels.balance import RANGES_PER_THREAD, claim, num_threads
+from gnnexp.kernels.balance import RANGES_PER_THREAD, claim, launch, num_threads
 from gnnexp.kernels.counter import absorb, draw
+from gnnexp.kernels.rowmath import fill, multiply, where_positive
+from gnnexp.kernels.specialise import Specialised
+from gnnexp.kernels.vector import VECTOR_BYTES, fence, layout, load, store, stream, streams
 
 _U32, _U64 = np.uint32, np.uint64
 STEP, MUL1, MUL2 = 0x9E3779B9, 0x7FEB352D, 0x846CA68B
@@ -70,45 +73,86 @@ def _drop_slice(
 
 
 @numba.njit(nogil=True, cache=True)
-def _scale_positive(
-    first: np.uint64, last: np.uint64, output: np.ndarray, gradient: np.ndarray, out: np.ndarray, scale: float
+def _stream_row(scratch: np.ndarray, out: np.ndarray, to: np.uint64, width: np.uint64, shape: int) -> None:
+    lanes = _U64(VECTOR_BYTES // out.itemsize)
+    for j in range(_U64(0), width, lanes):
+        stream(out, to + j, lanes, load(scratch, j, lanes, shape))
+
+
+@numba.njit(nogil=True, cache=True)
+def _drop_range(
+    first: int, last: int, x: np.ndarray, x_stride: int, out: np.ndarray, ids: np.ndarray, key: np.uint64,
+    threshold: np.uint32, scale: float, floor: float, num_columns: int, start: int, stop: int, past_cache: bool,
+    shape: int,
 ) -> None:
-    zero = output.dtype.type(0)
-    for i in range(first, last):
+    half, begin, end, width = _U64((num_columns + 1) // 2), _U64(start), _U64(stop), _U64(stop - start)
+    scratch, top = np.empty(width, out.dtype), _U64(0)
+    for row in range(first, last):
+        state = absorb(key, _U64(ids[row]))
+        low, high, at, to = _U32(state), _U32(state >> _U64(32)), _U64(row * x_stride), _U64(row) * width
+        if width != _U64(num_columns):
+            _drop_slice(x, out, at, to, low, high, half, begin, end, threshold, scale, floor)
+        elif past_cache:
+            _drop_pairs(x, scratch, at, top, low, high, half, end, threshold, scale, floor)
+            _stream_row(scratch, out, to, width, shape)
+        else:
+            _drop_pairs(x, out, at, to, low, high, half, end, threshold, scale, floor)
+
+
+@Specialised
+@numba.njit(nogil=True, cache=True, parallel=True)
+def _drop_rows(
+    threads: int, x: np.ndarray, x_stride: int, out: np.ndarray, ids: np.ndarray, key: np.uint64,
+    threshold: np.uint32, scale: float, floor: float, num_columns: int, start: int, stop: int, past_cache: bool,
+    shape: int,
+) -> None:
+    shape = literally(shape)
+    parts, counter = threads * RANGES_PER_THREAD, np.zeros(1, np.int64)
+    for _ in prange(threads):
+        part = claim(counter)
+        while part < parts:
+            _drop_range(
+                ids.size * part // parts, ids.size * (part + 1) // parts, x, x_stride, out, ids, key, threshold, scale,
+                floor, num_columns, start, stop, past_cache, shape,
+            )
+            fence()
+            part = claim(counter)
+
+
+@numba.njit(nogil=True, cache=True)
+def _scale_positive(
+    first: np.uint64, last: np.uint64, output: np.ndarray, gradient: np.ndarray, out: np.ndarray, scale: float,
+    past_cache: bool, shape: int,
+) -> None:
+    """`first` is a multiple of a vector's lanes; where `last` is not, the rest is done one by one."""
+    lanes, zero, factor = _U64(VECTOR_BYTES // out.itemsize), output.dtype.type(0), fill(output, scale, shape)
+    whole = first + (last - first) // lanes * lanes
+    for i in range(first, whole, lanes):
+        scaled = multiply(load(gradient, i, lanes, shape), factor)
+        kept = where_positive(load(output, i, lanes, shape), scaled)
+        if past_cache:
+            stream(out, i, lanes, kept)
+        else:
+            store(out, i, lanes, kept)
+    for i in range(whole, last):
         scaled = gradient[i] * scale
         out[i] = scaled if output[i] > zero else zero
 
 
+@Specialised
 @numba.njit(nogil=True, cache=True, parallel=True)
-def _drop_rows(
-    threads: int, x: np.ndarray, x_stride: int, out: np.ndarray, ids: np.ndarray, key: np.uint64,
-    threshold: np.uint32, scale: float, floor: float, num_columns: int, start: int, stop: int,
+def _keep_positive(
+    threads: int, output: np.ndarray, gradient: np.ndarray, out: np.ndarray, scale: float, past_cache: bool, shape: int
 ) -> None:
-    parts, counter, width = threads * RANGES_PER_THREAD, np.zeros(1, np.int64), stop - start
-    half = (num_columns + 1) // 2
+    shape = literally(shape)
+    parts, counter, total, lanes = threads * RANGES_PER_THREAD, np.zeros(1, np.int64), output.size, 16
     for _ in prange(threads):
         part = claim(counter)
         while part < parts:
-            for row in range(ids.size * part // parts, ids.size * (part + 1) // parts):
-                state = absorb(key, _U64(ids[row]))
-                low, high = _U32(state), _U32(state >> _U64(32))
-                at, to = _U64(row * x_stride), _U64(row * width)
-                if width == num_columns:
-                    _drop_pairs(x, out, at, to, low, high, _U64(half), _U64(stop), threshold, scale, floor)
-                else:
-                    _drop_slice(x, out, at, to, low, high, _U64(half), _U64(start), _U64(stop), threshold, scale, floor)
-            part = claim(counter)
-
-
-@numba.njit(nogil=True, cache=True, parallel=True)
-def _keep_positive(threads: int, output: np.ndarray, gradient: np.ndarray, out: np.ndarray, scale: float) -> None:
-    parts, counter, total = threads * RANGES_PER_THREAD, np.zeros(1, np.int64), output.size
-    for _ in prange(threads):
-        part = claim(counter)
-        while part < parts:
-            _scale_positive(
-                _U64(total * part // parts), _U64(total * (part + 1) // parts), output, gradient, out, scale
-            )
+            first = total // lanes * part // parts * lanes
+            last = total if part == parts - 1 else total // lanes * (part + 1) // parts * lanes
+            _scale_positive(_U64(first), _U64(last), output, gradient, out, scale, past_cache, shape)
+            fence()
             part = claim(counter)
 
 
@@ -187,17 +231,23 @@ def drop_rows(
         stop: one past the last.
         relu: take max(x, 0) first.
     """
-    kind = x.dtype.type
-    _drop_rows(
-        num_threads(out.size), x, stride, out, ids, np.uint64(key), np.uint32(threshold),
+    kind, width = x.dtype.type, stop - start
+    launch(
+        _drop_rows, num_threads(out.size), x, stride, out, ids, np.uint64(key), np.uint32(threshold),
         kind(survivor_scale(threshold)), kind(0 if relu else -np.inf), num_columns, start, stop,
+        streams(out, width, width), _one_vector(x),
     )
+
+
+def _one_vector(x: np.ndarray) -> int:
+    """Code of a row of one full vector."""
+    return layout(VECTOR_BYTES // x.itemsize, x.itemsize).code
 
 
 def keep_positive(output: np.ndarray, gradient: np.ndarray, out: np.ndarray, threshold: int) -> None:
     """Backward of ReLU + dropout: what survived is where the output is positive; no hash. All flat, same size."""
     scale = output.dtype.type(survivor_scale(threshold))
-    _keep_positive(num_threads(out.size), output, gradient, out, scale)
+    launch(_keep_positive, num_threads(out.size), output, gradient, out, scale, streams(out, 0, 0), _one_vector(out))
 
 
 def drop_sparse(
@@ -217,8 +267,9 @@ def drop_edges(
     threshold: int,
 ) -> None:
     """Dropout of `weight` `[E * heads]` into `out` (may be the same) by edge identity; empty arrays for None."""
-    _drop_edges(
-        num_threads(4 * weight.size), indptr, index, src_ids, dst_ids, edge_types, occurrence, self_loops, weight, out,
+    launch(
+        _drop_edges, num_threads(4 * weight.size),
+        indptr, index, src_ids, dst_ids, edge_types, occurrence, self_loops, weight, out,
         heads, np.uint64(key), np.uint64(threshold), weight.dtype.type(survivor_scale(threshold)),
     )
 

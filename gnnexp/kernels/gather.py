@@ -8,7 +8,7 @@ import torch
 from numba import prange
 from torch import Tensor
 
-from gnnexp.kernels.balance import RANGES_PER_THREAD, claim, num_threads
+from gnnexp.kernels.balance import RANGES_PER_THREAD, claim, launch, num_threads
 from gnnexp.kernels.pool import Pool
 
 
@@ -43,6 +43,6 @@ def gather_rows(x: Tensor, ids: Tensor, pool: Pool | None = None) -> Tensor:
     shape = (ids.numel(), x.shape[1])
     source, wanted = x.detach().numpy(), ids.numpy()
     out = torch.empty(shape, dtype=x.dtype) if pool is None else torch.from_numpy(pool.empty(shape, source.dtype))
-    if _gather(num_threads(out.numel()), source, wanted, out.numpy()):
+    if launch(_gather, num_threads(out.numel()), source, wanted, out.numpy()):
         raise IndexError(f"row ids must be in 0..{x.shape[0] - 1}, found {wanted.min()}..{wanted.max()}")
     return out

@@ -11,7 +11,7 @@ import numpy as np
 from numba import literally, prange
 
 from gnnexp.kernels.aggregate import Edges, Matrix, chunks, distance
-from gnnexp.kernels.balance import RANGES_PER_THREAD, boundary, claim, num_threads
+from gnnexp.kernels.balance import RANGES_PER_THREAD, boundary, claim, launch, num_threads
 from gnnexp.kernels.specialise import Specialised
 from gnnexp.kernels.vector import (
     VECTOR_BYTES,
@@ -153,8 +153,9 @@ def outer_rows(edges: Edges, x: Matrix, out: np.ndarray, weight: np.ndarray, num
     for start, piece in chunks(width, vectors * VECTOR_BYTES // x.values.itemsize):
         form = layout(piece, x.values.itemsize, heads)
         for slot in range(0, num_slots, heads):
-            _outer_rows(
-                num_threads(edges.index.size * piece), edges.indptr, edges.index, weight, num_slots, slot, x.values,
+            launch(
+                _outer_rows, num_threads(edges.index.size * piece),
+                edges.indptr, edges.index, weight, num_slots, slot, x.values,
                 x.stride, x.first + start, out, num_slots * width, width, slot * width + start, piece, distance(form),
                 form.code,
             )
@@ -167,8 +168,9 @@ def outer_dot_rows(
     assert x.first == 0
     for start, piece in chunks(width, VECTOR_BYTES * 16 // x.values.itemsize):
         form = layout(piece, x.values.itemsize)
-        _outer_dot_rows(
-            num_threads(edges.index.size * piece), edges.indptr, edges.index, gradient, num_slots * width, width,
+        launch(
+            _outer_dot_rows, num_threads(edges.index.size * piece),
+            edges.indptr, edges.index, gradient, num_slots * width, width,
             x.values, x.stride, start, products, num_slots, piece, distance(form), form.code,
         )
 
@@ -180,7 +182,8 @@ def inner_rows(
     assert edges.permuted or edges.index.size == 0
     for start, piece in chunks(width, VECTOR_BYTES * 16 // gradient.itemsize):
         form = layout(piece, gradient.itemsize, 1)
-        _inner_rows(
-            num_threads(edges.index.size * piece), edges.indptr, edges.index, edges.edges, weight, num_slots, gradient,
+        launch(
+            _inner_rows, num_threads(edges.index.size * piece),
+            edges.indptr, edges.index, edges.edges, weight, num_slots, gradient,
             num_slots * width, width, out, width, start, piece, form.code,
         )

@@ -18,8 +18,8 @@ HUGE_PAGE_BYTES = 1 << 21
 ALIGNMENT_BYTES = 64
 # Below this malloc serves from its own free lists without new pages.
 SMALLEST_POOLED_BYTES = 1 << 17
-# What is held, in use and idle, over the most that was ever in use at once. Batches and layers use different size classes
-# at different times, so 1 evicts buffers that the next step needs (a block's forward + backward: 202 against 120 ms).
+# What is held, in use and idle, over the most that was ever in use at once. Layers use different size classes at
+# different times, so 1 evicts buffers that the next step needs (a block's forward + backward: 202 against 123 ms).
 _SLACK = 1.5
 # Size classes per power of two: at most an eighth is wasted, and batches that differ by a few percent share a class.
 _CLASSES_PER_DOUBLING = 8
