@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from gnnexp.kernels.aggregate import Edges, Matrix, chunks, dot_rows, groups, sum_and_dot_rows, sum_rows
 from gnnexp.kernels.balance import boundary
 from gnnexp.kernels.outer import inner_rows, outer_dot_rows, outer_rows
-from gnnexp.kernels.vector import Layout, layout, max_width
+from gnnexp.kernels.pool import Pool
+from gnnexp.kernels.vector import Layout, layout, max_width, streams
 
 
 def random_edges(num_src: int, num_dst: int, num_edges: int, seed: int) -> tuple[Edges, Edges, np.ndarray]:
@@ -125,4 +126,19 @@ def test_results_do_not_depend_on_threads() -> None:
         outputs.append(np.empty((1500, 41)))
         sum_rows(forward, as_matrix(x), as_matrix(outputs[-1]), np.empty(0), 1, groups(41, 0, 8))
     numba.set_num_threads(before)
+    assert (outputs[0] == outputs[1]).all()
+
+
+@pytest.mark.parametrize("width", [16, 64, 300])
+def test_streamed_results_equal_stored_ones(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results beyond the cache are written past it; 300 columns are no whole number of vectors and never are."""
+    forward, _, _ = random_edges(200, 150, 3000, width)
+    x = np.random.default_rng(0).standard_normal((200, width))
+    outputs = []
+    for limit in (0, 1 << 60):
+        monkeypatch.setattr("gnnexp.kernels.vector.STREAM_BYTES", limit)
+        out = Pool().empty((150, width), np.float64)
+        assert streams(out.reshape(-1), width, width) == (limit == 0 and width != 300)
+        sum_rows(forward, as_matrix(x), as_matrix(out), np.empty(0), 1, groups(width, 0, 8))
+        outputs.append(out)
     assert (outputs[0] == outputs[1]).all()

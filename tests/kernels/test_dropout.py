@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gnnexp.kernels.counter import GOLDEN, Purpose, mix, stream
 from gnnexp.kernels.dropout import drop_edges, drop_rows, drop_sparse, keep_positive, quantised, survivor_scale
+from gnnexp.kernels.pool import Pool
 
 LOW = 0xFFFFFFFF
 
@@ -139,3 +140,16 @@ def test_edge_masks_depend_on_identity_alone() -> None:
     assert (loops == kept(indptr, index, src_ids, dst_ids, none, marked)).all()
     signs = base * 2.0 - 1
     assert np.abs(np.triu(signs.T @ signs, 1) / num_edges).max() < 5 / np.sqrt(num_edges), "heads are independent"
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_streamed_results_equal_stored_ones(relu: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng, ids, outputs = np.random.default_rng(3), np.arange(1500), []
+    x, gradient = rng.standard_normal((2, 1500, 48)).astype(np.float32)
+    for limit in (0, 1 << 60):
+        monkeypatch.setattr("gnnexp.kernels.vector.STREAM_BYTES", limit)
+        out, back = (Pool().empty((1500, 48), np.float32) for _ in range(2))
+        drop_rows(x.ravel(), 48, out.reshape(-1), ids, 3, quantised(0.5), 48, 0, 48, relu=relu)
+        keep_positive(out.ravel(), gradient.ravel(), back.reshape(-1), quantised(0.5))
+        outputs.append((out, back))
+    assert (outputs[0][0] == outputs[1][0]).all() and (outputs[0][1] == outputs[1][1]).all()

@@ -1,0 +1,142 @@
+"""Compiling the common kernels once, at set-up, into numba's cache: `python -m gnnexp.kernels.warmup`.
+
+A kernel takes about a second to compile and milliseconds to load. numba notices when the file of a cached function
+changes, but not when a function or intrinsic that it inlines from another file does, so every cached kernel is thrown
+away when any file here is newer.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from gnnexp.kernels import attention, counter, edges, outer, transpose
+from gnnexp.kernels.aggregate import Edges, Matrix, dot_rows, groups, sum_and_dot_rows, sum_rows
+from gnnexp.kernels.dropout import drop_edges, drop_rows, drop_sparse, keep_positive
+from gnnexp.kernels.gather import gather_rows
+from gnnexp.kernels.pool import Pool
+from gnnexp.kernels.vector import layout, max_width
+
+_INDPTR, _SOURCES, _ORDER = np.array([0, 2, 2]), np.array([0, 1], np.int32), np.array([0, 1])
+_FORWARD, _BACKWARD = Edges(_INDPTR, _SOURCES), Edges(_INDPTR, _SOURCES, _ORDER)
+_BY_EDGE = Edges(_INDPTR, _ORDER)
+# Columns of common layers and features (weights, heads and all) beyond the unweighted sums, which get every layout.
+_WEIGHTED = (7, 10, 16, 41, 64, 100, 128, 256)
+_HEADS = ((4, 16), (4, 64), (8, 8))
+_SHARED = ((4, 64), (4, 100), (4, 128), (8, 64))
+
+Task = tuple[str, int, int]
+
+
+def main() -> None:
+    """Compile on all cores."""
+    remove_stale(Path(__file__).parent)
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), mp_context=get_context("spawn")) as processes:
+        list(processes.map(run, tasks()))
+
+
+def warmup() -> None:
+    """Compile in this process whatever is not cached."""
+    for task in tasks():
+        run(task)
+
+
+def remove_stale(folder: Path) -> int:
+    """Delete numba's cache files of `folder` if any source is newer than the oldest of them; how many were deleted."""
+    cached = [*folder.glob("__pycache__/*.nbi"), *folder.glob("__pycache__/*.nbc")]
+    newest = max(source.stat().st_mtime for source in folder.glob("*.py"))
+    if not cached or newest < min(file.stat().st_mtime for file in cached):
+        return 0
+    for file in cached:
+        file.unlink(missing_ok=True)
+    return len(cached)
+
+
+def tasks() -> Iterator[Task]:
+    """`(kind, heads, width)` of everything that is compiled."""
+    shapes = {layout(width, 4): width for width in range(1, max_width(4) + 1)}
+    yield from (("sum", 0, width) for width in shapes.values())
+    yield from ((kind, 1, width) for kind in ("sum", "dot", "both") for width in _WEIGHTED)
+    yield from ((kind, heads, heads * width) for kind in ("sum", "both") for heads, width in _HEADS)
+    yield from (("outer", heads, width) for heads, width in _SHARED)
+    yield from (("attention", heads, heads) for heads in (1, 4, 8))
+    yield from (("dropout", 0, 16), ("graph", 0, 0), ("others", 0, 0))
+
+
+def run(task: Task) -> None:
+    """Compile one task by running it on two edges."""
+    kind, heads, width = task
+    {"sum": _sum, "dot": _dot, "both": _both, "outer": _outer, "attention": _attention, "dropout": _dropout,
+     "graph": _graph, "others": _others}[kind](heads, width)
+
+
+def _rows(width: int, num_rows: int = 2) -> np.ndarray:
+    return np.zeros(num_rows * width, np.float32)
+
+
+def _sum(heads: int, width: int) -> None:
+    parts, x, out = groups(width, heads, 4), Matrix(_rows(width), width), Matrix(_rows(width), width)
+    sum_rows(_FORWARD, x, out, _rows(heads), max(1, heads), parts)
+
+
+def _dot(heads: int, width: int) -> None:
+    x = Matrix(_rows(width), width)
+    dot_rows(_FORWARD, x, x, _rows(heads), heads, groups(width, heads, 4))
+
+
+def _both(heads: int, width: int) -> None:
+    x, out = Matrix(_rows(width), width), Matrix(_rows(width), width)
+    sum_and_dot_rows(_BACKWARD, x, x, out, _rows(heads), _rows(heads), heads, groups(width, heads, 4))
+
+
+def _outer(heads: int, width: int) -> None:
+    x, many = Matrix(_rows(width), width), _rows(heads * width)
+    outer.outer_rows(_FORWARD, x, many, _rows(heads), heads, width)
+    outer.outer_dot_rows(_FORWARD, many, x, _rows(heads), heads, width)
+    outer.inner_rows(_BACKWARD, many, _rows(width), _rows(heads), heads, width)
+
+
+def _attention(heads: int, width: int) -> None:
+    key, signed, weight = _rows(width), _rows(width), _rows(width)
+    attention.weigh(_FORWARD, key, key, heads, 0.2, signed, weight)
+    attention.unweigh(_FORWARD, signed, weight, weight, 1.0, 0.2, heads, _rows(width), _rows(width))
+    attention.edge_phase(attention.Phase.SUM, _FORWARD, weight, weight, heads, _rows(width))
+    sum_rows(_BY_EDGE, Matrix(key, width), Matrix(_rows(width), width), _rows(0), 1, groups(width, 0, 4))
+
+
+def _dropout(heads: int, width: int) -> None:
+    x, out, none = _rows(width), _rows(width), np.empty(0, np.int32)
+    for ids in (_SOURCES, _ORDER):
+        drop_rows(x, width, out, ids, 0, 1, width, 0, width)
+        drop_edges(_INDPTR, _SOURCES, ids, ids, none, none, False, _rows(1), _rows(1), 1, 0, 1)
+        drop_sparse(_INDPTR, _SOURCES, _rows(1), ids, 0, 1, width)
+        gather_rows(torch.zeros(2, width), torch.from_numpy(ids), Pool())
+    keep_positive(out, x, x, 1)
+
+
+def _graph(heads: int, width: int) -> None:
+    transpose.transpose_csc(_INDPTR, _SOURCES, 2)
+    edges.edge_destinations(_INDPTR, _SOURCES)
+    edges.count_parallel(_INDPTR, np.zeros(2, np.int32), None)
+    counter.permutation(0, 2)
+
+
+def _others(heads: int, width: int) -> None:
+    """`warm_up()` of every kernel module that has one."""
+    package = Path(__file__).parent
+    for module in pkgutil.iter_modules([str(package)]):
+        warm_up = getattr(importlib.import_module(f"gnnexp.kernels.{module.name}"), "warm_up", None)
+        if warm_up is not None:
+            warm_up()
+
+
+if __name__ == "__main__":
+    main()
