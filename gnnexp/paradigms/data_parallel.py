@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
+import numba
 import torch
 from torch import Tensor, nn
 
@@ -176,7 +177,8 @@ class DataParallel(Paradigm[Loaded]):
             return Loaded(self._to_device(batch, features), features, 0.0, 0.0, 0.0)
 
     def _load(self, seeds: tuple[Tensor, int], epoch: int, step: int) -> Loaded:
-        """The same in a background thread."""
+        """The same in a background thread, on one core: a second OpenMP team would fight the training loop's."""
+        numba.set_num_threads(1)  # numba keeps this per thread
         start = time.perf_counter()
         batch = self._sample(seeds, epoch, step)
         middle = time.perf_counter()
