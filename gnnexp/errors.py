@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,43 @@ class DataError(ProblemsError):
     """A file or a dataset cannot be used as it is."""
 
     kind = "data problem"
+
+
+def unique(problems: Iterable[Problem]) -> list[Problem]:
+    """`problems` in their order, each once."""
+    kept: list[Problem] = []
+    for problem in problems:
+        if problem not in kept:
+            kept.append(problem)
+    return kept
+
+
+class Findings:
+    """Data problems of several steps, gathered so that they are raised together.
+
+    Attributes:
+        problems: those found so far.
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def attempt(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """What `step` returns for these arguments, or None when it found problems."""
+        try:
+            return step(*args, **kwargs)
+        except DataError as error:
+            self.problems += error.problems
+            return None
+
+    def raise_all(self) -> None:
+        """Raise what was found, if anything was.
+
+        Raises:
+            DataError: with all problems.
+        """
+        if self.problems:
+            raise DataError(unique(self.problems))
 
 
 class RunError(GnnexpError):

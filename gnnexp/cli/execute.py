@@ -13,7 +13,7 @@ import yaml
 from rich.console import Console
 
 from gnnexp.cli.console import EpochPrinter, describe_graph
-from gnnexp.cli.prepare import Prepared, prepare
+from gnnexp.cli.prepare import Prepared, check_run_dir, prepare
 from gnnexp.cli.provenance import make_provenance
 from gnnexp.config.build import build
 from gnnexp.config.compose import Composed
@@ -70,12 +70,10 @@ def create_run(composed: Composed, prepared: Prepared, sweep: str | None) -> Pat
     run_dir, config = composed.run_dir, composed.config
     try:
         run_dir.mkdir(parents=True)
-    except FileExistsError:
-        raise ConfigError(Problem("hydra.run.dir", str(run_dir), "a run never writes into a folder that exists",
-                                  "name a new one, or remove it")) from None
-    except OSError as error:
-        raise ConfigError(Problem("hydra.run.dir", str(run_dir), f"cannot be made: {error.strerror}",
-                                  "hydra.run.dir=<a folder that you may write to>")) from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(check_run_dir(run_dir) or Problem(
+            "hydra.run.dir", str(run_dir), f"cannot be made: {error}", "hydra.run.dir=<a folder that you may write to>"
+        )) from None
     partition = None if prepared.partition is None else str(prepared.partition)
     provenance = make_provenance(composed, prepared.key, partition, run_key(config, prepared.key), sweep)
     _write_text(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False))

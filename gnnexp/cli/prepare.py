@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +10,25 @@ from typing import Any
 
 from gnnexp.config.build import build, locate, missing_module
 from gnnexp.config.check import check_config, check_data
-from gnnexp.config.compose import Composed, compose
+from gnnexp.config.compose import Composed, draft
 from gnnexp.config.schema import run_config
 from gnnexp.datasets.base import Dataset
-from gnnexp.errors import ConfigError
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.graph import Graph
+from gnnexp.launchers.base import Launcher
+from gnnexp.models.model import Model
+from gnnexp.paradigms.base import Paradigm
 from gnnexp.partitioners.base import Partitioner
 from gnnexp.prepare import cache_root, prepare_graph, prepare_partition
+from gnnexp.samplers.base import Sampler
+from gnnexp.tasks.base import Task
+from gnnexp.trackers.base import Tracker
+
+_CLASSES = {
+    "dataset": Dataset, "partitioner": Partitioner, "sampler": Sampler, "feature_store": FeatureStore, "model": Model,
+    "task": Task, "paradigm": Paradigm, "tracker": Tracker, "hardware.launcher": Launcher,
+}
 
 
 @dataclass(frozen=True)
@@ -36,15 +49,37 @@ class Prepared:
 
 
 def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
-    """Compose and check.
+    """Compose and check; where something is wrong, look for the files of the dataset too.
 
     Raises:
         ConfigError: with every problem.
     """
-    composed = compose(overrides, config_dir)
-    if problems := check_config(composed.config):
+    made = draft(overrides, config_dir)
+    problems = list(made.problems)
+    if made.composed is not None:
+        config = made.composed.config
+        problems += check_config(config, _CLASSES, known=problems, unsure=made.unsure)
+        problems += check_run_dir(made.composed.run_dir)
+        wrong = made.unsure | {problem.key.partition(".")[0] for problem in problems}
+        if problems and "dataset" not in wrong:
+            problems += dataset_of(config).missing()
+    if problems:
         raise ConfigError(problems)
-    return composed
+    assert made.composed is not None
+    return made.composed
+
+
+def check_run_dir(run_dir: Path) -> list[Problem]:
+    """Whether the run directory is there already, or cannot be made."""
+    if os.path.lexists(run_dir):
+        return [Problem("hydra.run.dir", str(run_dir), "a run never writes into a folder that exists",
+                        "name a new one, or remove it")]
+    above = next((folder for folder in run_dir.absolute().parents if os.path.lexists(folder)), Path("/"))
+    if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
+        return []
+    why = "may not be written to" if above.is_dir() else "is no folder"
+    return [Problem("hydra.run.dir", str(run_dir), f"cannot be made: {above} {why}",
+                    "hydra.run.dir=<a folder that you may write to>")]
 
 
 def dataset_of(config: Mapping[str, Any]) -> Dataset:

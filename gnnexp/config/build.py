@@ -80,7 +80,8 @@ def check_node(path: str, node: object) -> list[Problem]:
         node: what the config has there.
     """
     if not isinstance(node, Mapping) or not isinstance(node.get(TARGET), str):
-        return [Problem(path, node, f"must be a mapping with {TARGET}", f"choose one: {path}=<name>")]
+        mend = f"set {path}.{TARGET}=package.module.Class" if "." in path else f"choose one: {path}=<name>"
+        return [Problem(path, node, f"must be a mapping with {TARGET}", mend)]
     nested = [
         problem
         for key, value in node.items()
@@ -106,6 +107,15 @@ def _locate_or_problem(path: str, name: str) -> Callable[..., Any] | Problem:
         return Problem(f"{path}.{TARGET}", name, str(error), _nearest_name(module, attribute))
     except Exception as error:  # a user's own module may fail in any way while it is imported
         return Problem(f"{path}.{TARGET}", name, f"importing it raised {error!r}", f"python -c 'import {module}'")
+
+
+def wrong_kind(path: str, name: str, expected: type) -> Problem | None:
+    """The problem of a class that is not an `expected`; None for a function, or what cannot be imported."""
+    found = _locate_or_problem(path, name)
+    if not isinstance(found, type) or issubclass(found, expected):
+        return None
+    return Problem(f"{path}.{TARGET}", name, f"must be a {expected.__module__}.{expected.__qualname__}",
+                   "name a class that inherits from it")
 
 
 def _nearest_name(module: str, attribute: str) -> str:

@@ -3,37 +3,83 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from gnnexp.config.build import build, check_fields, check_node
+from gnnexp.config.build import build, check_fields, check_node, wrong_kind
 from gnnexp.config.schema import HardwareConfig, TrainConfig
 from gnnexp.config.signature import TARGET, unknown
-from gnnexp.errors import Problem, ProblemsError
+from gnnexp.errors import Problem, ProblemsError, unique
 from gnnexp.graph.graph import Graph
 
 COMPONENTS = ("dataset", "partitioner", "sampler", "feature_store", "model", "task", "paradigm", "tracker")
 SCALARS = ("seed", "system", "name")
+# Components with `check(config)`: what they refuse of the other groups.
+_JUDGES = ("model", "paradigm", "hardware.launcher")
+# What they do not look at: a mistake there leaves them right.
+_ALONE = {"dataset", "tracker", "name", "seed"}
 _TOP = (*COMPONENTS, "hardware", "train", *SCALARS)
 
 
-def check_config(config: Mapping[str, Any]) -> list[Problem]:
+def check_config(
+    config: Mapping[str, Any],
+    classes: Mapping[str, type] | None = None,
+    *,
+    known: Iterable[Problem] = (),
+    unsure: Collection[str] = (),
+) -> list[Problem]:
     """Everything wrong with a resolved configuration.
 
-    Looks at keys, types, value ranges, what the constructors of the components refuse, and what the paradigm
-    refuses of the whole (`paradigm.check(config)`).
+    Looks at keys, types, value ranges, what the constructors of the components refuse, and what models and the
+    paradigm refuse of the whole (`check(config)`). What depends on something that is wrong is not judged.
+
+    Args:
+        config: resolved.
+        classes: what the component of a group must inherit from; a group that is not there may be anything.
+        known: problems that were found before, with the overrides.
+        unsure: groups whose content was not asked for.
     """
+    known = list(known)
     problems = [unknown(key, config[key], key, _TOP) for key in config if key not in _TOP]
-    problems += [problem for group in COMPONENTS for problem in check_node(group, config.get(group))]
+    for group in COMPONENTS:
+        if group not in unsure:
+            problems += _check_group(group, config.get(group), (classes or {}).get(group))
     problems += check_fields("train", TrainConfig, config.get("train"))
     hardware = dict(config.get("hardware") or {})
-    problems += check_node("hardware.launcher", hardware.pop("launcher", None))
+    launcher = hardware.pop("launcher", None)
+    if "hardware" not in unsure:
+        problems += _check_group("hardware.launcher", launcher, (classes or {}).get("hardware.launcher"))
     problems += check_fields("hardware", HardwareConfig, hardware)
-    problems += _check_scalars(config)
-    if problems:
-        return problems  # ranges and conflicts can only be judged of values that have the right type
-    problems += [*check_ranges(config), *_check_fanouts(config), *_check_straggler(config)]
-    return [*problems, *_check_components(config)]
+    problems += [problem for problem in _check_scalars(config) if problem.key not in unsure]
+    problems = _without(problems, {problem.key for problem in known})
+    # Ranges and conflicts can only be judged of values that have the right type.
+    wrong = {problem.key for problem in problems}
+    bad = {_group_of(problem.key) for problem in [*known, *problems]} | set(unsure)
+    later = _without(check_ranges(config, wrong), wrong)
+    if not bad & {"sampler", "model", "train", "system"}:
+        later += _check_fanouts(config)
+    if "hardware" not in bad:
+        later += _check_straggler(config)
+    in_doubt = ({_group_of(key) for key in wrong} | set(unsure)) - _ALONE
+    later += _check_components(config, bad, whole=not in_doubt)
+    return [*problems, *later]
+
+
+def _group_of(key: str) -> str:
+    return key.partition(".")[0].lstrip("+~")
+
+
+def _without(problems: list[Problem], keys: Collection[str]) -> list[Problem]:
+    return [problem for problem in problems if problem.key not in keys]
+
+
+def _check_group(path: str, node: object, expected: type | None) -> list[Problem]:
+    """A component's mapping; one that is of another kind altogether has one problem, not one per key."""
+    if expected is not None and isinstance(node, Mapping) and isinstance(node.get(TARGET), str):
+        problem = wrong_kind(path, node[TARGET], expected)
+        if problem:
+            return [problem]
+    return check_node(path, node)
 
 
 def _check_scalars(config: Mapping[str, Any]) -> list[Problem]:
@@ -64,19 +110,21 @@ _RULES: tuple[Rule, ...] = (
 )
 
 
-def check_ranges(config: Mapping[str, Any]) -> list[Problem]:
-    """Values of `train` and `hardware` outside their ranges (types are right already)."""
+def check_ranges(config: Mapping[str, Any], mistyped: Collection[str] = ()) -> list[Problem]:
+    """Values of `train` and `hardware` outside their ranges, but for those of the wrong type."""
     problems = []
     for key, holds, allowed, mend in _RULES:
         group, _, name = key.partition(".")
-        if name in config[group] and not holds(config[group][name]):
+        if key in mistyped or group in mistyped or name not in config[group]:
+            continue
+        if not holds(config[group][name]):
             problems.append(Problem(key, config[group][name], allowed, mend))
     return problems
 
 
 def _check_fanouts(config: Mapping[str, Any]) -> list[Problem]:
     fanouts, layers = config["sampler"].get("fanouts"), config["model"].get("layers")
-    if not isinstance(fanouts, list) or not isinstance(layers, int) or len(fanouts) == layers:
+    if not isinstance(fanouts, list) or not isinstance(layers, int) or layers < 1 or len(fanouts) == layers:
         return []
     fitting = (fanouts + fanouts[-1:] * layers)[:layers] if fanouts else [10] * layers
     mend = f"sampler.fanouts={str(fitting).replace(' ', '')}, or model.layers={max(1, len(fanouts))}"
@@ -98,19 +146,24 @@ def _check_straggler(config: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _check_components(config: Mapping[str, Any]) -> list[Problem]:
-    """What constructors refuse, and what the paradigm refuses of the whole."""
-    nodes = {group: config[group] for group in COMPONENTS} | {"hardware.launcher": config["hardware"]["launcher"]}
+def _check_components(config: Mapping[str, Any], bad: Collection[str], *, whole: bool) -> list[Problem]:
+    """What constructors refuse and, if `whole` can be judged, what components refuse of it."""
+    nodes = {group: config[group] for group in COMPONENTS if group not in bad}
+    if "hardware" not in bad:
+        nodes["hardware.launcher"] = config["hardware"]["launcher"]
     problems: list[Problem] = []
+    built: dict[str, Any] = {}
     for group, node in nodes.items():
         try:
-            component = build(node)
+            built[group] = build(node)
         except ProblemsError as error:
             problems += [_under(group, node, problem) for problem in error.problems]
-            continue
-        if group in ("paradigm", "hardware.launcher") and hasattr(component, "check"):
-            problems += list(component.check(config))
-    return problems
+    if whole:
+        found = [problem for group in _JUDGES if hasattr(built.get(group), "check")
+                 for problem in built[group].check(config)]
+        # A key that was mistyped in such a group may be the one that would mend it.
+        problems += [problem for problem in found if _group_of(problem.key) not in bad]
+    return unique(problems)
 
 
 def _under(group: str, node: Mapping[str, Any], problem: Problem) -> Problem:
@@ -120,19 +173,15 @@ def _under(group: str, node: Mapping[str, Any], problem: Problem) -> Problem:
 
 
 def check_data(config: Mapping[str, Any], graph: Graph) -> list[Problem]:
-    """What fits neither the prepared data: too many workers, nothing to train on, batches of nothing."""
+    """What does not fit the prepared data: too many workers, nothing to train on, a metric for other labels."""
     hardware, problems = config["hardware"], []
     ranks = hardware.get("nodes", 1) * hardware.get("workers", 1)
     num_train = int(graph.splits.train.numel())
-    links = bool(graph.links)
-    if num_train == 0 and not links:
-        problems.append(Problem("dataset", graph.name, "has no training vertices", "give it a train split"))
-    elif num_train < ranks and not links:
+    if 0 < num_train < ranks and not graph.links:
         problems.append(Problem("hardware.workers", hardware["workers"],
                                 f"more ranks ({ranks}) than training vertices ({num_train})",
                                 f"hardware.workers={max(1, num_train // hardware.get('nodes', 1))}"))
     if graph.features is None:
         problems.append(Problem("dataset", graph.name, "has no vertex features", "add a file of features"))
-    if graph.labels is None and not links:
-        problems.append(Problem("dataset", graph.name, "has no labels", "add a file of labels"))
-    return problems
+    task: Any = build(config["task"])
+    return [*problems, *task.check(graph)]

@@ -1,16 +1,14 @@
-"""From overrides to one resolved, plain configuration. The only module that knows Hydra."""
+"""From overrides to one resolved, plain configuration. With `overrides`, the only module that knows Hydra."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gnnexp.config.build import keys_of
 from gnnexp.config.folders import ConfigFolders, find_folders
-from gnnexp.config.schema import HardwareConfig, TrainConfig
-from gnnexp.config.signature import one_of, parameters_of_dataclass, unknown
+from gnnexp.config.overrides import FIXED, admit, check_choice, is_group, parse
 from gnnexp.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -36,6 +34,21 @@ class Composed:
     config_dir: str | None = None
 
 
+@dataclass(frozen=True)
+class Draft:
+    """What overrides make as far as they can be followed: a mistake in one leaves the others to be judged.
+
+    Attributes:
+        composed: without the overrides that are wrong, so with defaults in their places; None if nothing is left.
+        problems: of the overrides and of the files that they choose.
+        unsure: groups of which nobody knows what was meant; what `composed` has there was not asked for.
+    """
+
+    composed: Composed | None
+    problems: tuple[Problem, ...] = ()
+    unsure: frozenset[str] = frozenset()
+
+
 def compose(overrides: Sequence[str], config_dir: str | None = None) -> Composed:
     """Compose `conf/config.yaml` with `overrides` in Hydra's grammar.
 
@@ -46,29 +59,83 @@ def compose(overrides: Sequence[str], config_dir: str | None = None) -> Composed
         config_dir: folder with further `<group>/<choice>.yaml`, of the user.
 
     Raises:
-        ConfigError: with every syntax error, unknown choice and unknown key.
+        ConfigError: with every syntax error, unknown choice, unknown key, and value that is needed but not given.
     """
-    folders = find_folders(config_dir)
-    parsed, problems = _parse(overrides)
-    groups: list[Override] = []
-    values: list[Override] = []
-    for override in parsed:
-        (groups if _is_group(override, folders) else values).append(override)
-    wrong = {id(override): problem for override in groups if (problem := _check_choice(override, folders))}
-    problems += wrong.values()
-    lines = [str(override.input_line) for override in groups if id(override) not in wrong]
-    base, _ = _compose(folders, lines, final=False)
+    made = draft(overrides, config_dir)
+    if made.problems:
+        raise ConfigError(made.problems)
+    assert made.composed is not None
+    return made.composed
+
+
+def draft(overrides: Sequence[str], config_dir: str | None = None) -> Draft:
+    """Compose what can be composed; see `compose`."""
+    folders, problems = _folders(config_dir)
+    lost = bool(problems)  # what looks unknown may be in the user's files
+    parsed, syntax = parse(overrides)
+    choices = {str(override.input_line): override for override in parsed if is_group(override, folders)}
+    wrong = {line: problem for line, override in choices.items() if (problem := check_choice(override, folders))}
+    problems += [*syntax, *(() if lost else wrong.values())]
+    try:
+        base = _without_culprits(folders, [], [line for line in choices if line not in wrong], final=False)
+    except ConfigError as error:
+        return Draft(None, (*problems, *error.problems), frozenset(folders.groups()))
+    problems += base.culprits.values()
+    meant = {line: str(override.key_or_group) for line, override in choices.items()}
+    good = [line for line in choices if line not in wrong and line not in base.culprits]
+    unread = [problem.key.partition("=")[0].lstrip("+~") for problem in syntax]
+    unsure = _unsure(folders, [*unread, *(meant[line] for line in choices if line not in good)],
+                     [meant[line] for line in good])
+    values = [override for override in parsed if str(override.input_line) not in choices]
+    lines, unknown = _admitted(values, base.config, folders, unsure)
+    return _finish(folders, good, lines, [*problems, *unknown], unsure, (tuple(overrides), config_dir))
+
+
+def _folders(config_dir: str | None) -> tuple[ConfigFolders, list[Problem]]:
+    try:
+        return find_folders(config_dir), []
+    except ConfigError as error:
+        return find_folders(None), list(error.problems)
+
+
+def _unsure(folders: ConfigFolders, wrong: Sequence[str], chosen: Sequence[str]) -> frozenset[str]:
+    """Groups whose choice is wrong; with an unknown system also those that it might have chosen."""
+    groups = folders.groups()
+    unsure = groups.intersection(wrong)
+    return frozenset(unsure | (groups - set(chosen)) if "system" in unsure else unsure)
+
+
+def _admitted(
+    values: Sequence[Override], base: Mapping[str, Any], folders: ConfigFolders, unsure: frozenset[str]
+) -> tuple[list[str], list[Problem]]:
+    """Lines that Hydra will take, and what is wrong with the others; those of unsure groups are left out."""
+    lines, problems = [], []
     for override in values:
-        line, problem = _admit(override, base, folders)
+        group, _, rest = str(override.key_or_group).partition(".")
+        if group in unsure and (group not in FIXED or rest.startswith("launcher.")):
+            continue
+        line, problem = admit(override, base, folders)
         if problem:
             problems.append(problem)
         else:
             lines.append(line)
-    if problems:
-        raise ConfigError(problems)
-    config, hydra = _compose(folders, lines, final=True)
-    choices = {group: hydra["runtime"]["choices"].get(group) for group in sorted(folders.groups())}
-    return Composed(config, Path(hydra["run"]["dir"]), choices, tuple(overrides), config_dir)
+    return lines, problems
+
+
+def _finish(
+    folders: ConfigFolders, groups: list[str], lines: list[str], problems: list[Problem], unsure: frozenset[str],
+    source: tuple[tuple[str, ...], str | None],
+) -> Draft:
+    """The last composition, resolved, with all that is right."""
+    try:
+        made = _without_culprits(folders, groups, lines, final=True)
+    except ConfigError as error:
+        return Draft(None, (*problems, *error.problems), unsure)
+    problems += made.culprits.values()
+    missing = [key for key in _missing(made.config) if key.partition(".")[0] not in unsure]
+    problems += [Problem(key, "???", "has no default", f"set {key}=…") for key in missing]
+    choices = {group: made.hydra["runtime"]["choices"].get(group) for group in sorted(folders.groups())}
+    return Draft(Composed(made.config, Path(made.hydra["run"]["dir"]), choices, *source), tuple(problems), unsure)
 
 
 def expand_values(overrides: Sequence[str]) -> list[list[str]]:
@@ -77,7 +144,7 @@ def expand_values(overrides: Sequence[str]) -> list[list[str]]:
     Raises:
         ConfigError: with every syntax error.
     """
-    parsed, problems = _parse(overrides)
+    parsed, problems = parse(overrides)
     if problems:
         raise ConfigError(problems)
     expanded = []
@@ -90,102 +157,51 @@ def expand_values(overrides: Sequence[str]) -> list[list[str]]:
     return expanded
 
 
-def _parse(overrides: Sequence[str]) -> tuple[list[Override], list[Problem]]:
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
+class _Made(NamedTuple):
+    """Config, Hydra's own node, and the lines that were left out with their problems."""
 
-    parser = OverridesParser.create()
-    parsed: list[Override] = []
-    problems = []
-    for line in overrides:
-        try:
-            parsed.append(parser.parse_override(line))
-        except HydraException as error:
-            reason = str(error).splitlines()[0]
-            problems.append(Problem(line, line, f"not key=value: {reason}", "quote special characters: 'key=\"a b\"'"))
-    return parsed, problems
+    config: dict[str, Any]
+    hydra: dict[str, Any]
+    culprits: dict[str, Problem]
 
 
-def _is_group(override: Override, folders: ConfigFolders) -> bool:
-    return override.key_or_group in folders.groups() and not isinstance(override.value(), dict)
+def _without_culprits(folders: ConfigFolders, groups: list[str], lines: list[str], *, final: bool) -> _Made:
+    """The configuration of those `lines` that can be composed, and the problems of the others.
+
+    Raises:
+        ConfigError: they cannot be composed although each of them can.
+    """
+    try:
+        return _Made(*_compose(folders, [*groups, *lines], final=final), {})
+    except ConfigError as error:
+        culprits = {line: problem for line in lines if (problem := _alone(folders, groups, line, final=final))}
+        if not culprits:
+            raise error from None
+    good = [line for line in lines if line not in culprits]
+    return _Made(*_compose(folders, [*groups, *good], final=final), culprits)
 
 
-def _check_choice(override: Override, folders: ConfigFolders) -> Problem | None:
-    group, value = override.key_or_group, override.value()
-    if override.is_delete():
-        return Problem(f"~{group}", None, "every group is needed", f"choose one: {group}=<name>")
-    if override.is_add():
-        return Problem(f"+{group}", value, "the group is there already", f"write {group}={value}")
-    if override.is_sweep_override():
-        return _sweep_problem(override)
-    choices = folders.choices(group)
-    if group == "system":
-        choices |= {"null"}
-    if ("null" if value is None else value) in choices:
-        return None
-    return unknown(group, value, str(value), choices, f"{group}=")
-
-
-def _sweep_problem(override: Override) -> Problem:
-    line = str(override.input_line)
-    return Problem(line, line, "one value per run", f"gnnexp sweep 'NAME' {line}, or quote it as one text")
-
-
-def _admit(override: Override, base: Mapping[str, Any], folders: ConfigFolders) -> tuple[str, Problem | None]:
-    """The line as Hydra takes it (with `+` for a key that only the constructor knows), or what is wrong with it."""
-    line, path = str(override.input_line), str(override.key_or_group)
-    if override.is_sweep_override():
-        return line, _sweep_problem(override)
-    if override.is_add() or override.is_force_add() or path.startswith("hydra."):
-        return line, None
-    *parents, last = path.split(".")
-    node: object = base
-    for depth, part in enumerate(parents):
-        if not isinstance(node, Mapping) or part not in node:
-            return line, _unknown_key(override, node, [*parents[:depth], part], folders)
-        node = node[part]
-    if isinstance(node, Mapping) and last in node:
-        return line, None
-    if last in _constructor_keys(parents, node) and not override.is_delete():
-        return f"+{line}", None
-    return line, _unknown_key(override, node, [*parents, last], folders)
-
-
-def _constructor_keys(parents: Sequence[str], node: object) -> tuple[str, ...]:
-    fixed = {"train": TrainConfig, "hardware": HardwareConfig}
-    if len(parents) == 1 and parents[0] in fixed:
-        return tuple(parameters_of_dataclass(fixed[parents[0]]))
-    return keys_of(node) if isinstance(node, Mapping) else ()
-
-
-def _unknown_key(override: Override, node: object, path: Sequence[str], folders: ConfigFolders) -> Problem:
-    """The problem of `path`, whose last part is not in `node`."""
-    *parents, word = path
-    allowed = set(node) | set(_constructor_keys(parents, node)) if isinstance(node, Mapping) else set()
-    if not parents:
-        allowed |= folders.groups()
-    allowed -= {"_target_"}
-    key, value, where = str(override.key_or_group), override.value(), ".".join(parents)
-    if not allowed:
-        if node is None:
-            whole = f"'{where}={{{word}:{value},…}}'"
-            return Problem(key, value, f"{where} is null, without keys of its own", f"set it whole: {whole}")
-        return Problem(key, value, f"{where} is a single value", f"write {where}=<value>")
-    problem = unknown(key, value, word, allowed, "".join(f"{parent}." for parent in parents))
-    return Problem(key, value, f"no such key; {one_of(allowed)}", problem.mend)
+def _alone(folders: ConfigFolders, groups: list[str], line: str, *, final: bool) -> Problem | None:
+    try:
+        _compose(folders, [*groups, line], final=final)
+    except ConfigError as error:
+        key, _, value = line.partition("=")
+        return replace(error.problems[0], key=key.lstrip("+"), value=value)
+    return None
 
 
 def _compose(
     folders: ConfigFolders, lines: Sequence[str], *, final: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Config and Hydra's own node; resolved and complete if `final`."""
+    """Config and Hydra's own node; resolved if `final` (values that are not given stay `???`)."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
     from hydra.core.hydra_config import HydraConfig
     from hydra.errors import HydraException
     from omegaconf import OmegaConf, open_dict
-    from omegaconf.errors import OmegaConfBaseException
+    from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseException
+    from yaml import YAMLError
 
     OmegaConf.register_new_resolver("first_of", _first_of, replace=True)
     own, *more = folders.folders
@@ -196,16 +212,18 @@ def _compose(
             composed = hydra_compose("config", [*search, *lines], return_hydra_config=True)
             HydraConfig.instance().set_config(composed)  # lets ${hydra:…} resolve
             hydra = OmegaConf.to_container(composed.hydra, resolve=False)
-            written = OmegaConf.to_container(composed, resolve=False)
-            assert isinstance(hydra, dict) and isinstance(written, dict)
-            del written["hydra"]
-            missing = _missing(written)
-            if not final or missing:
-                return _complete(written, missing if final else []), _plain(hydra)
-            hydra["run"]["dir"] = composed.hydra.run.dir
+            assert isinstance(hydra, dict)
+            if final:
+                try:
+                    hydra["run"]["dir"] = composed.hydra.run.dir
+                except InterpolationToMissingValueError:
+                    hydra["run"]["dir"] = "runs/unnamed"  # the missing value is reported: there will be no run
             with open_dict(composed):
                 del composed["hydra"]
-            config = OmegaConf.to_container(composed, resolve=True)
+            config = OmegaConf.to_container(composed, resolve=final)
+    except YAMLError as error:
+        reason = f"not YAML: {' '.join(str(error).split())}"
+        raise ConfigError(Problem("configuration", " ".join(lines), reason, "correct the file")) from None
     except (HydraException, OmegaConfBaseException, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ConfigError(Problem("configuration", " ".join(lines), reason, "correct the override or file")) from error
@@ -218,12 +236,6 @@ def _missing(node: Mapping[Any, Any], prefix: str = "") -> list[str]:
     nested = [_missing(value, f"{prefix}{key}.") for key, value in node.items() if isinstance(value, Mapping)]
     own = [f"{prefix}{key}" for key, value in node.items() if value == "???"]
     return own + [key for keys in nested for key in keys]
-
-
-def _complete(config: Mapping[Any, Any], missing: Sequence[str]) -> dict[str, Any]:
-    if missing:
-        raise ConfigError([Problem(key, "???", "has no default", f"set {key}=…") for key in missing])
-    return _plain(config)
 
 
 def _plain(mapping: Mapping[Any, Any]) -> dict[str, Any]:

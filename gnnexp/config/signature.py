@@ -7,7 +7,7 @@ import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as AbstractSequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from gnnexp.errors import Problem
@@ -173,6 +173,12 @@ def describe(hint: object) -> str:
     if origin in (list, tuple, AbstractSequence):
         inner = [describe(option) for option in args if option is not Ellipsis]
         return f"a list of ({', '.join(inner)})" if inner else "a list"
+    return _describe_mapping(hint, origin)
+
+
+def _describe_mapping(hint: object, origin: object) -> str:
     if origin in (dict, Mapping):
         return "a mapping"
+    if isinstance(hint, type) and is_dataclass(hint):
+        return f"a mapping {{{','.join(f'{item.name}:…' for item in fields(hint))}}}"
     return f"a component ({getattr(hint, '__name__', hint)}: a mapping with {TARGET})"

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import ClassVar
 
 import psutil
+import torch
 
-from gnnexp.errors import DataError, Problem
+from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.graph.build import CscArrays
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.validate import validate_graph
 
@@ -50,6 +52,14 @@ class Dataset(ABC):
         """
         return []
 
+    def missing(self) -> list[Problem]:
+        """What is wrong with the places of the files, found without fetching or reading any."""
+        try:
+            self.sources()
+        except DataError as error:
+            return list(error.problems)
+        return []
+
     def options(self) -> dict[str, object]:
         """Constructor arguments that decide the graph, by name."""
         names = inspect.signature(type(self).__init__).parameters
@@ -59,14 +69,21 @@ class Dataset(ABC):
         """SHA-256 (hexadecimal) of kind, version, options and the bytes of the sources.
 
         Raises:
-            DataError: a source file is missing.
+            DataError: source files are missing or cannot be read.
         """
         digest = hashlib.sha256()
         kind = f"{type(self).__module__}.{type(self).__qualname__}"
         digest.update(json.dumps([kind, self.version, self.options()], sort_keys=True).encode())
+        unreadable = []
         for path in self.sources():
-            with path.open("rb") as file:
-                digest.update(f"{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+            try:
+                with path.open("rb") as file:
+                    digest.update(f"{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+            except OSError as error:
+                mend = "make it a file that you may read"
+                unreadable.append(Problem(str(path), error.strerror, "this file of the dataset is needed", mend))
+        if unreadable:
+            raise DataError(unreadable)
         return digest.hexdigest()
 
     def generate(self, folder: Path) -> Graph | None:
@@ -97,8 +114,15 @@ def data_folder(path: str | None, *directories: str) -> Path:
             Problem("dataset.path", None, "the files of this dataset are needed", where_to_put(directories[0]))
         )
     for candidate in candidates:
-        if candidate.exists():
-            return candidate
+        try:
+            if candidate.is_dir():
+                next(candidate.iterdir(), None)
+                return candidate
+            if candidate.exists():
+                return candidate
+        except (OSError, ValueError) as error:
+            mend = "give yourself the right to read it, or correct the path"
+            raise DataError(Problem("dataset.path", str(candidate), f"cannot be read: {error}", mend)) from None
     raise DataError(
         Problem("dataset.path", str(candidates[0]), "there is no such file or folder", where_to_put(directories[0]))
     )
@@ -115,6 +139,9 @@ def existing_files(folder: Path, names: Iterable[str], directory: str) -> dict[s
     Raises:
         DataError: all that are missing, each by its path.
     """
+    if not folder.is_dir():
+        mend = where_to_put(directory)
+        raise DataError(Problem("dataset.path", str(folder), "must be the folder of the dataset's files", mend))
     paths = {name: folder / name for name in names}
     missing = [
         Problem(str(path), "missing", "this file of the dataset is needed", where_to_put(directory))
@@ -136,24 +163,31 @@ def single_file(path: str | None, directory: str, file: str) -> Path:
     return place if place.is_file() else existing_files(place, [file], directory)[file]
 
 
-def checked(graph: Graph, *, trainable: bool = True) -> Graph:
+def checked(graph: Graph, *, trainable: bool = True, findings: Findings | None = None) -> Graph:
     """`graph`, if it keeps the rules.
 
     Args:
-        graph: just loaded.
+        graph: just loaded; what could not be read is left out (`no_edges`).
         trainable: whether it must have training vertices; edges alone can still be partitioned and sampled.
+        findings: problems met while loading; with any, only those rules are judged that what is left can break.
 
     Raises:
-        DataError: every rule of `validate_graph` that it breaks.
+        DataError: every rule of `validate_graph` that it breaks, after the findings.
     """
-    problems = [
-        problem
-        for problem in validate_graph(graph, name=graph.name)
-        if trainable or problem.key != f"{graph.name}: train"
-    ]
-    if problems:
-        raise DataError(problems)
+    findings = findings or Findings()
+    unread = bool(findings.problems)
+    for problem in validate_graph(graph, name=graph.name):
+        absent = problem.value in ("none", "0 vertices")  # as it must be where labels or splits could not be read
+        if not (absent and unread) and (trainable or problem.key != f"{graph.name}: train"):
+            findings.problems.append(problem)
+    findings.raise_all()
     return graph
+
+
+def no_edges(num_nodes: int) -> CscArrays:
+    """Stand-in for edges that cannot be used, so that the rest of a dataset is judged in the same go."""
+    dtype = torch.int32 if num_nodes < 1 << 31 else torch.int64
+    return CscArrays(torch.zeros(num_nodes + 1, dtype=torch.int64), torch.empty(0, dtype=dtype), None, None)
 
 
 def check_memory(num_bytes: int, what: str) -> None:

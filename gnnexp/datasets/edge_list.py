@@ -8,12 +8,12 @@ from typing import Literal
 import numpy as np
 import torch
 
-from gnnexp.datasets.base import Dataset, check_memory, checked, data_folder
+from gnnexp.datasets.base import Dataset, check_memory, checked, data_folder, no_edges
 from gnnexp.datasets.npz import open_npy
 from gnnexp.datasets.split import check_shares, given_split, random_split
 from gnnexp.datasets.tables import Table
-from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.graph.build import build_graph
+from gnnexp.errors import ConfigError, DataError, Findings, Problem
+from gnnexp.graph.build import CscArrays, build_graph
 from gnnexp.graph.graph import Graph, Splits
 
 _SUFFIXES = (".tsv", ".csv", ".txt", ".edges", ".npy")
@@ -86,17 +86,26 @@ class EdgeList(Dataset):
 
     def sources(self) -> list[Path]:
         """The edges first, then whatever other files are named."""
-        edges = self._edges_file()
+        findings = Findings()
+        edges = findings.attempt(self._edges_file)
         names = (self.features, self.labels, self.train_ids, self.val_ids, self.test_ids)
-        others = [edges.parent / name for name in names if name is not None]
-        missing = [
-            Problem(str(path), "missing", "dataset names this file", "correct the name; it is relative to the edges")
-            for path in others
-            if not path.is_file()
-        ]
-        if missing:
-            raise DataError(missing)
+        others = [self._folder(edges) / name for name in names if name is not None]
+        if edges is not None or self.path is not None:
+            findings.problems += [
+                Problem(str(path), "missing", "dataset names this file", "correct the name, relative to the edges")
+                for path in others
+                if not path.is_file()
+            ]
+        findings.raise_all()
+        assert edges is not None
         return [edges, *others]
+
+    def _folder(self, edges: Path | None) -> Path:
+        """Where the other files are, even if there are no edges."""
+        if edges is not None:
+            return edges.parent
+        place = Path(self.path or ".").expanduser()
+        return place if place.is_dir() else place.parent
 
     def _edges_file(self) -> Path:
         place = data_folder(self.path, "edge_list")
@@ -112,12 +121,47 @@ class EdgeList(Dataset):
     def load(self) -> Graph:
         """The graph."""
         path = self.sources()[0]
+        findings = Findings()
+        edges = findings.attempt(self._read_edges, path)
+        features = findings.attempt(self._optional, path.parent, self.features)
+        labels = findings.attempt(self._read_labels, path)
+        # Edges alone do not tell V where a file that would could not be read.
+        told = None if findings.problems and self.num_nodes is None else edges
+        num_nodes = findings.attempt(self._count_nodes, told, features, labels, path)
+        if num_nodes is None:
+            findings.raise_all()
+        assert num_nodes is not None
+        arrays = None if edges is None else findings.attempt(self._build, edges, num_nodes, path)
+        arrays = arrays or no_edges(num_nodes)
+        splits = findings.attempt(self._splits, path.parent, num_nodes, labels)
+        classes = 0 if labels is None else labels.shape[1] if labels.ndim == 2 else int(labels.max(initial=-1)) + 1
+        drawn = self.split == "random" and labels is not None
+        graph = Graph(
+            arrays.indptr,
+            arrays.indices,
+            features=None if features is None else torch.from_numpy(np.array(features, np.float32)),
+            labels=None if labels is None else torch.from_numpy(labels),
+            num_classes=classes,
+            splits=splits or given_split(*(np.empty(0, np.int64),) * 3),
+            edge_types=arrays.types,
+            name=self.name,
+            notes=(f"split drawn by gnnexp, seed {self.seed}",) if drawn else (),
+        )
+        return checked(graph, trainable=labels is not None, findings=findings)
+
+    def _read_edges(self, path: Path) -> np.ndarray:
         edges = self._rows(path, "int64", low=0, high=self.num_nodes)
         _check_edges(edges, path)
-        features = None if self.features is None else self._rows(path.parent / self.features, "float32")
-        labels = None if self.labels is None else _as_labels(self._rows(path.parent / self.labels, "float32"), path)
-        num_nodes = self._count_nodes(edges, features, labels, path)
-        arrays = build_graph(
+        return edges
+
+    def _optional(self, folder: Path, name: str | None) -> np.ndarray | None:
+        return None if name is None else self._rows(folder / name, "float32")
+
+    def _read_labels(self, path: Path) -> np.ndarray | None:
+        return _as_labels(self._optional(path.parent, self.labels), path)
+
+    def _build(self, edges: np.ndarray, num_nodes: int, path: Path) -> CscArrays:
+        return build_graph(
             edges[:, 0],
             edges[:, 1],
             num_nodes,
@@ -127,20 +171,6 @@ class EdgeList(Dataset):
             duplicates=self.duplicates,
             key=str(path),
         )
-        classes = 0 if labels is None else labels.shape[1] if labels.ndim == 2 else int(labels.max(initial=-1)) + 1
-        drawn = self.split == "random" and labels is not None
-        graph = Graph(
-            arrays.indptr,
-            arrays.indices,
-            features=None if features is None else torch.from_numpy(np.array(features, np.float32)),
-            labels=None if labels is None else torch.from_numpy(labels),
-            num_classes=classes,
-            splits=self._splits(path.parent, num_nodes, labels),
-            edge_types=arrays.types,
-            name=self.name,
-            notes=(f"split drawn by gnnexp, seed {self.seed}",) if drawn else (),
-        )
-        return checked(graph, trainable=labels is not None)
 
     def _rows(
         self,
@@ -168,8 +198,9 @@ class EdgeList(Dataset):
         return Table(path, dtype, delimiter, self.header, self.comments, low, high).read()
 
     def _count_nodes(
-        self, edges: np.ndarray, features: np.ndarray | None, labels: np.ndarray | None, path: Path
-    ) -> int:
+        self, edges: np.ndarray | None, features: np.ndarray | None, labels: np.ndarray | None, path: Path
+    ) -> int | None:
+        """V, or None where only the edges could tell it, and they cannot be read."""
         lengths = {"dataset.num_nodes": self.num_nodes}
         lengths["dataset.features"] = None if features is None else features.shape[0]
         lengths["dataset.labels"] = None if labels is None else labels.shape[0]
@@ -179,6 +210,8 @@ class EdgeList(Dataset):
             raise DataError(Problem(", ".join(known), [*known.values()], "must all be the number of vertices", mend))
         if known:
             num_nodes = next(iter(known.values()))
+        elif edges is None:
+            return None
         else:
             num_nodes = int(edges[:, :2].max()) + 1
             if num_nodes > max(_ALWAYS_ALLOWED, _MAX_NODES_PER_EDGE * edges.shape[0]):
@@ -217,8 +250,10 @@ def _check_edges(edges: np.ndarray, path: Path) -> None:
         raise DataError(Problem(str(path), f"shape {edges.shape}", "two or three columns, one row or more", mend))
 
 
-def _as_labels(rows: np.ndarray, path: Path) -> np.ndarray:
+def _as_labels(rows: np.ndarray | None, path: Path) -> np.ndarray | None:
     """`[V]` int64 from one column (NaN = -1), `[V, C]` float32 from several."""
+    if rows is None:
+        return None
     if rows.shape[1] != 1:
         return np.array(rows, np.float32)
     values = np.where(np.isnan(rows[:, 0]), -1, rows[:, 0])

@@ -14,7 +14,7 @@ from gnnexp.datasets.features import Sparse, feature_rows
 from gnnexp.datasets.npz import NpzFile
 from gnnexp.datasets.split import check_shares, per_class_split, random_split
 from gnnexp.datasets.unpickle import as_csr
-from gnnexp.errors import DataError, Problem
+from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph, Splits
 
@@ -75,9 +75,12 @@ class GraphDataNpz(Dataset):
         path = self.sources()[0]
         file = NpzFile(path)
         file.require("adj_matrix", "node_attr", "node_label")
-        adjacency = as_csr(file.object("adj_matrix"), f"{path}: adj_matrix")
-        features = as_csr(file.object("node_attr"), f"{path}: node_attr")
-        labels = file.array("node_label")
+        findings = Findings()
+        adjacency, features = (findings.attempt(_csr, file, name) for name in ("adj_matrix", "node_attr"))
+        labels = findings.attempt(file.array, "node_label")
+        if adjacency is None or features is None or labels is None:
+            findings.raise_all()
+        assert adjacency is not None and features is not None and labels is not None
         _check(adjacency.shape, features.shape, labels, str(path))
         coo = adjacency.tocoo()
         arrays = build_graph(
@@ -107,6 +110,10 @@ class GraphDataNpz(Dataset):
         _, component = scipy.sparse.csgraph.connected_components(adjacency, directed=False)
         among = component == np.bincount(component).argmax()
         return per_class_split(labels, _SHCHUR_TRAIN, _SHCHUR_VAL, seed=self.seed, among=among)
+
+
+def _csr(file: NpzFile, name: str) -> scipy.sparse.csr_array:
+    return as_csr(file.object(name), f"{file.path}: {name}")
 
 
 def _check(adjacency: tuple[int, ...], features: tuple[int, ...], labels: np.ndarray, key: str) -> None:

@@ -14,13 +14,13 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from gnnexp.datasets.base import ROOT_VARIABLE, Dataset, checked, data_folder, where_to_put
+from gnnexp.datasets.base import ROOT_VARIABLE, Dataset, checked, data_folder, no_edges, where_to_put
 from gnnexp.datasets.npz import NpzFile
 from gnnexp.datasets.split import given_split
 from gnnexp.datasets.tables import Table
 from gnnexp.datasets.unpickle import Pickles, as_array
-from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.graph.build import build_graph
+from gnnexp.errors import ConfigError, DataError, Findings, Problem
+from gnnexp.graph.build import CscArrays, build_graph
 from gnnexp.graph.graph import Graph, Splits
 
 _SPLITS = ("train", "valid", "test")
@@ -79,6 +79,10 @@ class Ogb(Dataset):
         self.symmetrize = symmetrize
         self.self_loops = self_loops
 
+    def missing(self) -> list[Problem]:
+        """See `Dataset.missing`; what is to be downloaded is not missing."""
+        return [] if self.download else super().missing()
+
     def sources(self) -> list[Path]:
         """Every file under `raw/` and the split that is read."""
         folder = self._folder()
@@ -87,8 +91,34 @@ class Ogb(Dataset):
     def load(self) -> Graph:
         """The graph."""
         folder = self._folder()
-        raw = _read_binary(folder) if (folder / "raw" / "data.npz").is_file() else _read_text(folder)
-        arrays = build_graph(
+        findings = Findings()
+        binary = (folder / "raw" / "data.npz").is_file()
+        raw = findings.attempt(_read_binary, folder) if binary else findings.attempt(_read_text, folder, findings)
+        split, links = self._split_folder(folder), self.name.startswith("ogbl-")
+        if raw is None:
+            findings.attempt(_split_files, split, *_names(split, links))
+            findings.raise_all()
+        assert raw is not None
+        arrays = findings.attempt(self._build, raw) or no_edges(raw.num_nodes)
+        labels, num_classes = findings.attempt(_as_labels, raw.labels, raw.key) or (None, 0)
+        splits = None if links else findings.attempt(_read_splits, split, raw.num_nodes)
+        pairs = findings.attempt(_read_links, split, raw) if links else {}
+        graph = Graph(
+            arrays.indptr,
+            arrays.indices,
+            features=None if raw.features is None else torch.from_numpy(raw.features.astype(np.float32, copy=False)),
+            labels=labels,
+            num_classes=num_classes,
+            splits=splits or given_split(*(np.empty(0, np.int64),) * 3),
+            edge_features=arrays.edge_features,
+            links=pairs or {},
+            name=self.name,
+            notes=(f"published split {split.name!r}",),
+        )
+        return checked(graph, findings=findings)
+
+    def _build(self, raw: _Raw) -> CscArrays:
+        return build_graph(
             raw.edges[:, 0],
             raw.edges[:, 1],
             raw.num_nodes,
@@ -97,22 +127,6 @@ class Ogb(Dataset):
             edge_features=raw.edge_features if self.edge_features else None,
             key=raw.key,
         )
-        labels, num_classes = _as_labels(raw.labels, raw.key)
-        links = self.name.startswith("ogbl-")
-        split = self._split_folder(folder)
-        graph = Graph(
-            arrays.indptr,
-            arrays.indices,
-            features=None if raw.features is None else torch.from_numpy(raw.features.astype(np.float32, copy=False)),
-            labels=labels,
-            num_classes=num_classes,
-            splits=given_split(*(np.empty(0, np.int64),) * 3) if links else _read_splits(split, raw.num_nodes),
-            edge_features=arrays.edge_features,
-            links=_read_links(split, raw) if links else {},
-            name=self.name,
-            notes=(f"published split {split.name!r}",),
-        )
-        return checked(graph)
 
     def _folder(self) -> Path:
         directories = (self.name, self.name.replace("-", "_"))
@@ -151,7 +165,8 @@ def _table(path: Path, dtype: Literal["int64", "float32", "float64"], high: int 
     return Table(path, dtype, low=0 if dtype == "int64" else None, high=high).read()
 
 
-def _read_text(folder: Path) -> _Raw:
+def _read_text(folder: Path, findings: Findings) -> _Raw:
+    """The layout of most: text files. Problems of all but V are found by `findings`."""
     raw = folder / "raw"
     needed = [raw / "edge.csv.gz", raw / "num-node-list.csv.gz"]
     _require(needed)
@@ -159,21 +174,30 @@ def _read_text(folder: Path) -> _Raw:
     if counts.size != 1 or int(counts[0, 0]) == 0:
         raise DataError(Problem(str(needed[1]), counts.tolist(), "must be one number of vertices", _FORMAT_MEND))
     num_nodes = int(counts[0, 0])
-    edges = _table(needed[0], "int64", high=num_nodes)
-    if edges.shape[1] != 2:
-        raise DataError(Problem(str(needed[0]), f"{edges.shape[1]} columns", "must have two columns", _FORMAT_MEND))
 
-    def optional(name: str, dtype: Literal["float32", "float64"], rows: int) -> np.ndarray | None:
+    def read_edges() -> np.ndarray:
+        edges = _table(needed[0], "int64", high=num_nodes)
+        if edges.shape[1] != 2:
+            raise DataError(Problem(str(needed[0]), f"{edges.shape[1]} columns", "must have two columns", _FORMAT_MEND))
+        return edges
+
+    def optional(name: str, dtype: Literal["float32", "float64"], rows: int | None) -> np.ndarray | None:
         path = raw / f"{name}.csv.gz"
         if not path.is_file():
             return None
         table = _table(path, dtype)
-        if table.shape[0] != rows:
+        if rows is not None and table.shape[0] != rows:
             raise DataError(Problem(str(path), f"{table.shape[0]} rows", f"must have {rows}", _FORMAT_MEND))
         return table
 
-    features, labels = optional("node-feat", "float32", num_nodes), optional("node-label", "float64", num_nodes)
-    return _Raw(edges, num_nodes, features, labels, optional("edge-feat", "float32", edges.shape[0]), str(needed[0]))
+    edges = findings.attempt(read_edges)
+    rows = None if edges is None else edges.shape[0]
+    features = findings.attempt(optional, "node-feat", "float32", num_nodes)
+    labels = findings.attempt(optional, "node-label", "float64", num_nodes)
+    edge_features = findings.attempt(optional, "edge-feat", "float32", rows)
+    if edges is None:
+        edges, edge_features = np.empty((0, 2), np.int64), None
+    return _Raw(edges, num_nodes, features, labels, edge_features, str(needed[0]))
 
 
 def _read_binary(folder: Path) -> _Raw:
@@ -203,8 +227,18 @@ def _as_labels(values: np.ndarray | None, key: str) -> tuple[torch.Tensor | None
 
 
 def _read_splits(folder: Path, num_nodes: int) -> Splits:
-    ids = [_table(path, "int64", high=num_nodes).ravel() for path in _split_files(folder, ".csv.gz", _SPLITS).values()]
-    return given_split(*ids)
+    findings = Findings()
+    files = _split_files(folder, ".csv.gz", _SPLITS).values()
+    ids = [findings.attempt(_table, path, "int64", high=num_nodes) for path in files]
+    findings.raise_all()
+    return given_split(*(part.ravel() for part in ids if part is not None))
+
+
+def _names(folder: Path, links: bool) -> tuple[str, tuple[str, ...]]:
+    """Ending and names of the files of a split."""
+    if not links:
+        return ".csv.gz", _SPLITS
+    return ".pt", _SPLITS if (folder / "train.pt").is_file() else _SPLITS[1:]
 
 
 def _split_files(folder: Path, suffix: str, names: tuple[str, ...]) -> dict[str, Path]:
@@ -225,9 +259,8 @@ def _require(paths: Iterable[Path]) -> None:
 
 def _read_links(folder: Path, raw: _Raw) -> dict[str, torch.Tensor]:
     """Pairs by name; training pairs are the edges of `raw/` where there is no `train.pt`."""
-    has_train = (folder / "train.pt").is_file()
-    files = _split_files(folder, ".pt", _SPLITS if has_train else _SPLITS[1:])
-    links = {} if has_train else {"train": raw.edges.astype(np.int64)}
+    files = _split_files(folder, *_names(folder, links=True))
+    links = {} if "train" in files else {"train": raw.edges.astype(np.int64)}
     for name, path in files.items():
         content = _read_pt(path)
         links[name] = _pairs(content, "edge", path, raw.num_nodes)

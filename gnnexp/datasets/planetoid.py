@@ -16,7 +16,7 @@ from gnnexp.datasets.checksums import PLANETOID, check_sha256
 from gnnexp.datasets.features import Sparse, feature_rows
 from gnnexp.datasets.split import given_split, random_split
 from gnnexp.datasets.unpickle import Pickles, as_array, as_csr
-from gnnexp.errors import DataError, Problem
+from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph, Splits
 
@@ -100,7 +100,9 @@ class Planetoid(Dataset):
         files = self._files()
         if self.verify:
             check_sha256(files.values(), PLANETOID)
-        parts = {part: _read(path) for part, path in files.items()}
+        findings = Findings()
+        parts: dict[str, Any] = {part: findings.attempt(_read, path) for part, path in files.items()}
+        findings.raise_all()
         key = str(files["graph"])
         _check_parts(parts, key)
         src, dst, num_nodes = _edges(parts["graph"], parts["test.index"], key)

@@ -55,8 +55,11 @@ class LocalLauncher(Launcher):
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """A local run has one machine, and may only ask for a device that this machine has."""
         nodes = config["hardware"].get("nodes", 1)
-        return [] if nodes == 1 else [Problem("hardware.nodes", nodes, "this launcher starts ranks on one machine",
-                                              "hardware.nodes=1, and more hardware.workers")]
+        problems = [] if nodes == 1 else [Problem("hardware.nodes", nodes, "this launcher starts ranks on one machine",
+                                                  "hardware.nodes=1, and more hardware.workers")]
+        if config["hardware"].get("device") == "cuda" and not _has_cuda():
+            problems.append(Problem("hardware.device", "cuda", "no CUDA device is visible", "set hardware.device=cpu"))
+        return problems
 
     def launch(self, run_dir: Path, config: Mapping[str, Any]) -> Outcome:
         """See `Launcher.launch`. Must be called in the main thread: signals go to it, and workers die with it."""
@@ -101,6 +104,12 @@ class LocalLauncher(Launcher):
             except SignalException as error:
                 raise InterruptedLaunchError(signal.Signals(error.sigval)) from error
         return {}
+
+
+def _has_cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()
 
 
 def num_cores() -> int:

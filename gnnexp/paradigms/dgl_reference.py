@@ -32,6 +32,9 @@ from gnnexp.paradigms.base import Paradigm
 os.environ.setdefault("DGLBACKEND", "pytorch")  # read by dgl when it is imported
 import dgl
 
+DGLBatch = tuple[Tensor, Tensor, list[Any], Tensor]
+
+
 def unsupported_model(config: Mapping[str, Any]) -> list[Problem]:
     """Why DGL's convolutions cannot stand for the model of `config`."""
     node = config["model"]
@@ -40,9 +43,6 @@ def unsupported_model(config: Mapping[str, Any]) -> list[Problem]:
     except ConfigError:
         return []  # the model's own problems are reported as such
     return [Problem("model", node["_target_"], reason, "choose model=sage, gcn, gat or gin")] if reason else []
-
-
-DGLBatch = tuple[Tensor, Tensor, list[Any], Tensor]
 
 
 class DGLReference(Paradigm[DGLBatch]):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
+# What MLflow can store in (its documentation's list of backend stores).
+_STORES = {"", "file", "sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks"}
 _UID_TAG = "gnnexp.uid"
 # What one request may carry (MLflow's own limits).
 _MAX_METRICS, _MAX_PARAMS, _MAX_VALUE = 1000, 100, 6000
@@ -38,6 +40,10 @@ class MlflowTracker(Tracker):
         if uri is not None and urlsplit(uri).password:
             raise ConfigError(Problem("tracker.uri", "(hidden)", "must not carry a password: configs are recorded",
                                       f"set {URI_VARIABLE} and MLFLOW_TRACKING_PASSWORD in the environment"))
+        kind = urlsplit(uri or "").scheme.partition("+")[0]
+        if kind not in _STORES:
+            allowed = f"must start with one of {', '.join(sorted(_STORES - {''}))}, or be a folder"
+            raise ConfigError(Problem("tracker.uri", uri, allowed, "tracker.uri=sqlite:///mlflow.db, or null"))
         self.uri = uri or os.environ.get(URI_VARIABLE) or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
         self.experiment = experiment
         self.timeout_s = timeout_s

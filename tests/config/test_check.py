@@ -11,7 +11,9 @@ import torch
 
 from gnnexp.config.check import check_config, check_data
 from gnnexp.config.compose import compose
+from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph, Splits
+from gnnexp.models.model import Model
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +98,32 @@ def test_more_ranks_than_training_vertices(default: dict[str, Any]) -> None:
 def test_data_without_features_or_labels(default: dict[str, Any]) -> None:
     bare = replace(graph(4), features=None, labels=None)
     assert len(check_data(default, bare)) == 2
+
+
+def test_what_depends_on_a_mistake_is_not_judged(default: dict[str, Any]) -> None:
+    config = changed(default, model__layers="x", train__epochs=0, hardware__workers=[2], train__lr="high")
+    assert keys(check_config(config)) == ["hardware.workers", "model.layers", "train.epochs", "train.lr"]
+    fanouts = changed(default, sampler__fanouts=[5])
+    assert keys(check_config(fanouts)) == ["sampler.fanouts"]
+    assert check_config(fanouts, unsure={"model"}) == []
+    typo = Problem("model.layer", 1, "no such key", "model.layers")
+    assert check_config(fanouts, known=[typo]) == []
+    assert keys(check_config(changed(default, model__hidden=0, model__dropout=2, model__kernel="cuda"))) == [
+        "model.dropout", "model.hidden", "model.kernel"]
+
+
+def test_a_mistake_in_the_dataset_does_not_hide_a_conflict(default: dict[str, Any]) -> None:
+    config = changed(default, dataset__seed="x", hardware__nodes=2)
+    assert keys(check_config(config)) == ["dataset.seed", "hardware.nodes"]
+
+
+def test_a_component_of_another_kind_is_one_problem(default: dict[str, Any]) -> None:
+    config = changed(default, model___target_="gnnexp.samplers.fused.FusedSampler")
+    (problem,) = check_config(config, {"model": Model})
+    assert problem.key == "model._target_" and "gnnexp.models.model.Model" in problem.allowed
+
+
+def test_a_metric_that_does_not_fit_the_labels(default: dict[str, Any]) -> None:
+    config = changed(default, task__metric="roc_auc")
+    assert check_data(config, graph(4)) == []
+    assert keys(check_data(config, replace(graph(4), num_classes=3))) == ["task.metric"]

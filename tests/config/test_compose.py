@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnexp.config.compose import compose, expand_values
+from gnnexp.config.compose import compose, draft, expand_values
 from gnnexp.errors import ConfigError
 
 
@@ -56,8 +56,8 @@ def test_what_hydra_could_do_but_a_run_cannot(override: str) -> None:
 
 
 def test_an_unresolvable_value_is_a_problem_not_a_traceback() -> None:
-    assert "configuration" in problems_of("name=${oc.env:GNNEXP_NO_SUCH_VARIABLE}")
-    assert "configuration" in problems_of("name=${no.such.key}")
+    found = problems_of("name=${oc.env:GNNEXP_NO_SUCH_VARIABLE}", "train.lr=${no.such.key}", "train.epochs=3")
+    assert set(found) == {"name", "train.lr"}
     assert problems_of("name=???")["name"].endswith("set name=…")
 
 
@@ -97,3 +97,35 @@ def test_comma_separated_values_are_axes() -> None:
     assert expand_values(["a=1,2", "b=[1,2]", "c=x"]) == [["a=1", "a=2"], ["b=[1,2]"], ["c=x"]]
     with pytest.raises(ConfigError):
         expand_values(["a=["])
+
+
+def test_a_draft_goes_on_without_what_is_wrong(tmp_path: Path) -> None:
+    made = draft(["model=sag", "model.heads=3", "train.lr=0.5", "hardware=lokal", "hardware.workers=2", "sampler=[["])
+    assert {problem.key for problem in made.problems} == {"model", "hardware", "sampler=[["}
+    assert made.unsure == {"model", "hardware", "sampler"}, "keys of unknown choices are not judged"
+    assert made.composed is not None and made.composed.config["train"]["lr"] == 0.5
+    assert made.composed.config["hardware"]["workers"] == 2, "its keys are the same whatever is chosen"
+
+
+def test_an_unknown_system_leaves_open_what_it_would_have_chosen() -> None:
+    made = draft(["system=gsplt", "paradigm.chunks=3", "model=gat", "model.hiden=3"])
+    assert {problem.key for problem in made.problems} == {"system", "model.hiden"}
+    assert "paradigm" in made.unsure and "model" not in made.unsure
+
+
+def test_one_value_that_hydra_refuses_does_not_hide_the_others(tmp_path: Path) -> None:
+    found = problems_of("hydra.foo=1", "model@foo=gat", "+train.lr=3", "model=[gat]", "train.epocs=3")
+    assert set(found) == {"hydra.foo", "model@foo", "+train.lr", "model", "train.epocs"}
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "mine.yaml").write_text("hidden: [3\n")
+    found = problems_of("model=mine", "model.x=1", "train.epocs=3", config_dir=str(tmp_path))
+    assert set(found) == {"model", "train.epocs"} and "mine.yaml" in found["model"]
+
+
+def test_a_wrong_config_dir_is_not_followed_by_what_it_would_have_held(tmp_path: Path) -> None:
+    found = problems_of("model=mine", "model.x=1", "train.epocs=3", config_dir=str(tmp_path / "none"))
+    assert set(found) == {"--config-dir", "train.epocs"}
+
+
+def test_a_missing_value_is_said_beside_other_mistakes() -> None:
+    assert set(problems_of("dataset=gnnexp_format", "model=sag", "name=???")) == {"dataset.path", "model", "name"}

@@ -1,5 +1,6 @@
 import gzip
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -195,3 +196,36 @@ def test_edges_alone_can_be_loaded(tmp_path: Path) -> None:
     graph = EdgeList(path=write(tmp_path / "e.tsv", "0 1\n")).load()
     assert graph.labels is None
     assert graph.splits.train.numel() == 0
+
+
+def all_problems(folder: Path, **options: Any) -> dict[str, str]:
+    with pytest.raises(DataError) as caught:
+        EdgeList(path=str(folder / "edges.npy"), **options).load()
+    return {Path(problem.key).name: str(problem.value) for problem in caught.value.problems}
+
+
+def test_what_is_wrong_in_several_files_is_said_at_once(tmp_path: Path) -> None:
+    np.save(tmp_path / "edges.npy", np.array([[0, 1], [1, 99], [2, 3]]))
+    np.save(tmp_path / "x.npy", np.array([[0.0], [np.nan], [2], [3], [4]], np.float32))
+    np.save(tmp_path / "y.npy", np.array([0, 1, -5, 1, 0]))
+    (tmp_path / "train.txt").write_text("0\n7\n")
+    files = {"features": "x.npy", "labels": "y.npy"}
+    found = all_problems(tmp_path, **files, split="files", train_ids="train.txt")
+    assert set(found) == {"edges.npy", "edge_list: features", "edge_list: labels", "train.txt, line 2"}
+    (tmp_path / "edges.npy").write_bytes(b"damaged")
+    assert set(all_problems(tmp_path, **files)) == {"edges.npy", "edge_list: features", "edge_list: labels"}
+    (tmp_path / "x.npy").write_bytes(b"damaged")
+    assert set(all_problems(tmp_path, features="x.npy")) == {"edges.npy", "x.npy"}
+
+
+def test_a_file_that_cannot_be_read_has_no_false_consequences(tmp_path: Path) -> None:
+    np.save(tmp_path / "edges.npy", np.array([[0, 1], [1, 2]]))
+    (tmp_path / "y.npy").write_bytes(b"damaged")
+    (tmp_path / "train.txt").write_text("9\n")
+    assert set(all_problems(tmp_path, labels="y.npy", split="files", train_ids="train.txt")) == {"y.npy"}
+
+
+def test_all_missing_files_are_named(tmp_path: Path) -> None:
+    assert set(all_problems(tmp_path, features="x.npy", labels="y.npy")) == {"dataset.path", "x.npy", "y.npy"}
+    np.save(tmp_path / "edges.npy", np.array([[0, 1]]))
+    assert set(all_problems(tmp_path, features="x.npy", labels="y.npy")) == {"x.npy", "y.npy"}

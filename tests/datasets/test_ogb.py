@@ -170,3 +170,14 @@ def test_nothing_is_downloaded_unless_asked(tmp_path: Path) -> None:
         Ogb(name="ogbn-arxiv", path=str(tmp_path / "elsewhere"), download=True).load()
     with pytest.raises(ConfigError, match="ogbn-"):
         Ogb(name="arxiv")
+
+
+def test_what_is_wrong_in_several_files_is_said_at_once(arxiv: Path) -> None:
+    put(arxiv / "raw" / "edge.csv.gz", "0,1\n1,999\n")
+    put(arxiv / "raw" / "node-feat.csv.gz", "x\n")
+    for part in ("train", "test"):
+        next((arxiv / "split").rglob(f"{part}.csv.gz")).unlink()
+    with pytest.raises(DataError) as caught:
+        Ogb(path=str(arxiv)).load()
+    found = {Path(problem.key.partition(",")[0]).name for problem in caught.value.problems}
+    assert found == {"edge.csv.gz", "node-feat.csv.gz", "train.csv.gz", "test.csv.gz"}

@@ -1,0 +1,120 @@
+"""Overrides as typed: Hydra's grammar, and each one against the groups and keys that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gnnexp.config.build import keys_of
+from gnnexp.config.folders import ConfigFolders
+from gnnexp.config.schema import HardwareConfig, TrainConfig
+from gnnexp.config.signature import one_of, parameters_of_dataclass, unknown
+from gnnexp.errors import Problem
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
+
+# Groups whose keys are the same whatever is chosen.
+FIXED = {"train": TrainConfig, "hardware": HardwareConfig}
+
+
+def parse(overrides: Sequence[str]) -> tuple[list[Override], list[Problem]]:
+    """Overrides in Hydra's grammar, and the problems of those that are not."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    parser = OverridesParser.create()
+    parsed: list[Override] = []
+    problems = []
+    for line in overrides:
+        try:
+            parsed.append(parser.parse_override(line))
+        except HydraException as error:
+            reason = str(error).splitlines()[0]
+            problems.append(Problem(line, line, f"not key=value: {reason}", "quote special characters: 'key=\"a b\"'"))
+    return parsed, problems
+
+
+def is_group(override: Override, folders: ConfigFolders) -> bool:
+    """Whether it chooses a file of a group (`model=gat`), not a value."""
+    return override.key_or_group in folders.groups() and not isinstance(override.value(), dict)
+
+
+def check_choice(override: Override, folders: ConfigFolders) -> Problem | None:
+    """What is wrong with the choice of a group."""
+    group, value = override.key_or_group, override.value()
+    if override.is_delete():
+        return Problem(f"~{group}", None, "every group is needed", f"choose one: {group}=<name>")
+    if override.is_add():
+        return Problem(f"+{group}", value, "the group is there already", f"write {group}={value}")
+    if override.is_sweep_override():
+        return _sweep_problem(override)
+    choices = folders.choices(group)
+    if group == "system":
+        choices |= {"null"}
+    if ("null" if value is None else str(value)) in choices:
+        return None
+    return unknown(group, value, str(value), choices, f"{group}=")
+
+
+def _sweep_problem(override: Override) -> Problem:
+    line = str(override.input_line)
+    return Problem(line, line, "one value per run", f"gnnexp sweep 'NAME' {line}, or quote it as one text")
+
+
+def admit(override: Override, base: Mapping[str, Any], folders: ConfigFolders) -> tuple[str, Problem | None]:
+    """The line as Hydra takes it (with `+` for a key that only the constructor knows), or what is wrong with it."""
+    line, path = str(override.input_line), str(override.key_or_group)
+    if override.is_sweep_override():
+        return line, _sweep_problem(override)
+    if override.is_add() or override.is_force_add() or path.startswith("hydra."):
+        return line, _added_twice(override, base)
+    *parents, last = path.split(".")
+    node: object = base
+    for depth, part in enumerate(parents):
+        if not isinstance(node, Mapping) or part not in node:
+            return line, _unknown_key(override, node, [*parents[:depth], part], folders)
+        node = node[part]
+    if isinstance(node, Mapping) and last in node:
+        return line, None
+    if last in _constructor_keys(parents, node) and not override.is_delete():
+        return f"+{line}", None
+    return line, _unknown_key(override, node, [*parents, last], folders)
+
+
+def _added_twice(override: Override, base: Mapping[str, Any]) -> Problem | None:
+    line, path = str(override.input_line), str(override.key_or_group)
+    if override.is_force_add() or not override.is_add() or not _holds(base, path):
+        return None
+    return Problem(f"+{path}", override.value(), "the key is there already", f"write {line.lstrip('+')}")
+
+
+def _holds(node: object, path: str) -> bool:
+    for part in path.split("."):
+        if not isinstance(node, Mapping) or part not in node:
+            return False
+        node = node[part]
+    return True
+
+
+def _constructor_keys(parents: Sequence[str], node: object) -> tuple[str, ...]:
+    if len(parents) == 1 and parents[0] in FIXED:
+        return tuple(parameters_of_dataclass(FIXED[parents[0]]))
+    return keys_of(node) if isinstance(node, Mapping) else ()
+
+
+def _unknown_key(override: Override, node: object, path: Sequence[str], folders: ConfigFolders) -> Problem:
+    """The problem of `path`, whose last part is not in `node`."""
+    *parents, word = path
+    allowed = set(node) | set(_constructor_keys(parents, node)) if isinstance(node, Mapping) else set()
+    if not parents:
+        allowed |= folders.groups()
+    allowed -= {"_target_"}
+    key, value, where = str(override.key_or_group), override.value(), ".".join(parents)
+    if not allowed:
+        if node is None:
+            whole = f"'{where}={{{word}:{value},…}}'"
+            return Problem(key, value, f"{where} is null, without keys of its own", f"set it whole: {whole}")
+        return Problem(key, value, f"{where} is a single value", f"write {where}=<value>")
+    problem = unknown(key or f"{override.input_line}", value, word, allowed, "".join(f"{up}." for up in parents))
+    return Problem(problem.key, value, f"no such key; {one_of(allowed)}", problem.mend)

@@ -1,0 +1,54 @@
+"""The dashboard's process: who ends it, and on which port it may be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+from gnnexp.cli.ui import check_port, serve
+from gnnexp.errors import ConfigError
+
+# Like uvicorn it would print a traceback on Ctrl-C, and like mlflow it has a child of its own.
+_SERVER = """
+import pathlib, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+pathlib.Path(sys.argv[1]).write_text(str(child.pid))
+time.sleep(60)
+"""
+
+
+def _interrupt_when(ready: Path) -> None:
+    while not (ready.exists() and ready.read_text()):
+        threading.Event().wait(0.02)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_ctrl_c_ends_the_server_and_its_children_quietly(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    ready = tmp_path / "ready"
+    threading.Thread(target=_interrupt_when, args=(ready,), daemon=True).start()
+    assert serve([sys.executable, "-c", _SERVER, str(ready)]) == 130
+    assert capfd.readouterr().err == ""
+    child = int(ready.read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE, "nothing is left"
+
+
+def test_the_servers_own_exit_code() -> None:
+    assert serve([sys.executable, "-c", "raise SystemExit(3)"]) == 3
+
+
+def test_a_port_that_is_taken() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError) as caught:
+            check_port(port)
+    assert caught.value.problems[0].key == "--port"
+    check_port(port)
