@@ -79,8 +79,12 @@ def test_what_it_cannot_do_is_refused_with_the_reason():
         run_steps({**_config("sage", REFERENCE), "model": {**_config("sage", REFERENCE)["model"], "residual": True}},
                   nasty_graph(), 1)
     full: Paradigm[Any] = build(FULL_GRAPH, Paradigm)
-    (problem,) = full.check({"hardware": {"nodes": 1, "workers": 2}})
+    sage = _config("sage", REFERENCE)["model"]
+    (problem,) = full.check({"hardware": {"nodes": 1, "workers": 2}, "model": sage})
     assert "one worker" in problem.allowed
     reference: Paradigm[Any] = build(REFERENCE, Paradigm)
-    (problem,) = reference.check({"sampler": {"_target_": "gnnexp.samplers.full.FullSampler"}})
+    full_sampler = {"_target_": "gnnexp.samplers.full.FullSampler"}
+    (problem,) = reference.check({"sampler": full_sampler, "model": sage})
     assert "fanouts" in problem.allowed
+    both = reference.check({"sampler": full_sampler, "model": {**sage, "residual": True}})
+    assert len(both) == 2 and "residual" in both[1].allowed, "known before anything is launched"
