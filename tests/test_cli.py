@@ -121,6 +121,16 @@ def test_arguments_that_do_not_exist(arguments: list[str]) -> None:
     assert caught.value.code == 2
 
 
+def test_a_place_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def refuse(*_: object) -> None:  # root, who runs these tests in containers, may read everything
+        raise PermissionError(13, "Permission denied", "/closed/conf")
+
+    monkeypatch.setattr("gnnexp.cli.prepare.draft", refuse)
+    assert run_command(["run"]) == 2
+    said = capsys.readouterr().err
+    assert "/closed/conf='Permission denied'" in said and "mend: " in said
+
+
 def test_a_run_never_writes_into_a_folder_that_exists(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (workplace / "taken").mkdir()
     assert run_command(["run", "hydra.run.dir=taken", "tracker=none"]) == 2

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-from gnnexp.errors import GnnexpError, ProblemsError
+from gnnexp.errors import ConfigError, GnnexpError, Problem, ProblemsError
 
 _EPILOG = """examples:
   gnnexp run dataset=digits hardware.workers=2
@@ -52,6 +52,11 @@ def _guarded(command: Callable[[argparse.Namespace], int], options: argparse.Nam
     except GnnexpError as error:
         print(f"gnnexp: {error}", file=sys.stderr)
         return error.exit_code
+    except PermissionError as error:  # may be met at any path that a user names
+        problem = Problem(str(error.filename), error.strerror, "this place is needed",
+                          "change its rights, or name another path")
+        print_problems(ConfigError(problem))
+        return ConfigError.exit_code
     except StopRequestedError:
         print("gnnexp: ended by SIGTERM", file=sys.stderr)
         return 128 + signal.SIGTERM
