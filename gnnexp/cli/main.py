@@ -45,18 +45,13 @@ def _guarded(command: Callable[[argparse.Namespace], int], options: argparse.Nam
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:
-        return command(options)
+        return _with_places_named(command, options)
     except ProblemsError as error:
         print_problems(error)
         return error.exit_code
     except GnnexpError as error:
         print(f"gnnexp: {error}", file=sys.stderr)
         return error.exit_code
-    except PermissionError as error:  # may be met at any path that a user names
-        problem = Problem(str(error.filename), error.strerror, "this place is needed",
-                          "change its rights, or name another path")
-        print_problems(ConfigError(problem))
-        return ConfigError.exit_code
     except StopRequestedError:
         print("gnnexp: ended by SIGTERM", file=sys.stderr)
         return 128 + signal.SIGTERM
@@ -68,6 +63,15 @@ def _guarded(command: Callable[[argparse.Namespace], int], options: argparse.Nam
         return 1
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _with_places_named(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    """Any path that a user names may be one that they may not read or write."""
+    try:
+        return command(options)
+    except PermissionError as error:
+        mend = "change its rights, or name another path"
+        raise ConfigError(Problem(str(error.filename), error.strerror, "this place is needed", mend)) from error
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
