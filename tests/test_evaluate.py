@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def test_chunks_respect_the_limit(limit):
     bounds = chunks_by_edges(graph, ids, limit)
     assert bounds[0] == 0
     assert bounds[-1] == graph.num_nodes
-    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+    for first, last in pairwise(bounds):
         assert last > first
         cost = int((graph.in_degree[first:last] + 1).sum())
         assert cost <= limit or last == first + 1

@@ -23,7 +23,7 @@ def test_ids_outside_are_refused(bad: int) -> None:
         gather_rows(torch.zeros(10, 2), torch.tensor([0, bad]))
 
 
-def test_slices_and_mapped_rows(tmp_path) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def test_slices_and_mapped_rows(tmp_path) -> None:  # type: ignore[no-untyped-def]
     rows = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=np.float32, shape=(20, 6))
     rows[:] = np.arange(120).reshape(20, 6)
     ids = torch.tensor([19, 0, 3])

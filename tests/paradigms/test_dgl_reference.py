@@ -66,7 +66,7 @@ def test_full_graph_gradients_are_those_of_data_parallel_without_dropout():
 
 def test_evaluation_uses_the_trained_parameters():
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(_config("gat", REFERENCE), nasty_graph(), Path(folder), Environment())
+        _, paradigm = assemble(_config("gat", REFERENCE), nasty_graph(), Path(folder), Environment())
         with torch.no_grad():
             for parameter in paradigm.module.parameters():
                 parameter.fill_(0.25)
