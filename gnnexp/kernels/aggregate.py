@@ -16,6 +16,7 @@ import numpy as np
 from numba import literally, prange
 
 from gnnexp.kernels.balance import RANGES_PER_THREAD, boundary, claim, launch, num_threads
+from gnnexp.kernels.prefetch import prefetch as prefetch_line
 from gnnexp.kernels.specialise import Specialised
 from gnnexp.kernels.vector import (
     VECTOR_BYTES,
@@ -27,6 +28,7 @@ from gnnexp.kernels.vector import (
     load,
     max_width,
     prefetch,
+    prefetch_write,
     store,
     stream,
     streams,
@@ -114,7 +116,10 @@ def _sum_range(
     for row in range(first, last):
         total = zeros(x, shape)
         for e in range(_U(indptr[row]), _U(indptr[row + 1])):
-            prefetch(x, _U(index[min(e + ahead, final)]) * x_stride + x_first, shape)
+            later = min(e + ahead, final)
+            prefetch(x, _U(index[later]) * x_stride + x_first, shape)
+            if permuted:
+                prefetch_line(weight, _U(edges[later]) * weight_stride + slot)
             at = _U(edges[e]) if permuted else e
             term = load(x, _U(index[e]) * x_stride + x_first, width, shape)
             total = accumulate(total, term, weight, at * weight_stride + slot, shape)
@@ -192,7 +197,10 @@ def _both_range(
     for row in range(first, last):
         total, mine = zeros(x, shape), _U(row) * _U(own_stride) + _U(own_first)
         for e in range(_U(indptr[row]), _U(indptr[row + 1])):
-            prefetch(x, _U(index[min(e + ahead, final)]) * x_stride + x_first, shape)
+            later = min(e + ahead, final)
+            prefetch(x, _U(index[later]) * x_stride + x_first, shape)
+            prefetch_line(weight, _U(edges[later]) * num_slots + slot)
+            prefetch_write(products, _U(edges[later]) * num_slots + slot)
             at = _U(edges[e]) * num_slots + slot
             term = load(x, _U(index[e]) * x_stride + x_first, width, shape)
             total = accumulate(total, term, weight, at, shape)

@@ -77,7 +77,7 @@ class DGLBackend(NumbaBackend):
         """exp of `e_sub_v`."""
         if block.num_edges == 0:
             return super().edge_exp(block, score, peak)
-        return torch.exp(score - peak.detach()[destinations(block)])
+        return torch.exp(self._dgl.ops.e_sub_v(self._graph(block), score, peak.detach()))
 
     def edge_sum(self, block: Block, weight: Tensor) -> Tensor:
         """`copy_e_sum`."""
