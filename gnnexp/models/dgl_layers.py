@@ -78,8 +78,8 @@ def supported(model: Model) -> str:
     """Why DGL's convolutions cannot stand for `model`; empty when they can."""
     if type(model) not in (SAGE, GCN, GAT, GIN):
         return f"{type(model).__name__} has no counterpart among DGL's convolutions"
-    if model.residual or model.norm:
-        return "model.residual and model.norm are not part of the DGL script"
+    if model.residual or model.norm or not model.bias:
+        return "model.residual, model.norm and model.bias=false are not part of the DGL script"
     if isinstance(model, GAT) and model.out_heads > 1:
         return "several output heads share one bias here, and have one each in DGL's GATConv"
     return ""

@@ -25,12 +25,12 @@ class GATLayer(Layer):
 
     def __init__(
         self, in_dim: int, head_dim: int, heads: int, *, concat: bool, slope: float, weight_dropout: float,
-        activation: Activation, residual: bool, norm: bool,
+        activation: Activation, residual: bool, norm: bool, bias: bool = True,
     ) -> None:
         width = head_dim * heads
         super().__init__(
             in_dim, width, width if concat else head_dim, num_weights=heads, activation=activation, residual=residual,
-            norm=norm,
+            norm=norm, bias=bias,
         )
         self.head_dim, self.concat, self.slope, self.weight_dropout = head_dim, concat, slope, weight_dropout
         self.weight = nn.Parameter(torch.empty(width, in_dim))
@@ -106,17 +106,18 @@ class GAT(Model):
         slope: of LeakyReLU.
         self_loops: every destination also attends to itself.
         activation: of the hidden layers.
-        layers, dropout, input_dropout, residual, norm, kernel: as in `gnnexp.models.gcn.GCN`.
+        layers, dropout, input_dropout, residual, norm, bias, kernel: as in `gnnexp.models.gcn.GCN`.
     """
 
     def __init__(
         self, hidden: int = 256, layers: int = 3, heads: int = 4, out_heads: int = 1, dropout: float = 0.5,
         input_dropout: float = 0.0, attention_dropout: float = 0.0, slope: float = 0.2, self_loops: bool = True,
-        activation: Activation = "elu", residual: bool = False, norm: bool = False, kernel: str = "auto",
+        activation: Activation = "elu", residual: bool = False, norm: bool = False, bias: bool = True,
+        kernel: str = "auto",
     ) -> None:
         super().__init__(
             hidden=hidden, layers=layers, dropout=dropout, input_dropout=input_dropout, residual=residual, norm=norm,
-            kernel=kernel,
+            bias=bias, kernel=kernel,
         )
         self.hidden_activation = activation
         self.heads, self.out_heads, self.slope = heads, out_heads, slope

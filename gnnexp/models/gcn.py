@@ -25,9 +25,9 @@ class GCNLayer(Layer):
 
     def __init__(
         self, in_dim: int, out_dim: int, *, self_loops: bool, degrees: Literal["graph", "block"],
-        activation: Activation, residual: bool, norm: bool,
+        activation: Activation, residual: bool, norm: bool, bias: bool = True,
     ) -> None:
-        super().__init__(in_dim, out_dim, out_dim, activation=activation, residual=residual, norm=norm)
+        super().__init__(in_dim, out_dim, out_dim, activation=activation, residual=residual, norm=norm, bias=bias)
         self.self_is_neighbour = self_loops
         self.extra = int(self_loops)
         self.degrees_of = degrees
@@ -89,17 +89,18 @@ class GCN(Model):
         degrees: normalise by degrees of the full graph, or of the block (biased under sampling).
         residual: add the undropped input to each hidden layer's output.
         norm: LayerNorm before each hidden activation.
+        bias: whether layers have one; the authors' code has none, DGL's GraphConv has.
         kernel: `auto`, `numba`, `torch` or `dgl`.
     """
 
     def __init__(
         self, hidden: int = 256, layers: int = 3, dropout: float = 0.5, input_dropout: float = 0.0,
         self_loops: bool = True, degrees: Literal["graph", "block"] = "graph", residual: bool = False,
-        norm: bool = False, kernel: str = "auto",
+        norm: bool = False, bias: bool = True, kernel: str = "auto",
     ) -> None:
         super().__init__(
             hidden=hidden, layers=layers, dropout=dropout, input_dropout=input_dropout, residual=residual, norm=norm,
-            kernel=kernel,
+            bias=bias, kernel=kernel,
         )
         self.self_loops, self.degrees_of = self_loops, degrees
 

@@ -22,9 +22,9 @@ class GINLayer(Layer):
 
     def __init__(
         self, in_dim: int, inner_dim: int, out_dim: int, *, train_eps: bool, activation: Activation, residual: bool,
-        norm: bool,
+        norm: bool, bias: bool = True,
     ) -> None:
-        super().__init__(in_dim, inner_dim, out_dim, activation=activation, residual=residual, norm=norm)
+        super().__init__(in_dim, inner_dim, out_dim, activation=activation, residual=residual, norm=norm, bias=bias)
         self.weight = nn.Parameter(torch.empty(inner_dim, in_dim))
         self.inner_bias = nn.Parameter(torch.zeros(inner_dim))
         self.outer = nn.Parameter(torch.empty(out_dim, inner_dim))
@@ -59,11 +59,12 @@ class GIN(Model):
 
     def __init__(
         self, hidden: int = 256, layers: int = 3, dropout: float = 0.5, input_dropout: float = 0.0,
-        train_eps: bool = True, residual: bool = False, norm: bool = False, kernel: str = "auto",
+        train_eps: bool = True, residual: bool = False, norm: bool = False, bias: bool = True,
+        kernel: str = "auto",
     ) -> None:
         super().__init__(
             hidden=hidden, layers=layers, dropout=dropout, input_dropout=input_dropout, residual=residual, norm=norm,
-            kernel=kernel,
+            bias=bias, kernel=kernel,
         )
         self.train_eps = train_eps
 

@@ -26,6 +26,7 @@ class EndOfLayer(TypedDict):
     activation: Activation
     residual: bool
     norm: bool
+    bias: bool
 
 
 class Model(nn.Module, ABC):
@@ -39,15 +40,17 @@ class Model(nn.Module, ABC):
         residual: add the undropped input to each hidden layer's output.
         norm: LayerNorm before each hidden activation.
         kernel: `auto` (numba on CPU, torch on CUDA), `numba`, `torch` or `dgl`.
+        bias: whether layers have one.
     """
 
     def __init__(
-        self, hidden: int, layers: int, dropout: float, input_dropout: float, residual: bool, norm: bool, kernel: str
+        self, hidden: int, layers: int, dropout: float, input_dropout: float, residual: bool, norm: bool, kernel: str,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.hidden, self.num_layers = hidden, layers
         self.dropout, self.input_dropout = dropout, input_dropout
-        self.residual, self.norm, self.kernel = residual, norm, kernel
+        self.residual, self.norm, self.bias, self.kernel = residual, norm, bias, kernel
         self.hidden_activation: Activation = "relu"
         self.layers = nn.ModuleList()
         self.backend: Backend | None = None
@@ -90,6 +93,7 @@ class Model(nn.Module, ABC):
             activation="none" if last else self.hidden_activation,
             residual=self.residual and not last,
             norm=self.norm and not last,
+            bias=self.bias,
         )
 
     def setup(

@@ -16,8 +16,10 @@ class SAGELayer(Layer):
 
     kind = "static"
 
-    def __init__(self, in_dim: int, out_dim: int, *, activation: Activation, residual: bool, norm: bool) -> None:
-        super().__init__(in_dim, out_dim, out_dim, activation=activation, residual=residual, norm=norm)
+    def __init__(
+        self, in_dim: int, out_dim: int, *, activation: Activation, residual: bool, norm: bool, bias: bool = True
+    ) -> None:
+        super().__init__(in_dim, out_dim, out_dim, activation=activation, residual=residual, norm=norm, bias=bias)
         self.weight = nn.Parameter(torch.empty(out_dim, in_dim))
         self.self_weight = nn.Parameter(torch.empty(out_dim, in_dim))
 
@@ -56,11 +58,11 @@ class SAGE(Model):
 
     def __init__(
         self, hidden: int = 256, layers: int = 3, dropout: float = 0.5, input_dropout: float = 0.0,
-        residual: bool = False, norm: bool = False, kernel: str = "auto",
+        residual: bool = False, norm: bool = False, bias: bool = True, kernel: str = "auto",
     ) -> None:
         super().__init__(
             hidden=hidden, layers=layers, dropout=dropout, input_dropout=input_dropout, residual=residual, norm=norm,
-            kernel=kernel,
+            bias=bias, kernel=kernel,
         )
 
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
