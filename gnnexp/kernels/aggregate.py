@@ -13,27 +13,11 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
-from numba import literally, prange
 
-from gnnexp.kernels.balance import RANGES_PER_THREAD, boundary, claim, launch, num_threads
+from gnnexp.kernels.layout import VECTOR_BYTES, Layout, layout, max_width
 from gnnexp.kernels.prefetch import prefetch as prefetch_line
-from gnnexp.kernels.specialise import Specialised
-from gnnexp.kernels.vector import (
-    VECTOR_BYTES,
-    Layout,
-    accumulate,
-    dots,
-    fence,
-    layout,
-    load,
-    max_width,
-    prefetch,
-    prefetch_write,
-    store,
-    stream,
-    streams,
-    zeros,
-)
+from gnnexp.kernels.rowkernel import RowKernel, by_edges
+from gnnexp.kernels.vector import accumulate, dots, load, prefetch, prefetch_write, store, stream, streams, zeros
 
 _U = np.uint64
 _ONE = np.uint64(1)
@@ -104,6 +88,7 @@ def distance(form: Layout) -> int:
     return 32 if form.count == 1 else 16
 
 
+@RowKernel
 @numba.njit(nogil=True, cache=True)
 def _sum_range(
     first: int, last: int, indptr: np.ndarray, index: np.ndarray, edges: np.ndarray, weight: np.ndarray,
@@ -130,26 +115,7 @@ def _sum_range(
             store(out, place, width, total)
 
 
-@Specialised
-@numba.njit(nogil=True, cache=True, parallel=True)
-def _sum_rows(
-    threads: int, indptr: np.ndarray, index: np.ndarray, edges: np.ndarray, weight: np.ndarray, weight_stride: int,
-    slot: int, x: np.ndarray, x_stride: int, x_first: int, out: np.ndarray, out_stride: int, out_first: int, width: int,
-    ahead: int, past_cache: bool, shape: int,
-) -> None:
-    shape = literally(shape)
-    parts, counter = threads * RANGES_PER_THREAD, np.zeros(1, np.int64)
-    for _ in prange(threads):
-        part = claim(counter)
-        while part < parts:
-            _sum_range(
-                boundary(indptr, part, parts), boundary(indptr, part + 1, parts), indptr, index, edges, weight,
-                weight_stride, slot, x, x_stride, x_first, out, out_stride, out_first, width, ahead, past_cache, shape,
-            )
-            fence()
-            part = claim(counter)
-
-
+@RowKernel
 @numba.njit(nogil=True, cache=True)
 def _dot_range(
     first: int, last: int, indptr: np.ndarray, index: np.ndarray, own: np.ndarray, own_stride: int, own_first: int,
@@ -166,25 +132,7 @@ def _dot_range(
             dots(products, e * num_slots + slot, mine, theirs, width, add, shape)
 
 
-@Specialised
-@numba.njit(nogil=True, cache=True, parallel=True)
-def _dot_rows(
-    threads: int, indptr: np.ndarray, index: np.ndarray, own: np.ndarray, own_stride: int, own_first: int,
-    other: np.ndarray, other_stride: int, other_first: int, products: np.ndarray, num_slots: int, slot: int, width: int,
-    ahead: int, add: bool, shape: int,
-) -> None:
-    shape = literally(shape)
-    parts, counter = threads * RANGES_PER_THREAD, np.zeros(1, np.int64)
-    for _ in prange(threads):
-        part = claim(counter)
-        while part < parts:
-            _dot_range(
-                boundary(indptr, part, parts), boundary(indptr, part + 1, parts), indptr, index, own, own_stride,
-                own_first, other, other_stride, other_first, products, num_slots, slot, width, ahead, add, shape,
-            )
-            part = claim(counter)
-
-
+@RowKernel
 @numba.njit(nogil=True, cache=True)
 def _both_range(
     first: int, last: int, indptr: np.ndarray, index: np.ndarray, edges: np.ndarray, weight: np.ndarray,
@@ -209,27 +157,6 @@ def _both_range(
         store(out, _U(row) * _U(out_stride) + _U(out_first), width, total)
 
 
-@Specialised
-@numba.njit(nogil=True, cache=True, parallel=True)
-def _both_rows(
-    threads: int, indptr: np.ndarray, index: np.ndarray, edges: np.ndarray, weight: np.ndarray, num_slots: int,
-    slot: int, own: np.ndarray, own_stride: int, own_first: int, x: np.ndarray, x_stride: int, x_first: int,
-    out: np.ndarray, out_stride: int, out_first: int, products: np.ndarray, width: int, ahead: int, add: bool,
-    shape: int,
-) -> None:
-    shape = literally(shape)
-    parts, counter = threads * RANGES_PER_THREAD, np.zeros(1, np.int64)
-    for _ in prange(threads):
-        part = claim(counter)
-        while part < parts:
-            _both_range(
-                boundary(indptr, part, parts), boundary(indptr, part + 1, parts), indptr, index, edges, weight,
-                num_slots, slot, own, own_stride, own_first, x, x_stride, x_first, out, out_stride, out_first, products,
-                width, ahead, add, shape,
-            )
-            part = claim(counter)
-
-
 def sum_rows(edges: Edges, x: Matrix, out: Matrix, weight: np.ndarray, num_slots: int, parts: list[Group]) -> None:
     """`out[row] = sum of weight[e] * x[index[e]]` over the edges of every row.
 
@@ -243,8 +170,8 @@ def sum_rows(edges: Edges, x: Matrix, out: Matrix, weight: np.ndarray, num_slots
     """
     for start, width, slot, heads in parts:
         form = layout(width, x.values.itemsize, heads, width // max(1, heads))
-        launch(
-            _sum_rows, num_threads(edges.index.size * width),
+        _sum_range(
+            by_edges(edges.indptr, edges.index.size * width),
             edges.indptr, edges.index, edges.edges, weight, num_slots, slot,
             x.values, x.stride, x.first + start, out.values, out.stride, out.first + start, width, distance(form),
             _streams(out, start, width), form.code,
@@ -264,8 +191,8 @@ def dot_rows(
     seen: set[int] = set()
     for start, width, slot, heads in parts:
         form = layout(width, own.values.itemsize, heads, width // max(1, heads))
-        launch(
-            _dot_rows, num_threads(edges.index.size * width),
+        _dot_range(
+            by_edges(edges.indptr, edges.index.size * width),
             edges.indptr, edges.index, own.values, own.stride, own.first + start,
             other.values, other.stride, other.first + start, products, num_slots, slot, width, distance(form),
             slot in seen, form.code,
@@ -282,8 +209,8 @@ def sum_and_dot_rows(
     seen: set[int] = set()
     for start, width, slot, heads in parts:
         form = layout(width, x.values.itemsize, heads, width // max(1, heads))
-        launch(
-            _both_rows, num_threads(edges.index.size * width),
+        _both_range(
+            by_edges(edges.indptr, edges.index.size * width),
             edges.indptr, edges.index, edges.edges, weight, num_slots, slot,
             own.values, own.stride, own.first + start, x.values, x.stride, x.first + start, out.values, out.stride,
             out.first + start, products, width, distance(form), slot in seen, form.code,

@@ -11,10 +11,10 @@ from enum import IntEnum
 
 import numba
 import numpy as np
-from numba import literally, prange
 
 from gnnexp.kernels.aggregate import Edges
-from gnnexp.kernels.balance import RANGES_PER_THREAD, boundary, claim, launch, num_threads
+from gnnexp.kernels.layout import layout
+from gnnexp.kernels.rowkernel import RowKernel, by_edges
 from gnnexp.kernels.rowmath import (
     add,
     divide,
@@ -27,12 +27,12 @@ from gnnexp.kernels.rowmath import (
     subtract,
     where_positive,
 )
-from gnnexp.kernels.specialise import Specialised
-from gnnexp.kernels.vector import layout, load, store, zeros
+from gnnexp.kernels.vector import load, store, zeros
 
 _U = np.uint64
 
 
+@RowKernel
 @numba.njit(nogil=True, cache=True)
 def _weigh_range(
     first: int, last: int, indptr: np.ndarray, index: np.ndarray, src_key: np.ndarray, dst_key: np.ndarray, heads: int,
@@ -60,24 +60,7 @@ def _weigh_range(
             store(signed, e * heads, heads, ramp(value, load(signed, e * heads, heads, shape), -one))
 
 
-@Specialised
-@numba.njit(nogil=True, cache=True, parallel=True)
-def _weigh(
-    threads: int, indptr: np.ndarray, index: np.ndarray, src_key: np.ndarray, dst_key: np.ndarray, heads: int,
-    slope: float, signed: np.ndarray, weight: np.ndarray, shape: int,
-) -> None:
-    shape = literally(shape)
-    parts, counter = threads * RANGES_PER_THREAD, np.zeros(1, np.int64)
-    for _ in prange(threads):
-        part = claim(counter)
-        while part < parts:
-            _weigh_range(
-                boundary(indptr, part, parts), boundary(indptr, part + 1, parts), indptr, index, src_key, dst_key,
-                heads, slope, signed, weight, shape,
-            )
-            part = claim(counter)
-
-
+@RowKernel
 @numba.njit(nogil=True, cache=True)
 def _unweigh_range(
     first: int, last: int, indptr: np.ndarray, signed: np.ndarray, weight: np.ndarray, gradient: np.ndarray,
@@ -101,24 +84,6 @@ def _unweigh_range(
         store(key_gradient, _U(row) * heads, heads, total)
 
 
-@Specialised
-@numba.njit(nogil=True, cache=True, parallel=True)
-def _unweigh(
-    threads: int, indptr: np.ndarray, signed: np.ndarray, weight: np.ndarray, gradient: np.ndarray, scale: float,
-    slope: float, heads: int, score_gradient: np.ndarray, key_gradient: np.ndarray, shape: int,
-) -> None:
-    shape = literally(shape)
-    parts, counter = threads * RANGES_PER_THREAD, np.zeros(1, np.int64)
-    for _ in prange(threads):
-        part = claim(counter)
-        while part < parts:
-            _unweigh_range(
-                boundary(indptr, part, parts), boundary(indptr, part + 1, parts), indptr, signed, weight, gradient,
-                scale, slope, heads, score_gradient, key_gradient, shape,
-            )
-            part = claim(counter)
-
-
 def weigh(
     edges: Edges, src_key: np.ndarray, dst_key: np.ndarray, heads: int, slope: float, signed: np.ndarray,
     weight: np.ndarray,
@@ -135,8 +100,8 @@ def weigh(
         weight: `[E * heads]`, written: the weights.
     """
     form = layout(heads, src_key.itemsize)
-    launch(
-        _weigh, num_threads(8 * edges.index.size * heads), edges.indptr, edges.index, src_key, dst_key, heads,
+    _weigh_range(
+        by_edges(edges.indptr, 8 * edges.index.size * heads), edges.indptr, edges.index, src_key, dst_key, heads,
         src_key.dtype.type(slope), signed, weight, form.code,
     )
 
@@ -159,8 +124,8 @@ def unweigh(
         dst_key_gradient: `[D * heads]`, written: its sum per destination.
     """
     kind, form = signed.dtype.type, layout(heads, signed.itemsize)
-    launch(
-        _unweigh, num_threads(8 * edges.index.size * heads),
+    _unweigh_range(
+        by_edges(edges.indptr, 8 * edges.index.size * heads),
         edges.indptr, signed, weight, gradient, kind(scale), kind(slope),
         heads, score_gradient, dst_key_gradient, form.code,
     )
@@ -176,9 +141,10 @@ class Phase(IntEnum):
     SPREAD = 4  # out[e] = b[dst]
 
 
+@RowKernel
 @numba.njit(nogil=True, cache=True)
 def _phase_range(
-    phase: int, first: int, last: int, indptr: np.ndarray, index: np.ndarray, a: np.ndarray, b: np.ndarray, heads: int,
+    first: int, last: int, phase: int, indptr: np.ndarray, index: np.ndarray, a: np.ndarray, b: np.ndarray, heads: int,
     out: np.ndarray, shape: int,
 ) -> None:
     heads, lowest = _U(heads), out.dtype.type(-np.inf)
@@ -205,28 +171,8 @@ def _phase_range(
                     store(out, e * heads, heads, own)
 
 
-@Specialised
-@numba.njit(nogil=True, cache=True, parallel=True)
-def _phase(
-    threads: int, phase: int, indptr: np.ndarray, index: np.ndarray, a: np.ndarray, b: np.ndarray, heads: int,
-    out: np.ndarray, shape: int,
-) -> None:
-    shape = literally(shape)
-    parts, counter = threads * RANGES_PER_THREAD, np.zeros(1, np.int64)
-    for _ in prange(threads):
-        part = claim(counter)
-        while part < parts:
-            _phase_range(
-                phase, boundary(indptr, part, parts), boundary(indptr, part + 1, parts), indptr, index, a, b, heads,
-                out, shape,
-            )
-            part = claim(counter)
-
-
 def edge_phase(phase: Phase, edges: Edges, a: np.ndarray, b: np.ndarray, heads: int, out: np.ndarray) -> None:
     """One phase of attention (see `Phase`), for the paradigms that exchange data between phases; `out` is written."""
     form = layout(heads, out.itemsize)
-    launch(
-        _phase, num_threads(4 * edges.index.size * heads),
-        int(phase), edges.indptr, edges.index, a, b, heads, out, form.code
-    )
+    bounds = by_edges(edges.indptr, 4 * edges.index.size * heads)
+    _phase_range(bounds, int(phase), edges.indptr, edges.index, a, b, heads, out, form.code)

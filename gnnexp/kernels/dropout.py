@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numba import literally, prange
 
-from gnnexp.kernels.balance import RANGES_PER_THREAD, claim, launch, num_threads
 from gnnexp.kernels.counter import absorb, draw
+from gnnexp.kernels.layout import VECTOR_BYTES, Code, layout
+from gnnexp.kernels.rowkernel import RowKernel, by_edges, evenly
 from gnnexp.kernels.rowmath import fill, multiply, where_positive
-from gnnexp.kernels.specialise import Specialised
-from gnnexp.kernels.vector import VECTOR_BYTES, fence, layout, load, store, stream, streams
+from gnnexp.kernels.vector import load, store, stream, streams
 
 _U32, _U64 = np.uint32, np.uint64
 STEP, MUL1, MUL2 = 0x9E3779B9, 0x7FEB352D, 0x846CA68B
 _STEP, _MUL1, _MUL2 = _U32(STEP), _U32(MUL1), _U32(MUL2)
 _S15, _S16, _LOW16 = _U32(15), _U32(16), _U32(0xFFFF)
+_FLOATS = 16
 # Added self loops carry occurrence -1, so that they differ from the graph's own loops.
 ADDED_LOOP = np.uint64(0xFFFFFFFF)
 
@@ -79,6 +79,7 @@ def _stream_row(scratch: np.ndarray, out: np.ndarray, to: np.uint64, width: np.u
         stream(out, to + j, lanes, load(scratch, j, lanes, shape))
 
 
+@RowKernel
 @numba.njit(nogil=True, cache=True)
 def _drop_range(
     first: int, last: int, x: np.ndarray, x_stride: int, out: np.ndarray, ids: np.ndarray, key: np.uint64,
@@ -99,70 +100,36 @@ def _drop_range(
             _drop_pairs(x, out, at, to, low, high, half, end, threshold, scale, floor)
 
 
-@Specialised
-@numba.njit(nogil=True, cache=True, parallel=True)
-def _drop_rows(
-    threads: int, x: np.ndarray, x_stride: int, out: np.ndarray, ids: np.ndarray, key: np.uint64,
-    threshold: np.uint32, scale: float, floor: float, num_columns: int, start: int, stop: int, past_cache: bool,
-    shape: int,
-) -> None:
-    shape = literally(shape)
-    parts, counter = threads * RANGES_PER_THREAD, np.zeros(1, np.int64)
-    for _ in prange(threads):
-        part = claim(counter)
-        while part < parts:
-            _drop_range(
-                ids.size * part // parts, ids.size * (part + 1) // parts, x, x_stride, out, ids, key, threshold, scale,
-                floor, num_columns, start, stop, past_cache, shape,
-            )
-            fence()
-            part = claim(counter)
-
-
+@RowKernel
 @numba.njit(nogil=True, cache=True)
 def _scale_positive(
-    first: np.uint64, last: np.uint64, output: np.ndarray, gradient: np.ndarray, out: np.ndarray, scale: float,
-    past_cache: bool, shape: int,
+    first: int, last: int, output: np.ndarray, gradient: np.ndarray, out: np.ndarray, scale: float, past_cache: bool,
+    shape: int,
 ) -> None:
-    """`first` is a multiple of a vector's lanes; where `last` is not, the rest is done one by one."""
+    """Floats `first * 16` to `last * 16`; the last range may end early, and does what is no whole vector one by one."""
     lanes, zero, factor = _U64(VECTOR_BYTES // out.itemsize), output.dtype.type(0), fill(output, scale, shape)
-    whole = first + (last - first) // lanes * lanes
-    for i in range(first, whole, lanes):
+    begin, stop = _U64(first * _FLOATS), _U64(min(last * _FLOATS, out.size))
+    whole = begin + (stop - begin) // lanes * lanes
+    for i in range(begin, whole, lanes):
         scaled = multiply(load(gradient, i, lanes, shape), factor)
         kept = where_positive(load(output, i, lanes, shape), scaled)
         if past_cache:
             stream(out, i, lanes, kept)
         else:
             store(out, i, lanes, kept)
-    for i in range(whole, last):
+    for i in range(whole, stop):
         scaled = gradient[i] * scale
         out[i] = scaled if output[i] > zero else zero
 
 
-@Specialised
-@numba.njit(nogil=True, cache=True, parallel=True)
-def _keep_positive(
-    threads: int, output: np.ndarray, gradient: np.ndarray, out: np.ndarray, scale: float, past_cache: bool, shape: int
-) -> None:
-    shape = literally(shape)
-    parts, counter, total, lanes = threads * RANGES_PER_THREAD, np.zeros(1, np.int64), output.size, 16
-    for _ in prange(threads):
-        part = claim(counter)
-        while part < parts:
-            first = total // lanes * part // parts * lanes
-            last = total if part == parts - 1 else total // lanes * (part + 1) // parts * lanes
-            _scale_positive(_U64(first), _U64(last), output, gradient, out, scale, past_cache, shape)
-            fence()
-            part = claim(counter)
-
-
+@RowKernel
 @numba.njit(nogil=True, cache=True)
 def _drop_sparse(
-    indptr: np.ndarray, columns: np.ndarray, values: np.ndarray, out: np.ndarray, ids: np.ndarray, key: np.uint64,
-    threshold: np.uint32, scale: float, num_columns: int,
+    first: int, last: int, indptr: np.ndarray, columns: np.ndarray, values: np.ndarray, out: np.ndarray,
+    ids: np.ndarray, key: np.uint64, threshold: np.uint32, scale: float, num_columns: int,
 ) -> None:
     half, zero = (num_columns + 1) // 2, values.dtype.type(0)
-    for row in range(ids.size):
+    for row in range(first, last):
         state = absorb(key, _U64(ids[row]))
         low, high = _U32(state), _U32(state >> _U64(32))
         for i in range(indptr[row], indptr[row + 1]):
@@ -175,10 +142,10 @@ def _drop_sparse(
 
 
 @numba.njit(inline="always", cache=True)
-def head_bits(state: np.uint64, head: int) -> np.uint64:
+def head_bits(state: np.uint64, head: np.uint64) -> np.uint64:
     """16 bits for `head` of the edge whose key is `state`."""
-    word = state if head < 4 else draw(state, _U64(head >> 2))
-    return (word >> _U64(16 * (head & 3))) & _U64(0xFFFF)
+    word = state if head < _U64(4) else draw(state, head >> _U64(2))
+    return (word >> (_U64(16) * (head & _U64(3)))) & _U64(0xFFFF)
 
 
 @numba.njit(inline="always", cache=True)
@@ -188,30 +155,26 @@ def edge_state(dst_state: np.uint64, src: np.uint64, kind: np.uint64) -> np.uint
     return absorb(state, kind) if kind else state
 
 
-@numba.njit(nogil=True, cache=True, parallel=True)
+@RowKernel
+@numba.njit(nogil=True, cache=True)
 def _drop_edges(
-    threads: int, indptr: np.ndarray, index: np.ndarray, src_ids: np.ndarray, dst_ids: np.ndarray,
+    first: int, last: int, indptr: np.ndarray, index: np.ndarray, src_ids: np.ndarray, dst_ids: np.ndarray,
     edge_types: np.ndarray, occurrence: np.ndarray, self_loops: bool, weight: np.ndarray, out: np.ndarray, heads: int,
     key: np.uint64, threshold: np.uint64, scale: float,
 ) -> None:
-    parts, counter, num_dst = threads * RANGES_PER_THREAD, np.zeros(1, np.int64), dst_ids.size
     zero, typed, repeated = weight.dtype.type(0), edge_types.size > 0, occurrence.size > 0
-    for _ in prange(threads):
-        part = claim(counter)
-        while part < parts:
-            for dst in range(num_dst * part // parts, num_dst * (part + 1) // parts):
-                dst_state = absorb(key, _U64(dst_ids[dst]))
-                for e in range(indptr[dst], indptr[dst + 1]):
-                    kind = _U64(edge_types[e]) << _U64(32) if typed else _U64(0)
-                    if repeated:
-                        kind |= _U64(_U32(occurrence[e]))
-                    elif self_loops and e == indptr[dst + 1] - 1:
-                        kind |= ADDED_LOOP
-                    state = edge_state(dst_state, _U64(src_ids[index[e]]), kind)
-                    for head in range(heads):
-                        i = e * heads + head
-                        out[i] = weight[i] * scale if head_bits(state, head) >= threshold else zero
-            part = claim(counter)
+    for dst in range(first, last):
+        dst_state = absorb(key, _U64(dst_ids[dst]))
+        for e in range(_U64(indptr[dst]), _U64(indptr[dst + 1])):
+            kind = _U64(edge_types[e]) << _U64(32) if typed else _U64(0)
+            if repeated:
+                kind |= _U64(_U32(occurrence[e]))
+            elif self_loops and e + _U64(1) == _U64(indptr[dst + 1]):
+                kind |= ADDED_LOOP
+            state = edge_state(dst_state, _U64(src_ids[_U64(index[e])]), kind)
+            for head in range(_U64(heads)):
+                i = e * _U64(heads) + head
+                out[i] = weight[i] * scale if head_bits(state, head) >= threshold else zero
 
 
 def drop_rows(
@@ -232,14 +195,14 @@ def drop_rows(
         relu: take max(x, 0) first.
     """
     kind, width = x.dtype.type, stop - start
-    launch(
-        _drop_rows, num_threads(out.size), x, stride, out, ids, np.uint64(key), np.uint32(threshold),
+    _drop_range(
+        evenly(ids.size, out.size), x, stride, out, ids, np.uint64(key), np.uint32(threshold),
         kind(survivor_scale(threshold)), kind(0 if relu else -np.inf), num_columns, start, stop,
         streams(out, width, width), _one_vector(x),
     )
 
 
-def _one_vector(x: np.ndarray) -> int:
+def _one_vector(x: np.ndarray) -> Code:
     """Code of a row of one full vector."""
     return layout(VECTOR_BYTES // x.itemsize, x.itemsize).code
 
@@ -247,7 +210,8 @@ def _one_vector(x: np.ndarray) -> int:
 def keep_positive(output: np.ndarray, gradient: np.ndarray, out: np.ndarray, threshold: int) -> None:
     """Backward of ReLU + dropout: what survived is where the output is positive; no hash. All flat, same size."""
     scale = output.dtype.type(survivor_scale(threshold))
-    launch(_keep_positive, num_threads(out.size), output, gradient, out, scale, streams(out, 0, 0), _one_vector(out))
+    bounds = evenly(-(-out.size // _FLOATS), out.size)
+    _scale_positive(bounds, output, gradient, out, scale, streams(out, 0, 0), _one_vector(out))
 
 
 def drop_sparse(
@@ -257,7 +221,10 @@ def drop_sparse(
     """The dense mask at the nonzeros of CSR rows: new values `[nnz]`."""
     out = np.empty_like(values)
     scale = values.dtype.type(survivor_scale(threshold))
-    _drop_sparse(indptr, columns, values, out, ids, np.uint64(key), np.uint32(threshold), scale, num_columns)
+    _drop_sparse(
+        by_edges(indptr, values.size), indptr, columns, values, out, ids, np.uint64(key), np.uint32(threshold), scale,
+        num_columns,
+    )
     return out
 
 
@@ -267,10 +234,9 @@ def drop_edges(
     threshold: int,
 ) -> None:
     """Dropout of `weight` `[E * heads]` into `out` (may be the same) by edge identity; empty arrays for None."""
-    launch(
-        _drop_edges, num_threads(4 * weight.size),
-        indptr, index, src_ids, dst_ids, edge_types, occurrence, self_loops, weight, out,
-        heads, np.uint64(key), np.uint64(threshold), weight.dtype.type(survivor_scale(threshold)),
+    _drop_edges(
+        by_edges(indptr, 4 * weight.size), indptr, index, src_ids, dst_ids, edge_types, occurrence, self_loops, weight,
+        out, heads, np.uint64(key), np.uint64(threshold), weight.dtype.type(survivor_scale(threshold)),
     )
 
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import numba
 import numpy as np
-from numba import literally, prange
 
 from gnnexp.kernels.aggregate import Edges, Matrix, chunks, distance
-from gnnexp.kernels.balance import RANGES_PER_THREAD, boundary, claim, launch, num_threads
-from gnnexp.kernels.specialise import Specialised
+from gnnexp.kernels.layout import VECTOR_BYTES, layout
+from gnnexp.kernels.rowkernel import RowKernel, by_edges
 from gnnexp.kernels.vector import (
-    VECTOR_BYTES,
     accumulate,
     dots,
-    layout,
     load,
     outer_accumulate,
     outer_store,
@@ -33,6 +30,7 @@ _ONE = np.uint64(1)
 _MAX_VECTORS = 24
 
 
+@RowKernel
 @numba.njit(nogil=True, cache=True)
 def _outer_range(
     first: int, last: int, indptr: np.ndarray, index: np.ndarray, weight: np.ndarray, num_slots: int, slot: int,
@@ -50,25 +48,7 @@ def _outer_range(
         outer_store(out, _U(row) * _U(out_stride) + _U(out_first), _U(head_stride), width, total, shape)
 
 
-@Specialised
-@numba.njit(nogil=True, cache=True, parallel=True)
-def _outer_rows(
-    threads: int, indptr: np.ndarray, index: np.ndarray, weight: np.ndarray, num_slots: int, slot: int, x: np.ndarray,
-    x_stride: int, x_first: int, out: np.ndarray, out_stride: int, head_stride: int, out_first: int, width: int,
-    ahead: int, shape: int,
-) -> None:
-    shape = literally(shape)
-    parts, counter = threads * RANGES_PER_THREAD, np.zeros(1, np.int64)
-    for _ in prange(threads):
-        part = claim(counter)
-        while part < parts:
-            _outer_range(
-                boundary(indptr, part, parts), boundary(indptr, part + 1, parts), indptr, index, weight, num_slots,
-                slot, x, x_stride, x_first, out, out_stride, head_stride, out_first, width, ahead, shape,
-            )
-            part = claim(counter)
-
-
+@RowKernel
 @numba.njit(nogil=True, cache=True)
 def _outer_dot_range(
     first: int, last: int, indptr: np.ndarray, index: np.ndarray, own: np.ndarray, own_stride: int, head_stride: int,
@@ -86,24 +66,7 @@ def _outer_dot_range(
                 dots(products, e * num_slots + slot, gradient, term, width, add, shape)
 
 
-@Specialised
-@numba.njit(nogil=True, cache=True, parallel=True)
-def _outer_dot_rows(
-    threads: int, indptr: np.ndarray, index: np.ndarray, own: np.ndarray, own_stride: int, head_stride: int,
-    x: np.ndarray, x_stride: int, column: int, products: np.ndarray, num_slots: int, width: int, ahead: int, shape: int,
-) -> None:
-    shape = literally(shape)
-    parts, counter = threads * RANGES_PER_THREAD, np.zeros(1, np.int64)
-    for _ in prange(threads):
-        part = claim(counter)
-        while part < parts:
-            _outer_dot_range(
-                boundary(indptr, part, parts), boundary(indptr, part + 1, parts), indptr, index, own, own_stride,
-                head_stride, x, x_stride, column, products, num_slots, width, ahead, shape,
-            )
-            part = claim(counter)
-
-
+@RowKernel
 @numba.njit(nogil=True, cache=True)
 def _inner_range(
     first: int, last: int, indptr: np.ndarray, index: np.ndarray, edges: np.ndarray, weight: np.ndarray,
@@ -121,25 +84,6 @@ def _inner_range(
         store(out, _U(row) * _U(out_stride) + column, width, total)
 
 
-@Specialised
-@numba.njit(nogil=True, cache=True, parallel=True)
-def _inner_rows(
-    threads: int, indptr: np.ndarray, index: np.ndarray, edges: np.ndarray, weight: np.ndarray, num_slots: int,
-    x: np.ndarray, x_stride: int, head_stride: int, out: np.ndarray, out_stride: int, column: int, width: int,
-    shape: int,
-) -> None:
-    shape = literally(shape)
-    parts, counter = threads * RANGES_PER_THREAD, np.zeros(1, np.int64)
-    for _ in prange(threads):
-        part = claim(counter)
-        while part < parts:
-            _inner_range(
-                boundary(indptr, part, parts), boundary(indptr, part + 1, parts), indptr, index, edges, weight,
-                num_slots, x, x_stride, head_stride, out, out_stride, column, width, shape,
-            )
-            part = claim(counter)
-
-
 def _together(num_slots: int) -> int:
     """Heads summed in one pass: the largest divisor of `num_slots` that leaves 2 vectors and more to each."""
     return max(g for g in range(1, num_slots + 1) if num_slots % g == 0 and g <= _MAX_VECTORS // 2)
@@ -153,8 +97,8 @@ def outer_rows(edges: Edges, x: Matrix, out: np.ndarray, weight: np.ndarray, num
     for start, piece in chunks(width, vectors * VECTOR_BYTES // x.values.itemsize):
         form = layout(piece, x.values.itemsize, heads)
         for slot in range(0, num_slots, heads):
-            launch(
-                _outer_rows, num_threads(edges.index.size * piece),
+            _outer_range(
+                by_edges(edges.indptr, edges.index.size * piece),
                 edges.indptr, edges.index, weight, num_slots, slot, x.values,
                 x.stride, x.first + start, out, num_slots * width, width, slot * width + start, piece, distance(form),
                 form.code,
@@ -168,8 +112,8 @@ def outer_dot_rows(
     assert x.first == 0
     for start, piece in chunks(width, VECTOR_BYTES * 16 // x.values.itemsize):
         form = layout(piece, x.values.itemsize)
-        launch(
-            _outer_dot_rows, num_threads(edges.index.size * piece),
+        _outer_dot_range(
+            by_edges(edges.indptr, edges.index.size * piece),
             edges.indptr, edges.index, gradient, num_slots * width, width,
             x.values, x.stride, start, products, num_slots, piece, distance(form), form.code,
         )
@@ -182,8 +126,8 @@ def inner_rows(
     assert edges.permuted or edges.index.size == 0
     for start, piece in chunks(width, VECTOR_BYTES * 16 // gradient.itemsize):
         form = layout(piece, gradient.itemsize, 1)
-        launch(
-            _inner_rows, num_threads(edges.index.size * piece),
+        _inner_range(
+            by_edges(edges.indptr, edges.index.size * piece),
             edges.indptr, edges.index, edges.edges, weight, num_slots, gradient,
             num_slots * width, width, out, width, start, piece, form.code,
         )

@@ -22,10 +22,13 @@ from gnnexp.kernels import attention, counter, edges, outer, transpose
 from gnnexp.kernels.aggregate import Edges, Matrix, dot_rows, groups, sum_and_dot_rows, sum_rows
 from gnnexp.kernels.dropout import drop_edges, drop_rows, drop_sparse, keep_positive
 from gnnexp.kernels.gather import gather_rows
+from gnnexp.kernels.layout import layout, max_width
 from gnnexp.kernels.pool import Pool
-from gnnexp.kernels.vector import layout, max_width
+from gnnexp.kernels.rowkernel import SERIAL_FLOATS
 
-_INDPTR, _SOURCES, _ORDER = np.array([0, 2, 2]), np.array([0, 1], np.int32), np.array([0, 1])
+# As many edges as make any pass parallel, so that its loop is compiled too; 2 rows at both ends.
+_E = SERIAL_FLOATS
+_INDPTR, _SOURCES, _ORDER = np.array([0, _E, _E]), np.zeros(_E, np.int32), np.arange(_E)
 _FORWARD, _BACKWARD = Edges(_INDPTR, _SOURCES), Edges(_INDPTR, _SOURCES, _ORDER)
 _BY_EDGE = Edges(_INDPTR, _ORDER)
 # Columns of common layers and features (weights, heads and all) beyond the unweighted sums, which get every layout.
@@ -72,7 +75,7 @@ def tasks() -> Iterator[Task]:
 
 
 def run(task: Task) -> None:
-    """Compile one task by running it on two edges."""
+    """Compile one task by running it."""
     kind, heads, width = task
     {"sum": _sum, "dot": _dot, "both": _both, "outer": _outer, "attention": _attention, "dropout": _dropout,
      "graph": _graph, "others": _others}[kind](heads, width)
@@ -84,48 +87,48 @@ def _rows(width: int, num_rows: int = 2) -> np.ndarray:
 
 def _sum(heads: int, width: int) -> None:
     parts, x, out = groups(width, heads, 4), Matrix(_rows(width), width), Matrix(_rows(width), width)
-    sum_rows(_FORWARD, x, out, _rows(heads), max(1, heads), parts)
+    sum_rows(_FORWARD, x, out, _rows(heads, _E), max(1, heads), parts)
 
 
 def _dot(heads: int, width: int) -> None:
     x = Matrix(_rows(width), width)
-    dot_rows(_FORWARD, x, x, _rows(heads), heads, groups(width, heads, 4))
+    dot_rows(_FORWARD, x, x, _rows(heads, _E), heads, groups(width, heads, 4))
 
 
 def _both(heads: int, width: int) -> None:
     x, out = Matrix(_rows(width), width), Matrix(_rows(width), width)
-    sum_and_dot_rows(_BACKWARD, x, x, out, _rows(heads), _rows(heads), heads, groups(width, heads, 4))
+    sum_and_dot_rows(_BACKWARD, x, x, out, _rows(heads, _E), _rows(heads, _E), heads, groups(width, heads, 4))
 
 
 def _outer(heads: int, width: int) -> None:
     x, many = Matrix(_rows(width), width), _rows(heads * width)
-    outer.outer_rows(_FORWARD, x, many, _rows(heads), heads, width)
-    outer.outer_dot_rows(_FORWARD, many, x, _rows(heads), heads, width)
-    outer.inner_rows(_BACKWARD, many, _rows(width), _rows(heads), heads, width)
+    outer.outer_rows(_FORWARD, x, many, _rows(heads, _E), heads, width)
+    outer.outer_dot_rows(_FORWARD, many, x, _rows(heads, _E), heads, width)
+    outer.inner_rows(_BACKWARD, many, _rows(width), _rows(heads, _E), heads, width)
 
 
 def _attention(heads: int, width: int) -> None:
-    key, signed, weight = _rows(width), _rows(width), _rows(width)
+    key, signed, weight = _rows(width), _rows(width, _E), _rows(width, _E)
     attention.weigh(_FORWARD, key, key, heads, 0.2, signed, weight)
-    attention.unweigh(_FORWARD, signed, weight, weight, 1.0, 0.2, heads, _rows(width), _rows(width))
+    attention.unweigh(_FORWARD, signed, weight, weight, 1.0, 0.2, heads, _rows(width, _E), _rows(width))
     attention.edge_phase(attention.Phase.SUM, _FORWARD, weight, weight, heads, _rows(width))
-    sum_rows(_BY_EDGE, Matrix(key, width), Matrix(_rows(width), width), _rows(0), 1, groups(width, 0, 4))
+    sum_rows(_BY_EDGE, Matrix(weight, width), Matrix(_rows(width), width), _rows(0), 1, groups(width, 0, 4))
 
 
 def _dropout(heads: int, width: int) -> None:
-    x, out, none = _rows(width), _rows(width), np.empty(0, np.int32)
+    x, out, none = _rows(width, _E), _rows(width, _E), np.empty(0, np.int32)
     for ids in (_SOURCES, _ORDER):
         drop_rows(x, width, out, ids, 0, 1, width, 0, width)
-        drop_edges(_INDPTR, _SOURCES, ids, ids, none, none, False, _rows(1), _rows(1), 1, 0, 1)
-        drop_sparse(_INDPTR, _SOURCES, _rows(1), ids, 0, 1, width)
-        gather_rows(torch.zeros(2, width), torch.from_numpy(ids), Pool())
+        drop_edges(_INDPTR, _SOURCES, ids, ids[:2], none, none, False, _rows(1, _E), _rows(1, _E), 1, 0, 1)
+        drop_sparse(_INDPTR, _SOURCES, _rows(1, _E), ids[:2], 0, 1, width)
+        gather_rows(torch.zeros(_E, width), torch.from_numpy(ids), Pool())
     keep_positive(out, x, x, 1)
 
 
 def _graph(heads: int, width: int) -> None:
     transpose.transpose_csc(_INDPTR, _SOURCES, 2)
     edges.edge_destinations(_INDPTR, _SOURCES)
-    edges.count_parallel(_INDPTR, np.zeros(2, np.int32), None)
+    edges.count_parallel(_INDPTR, _SOURCES, None)
     counter.permutation(0, 2)
 
 

@@ -15,8 +15,8 @@ from gnnexp.graph.sparse import SparseRows
 from gnnexp.kernels.aggregate import Group, chunks, groups
 from gnnexp.kernels.dropout import drop_sparse
 from gnnexp.kernels.gather import gather_rows
+from gnnexp.kernels.layout import max_width
 from gnnexp.kernels.pool import Pool
-from gnnexp.kernels.vector import max_width
 from gnnexp.models.backend import Backend, Drop
 from gnnexp.models.functions import Aggregate, AggregateOuter, Dropout, Gather, ReluDropout
 from gnnexp.models.functions_edge import AttentionWeight, EdgeDropout, EdgeExp, EdgeScore, EdgeSum, edge_peak

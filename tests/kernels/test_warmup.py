@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from gnnexp.kernels.vector import layout, max_width
+from gnnexp.kernels.layout import layout, max_width
 from gnnexp.kernels.warmup import remove_stale, tasks
 
 
