@@ -16,6 +16,7 @@ import numpy as np
 
 from gnnexp.kernels.counter import absorb, draw
 from gnnexp.kernels.layout import VECTOR_BYTES, Code, layout
+from gnnexp.kernels.prefetch import prefetch
 from gnnexp.kernels.rowkernel import RowKernel, by_edges, evenly
 from gnnexp.kernels.rowmath import fill, multiply, where_positive
 from gnnexp.kernels.vector import load, store, stream, streams
@@ -25,6 +26,8 @@ STEP, MUL1, MUL2 = 0x9E3779B9, 0x7FEB352D, 0x846CA68B
 _STEP, _MUL1, _MUL2 = _U32(STEP), _U32(MUL1), _U32(MUL2)
 _S15, _S16, _LOW16 = _U32(15), _U32(16), _U32(0xFFFF)
 _FLOATS = 16
+# Rows ahead that are requested when matrices are too big for the caches.
+_AHEAD = _U64(4)
 # Added self loops carry occurrence -1, so that they differ from the graph's own loops.
 ADDED_LOOP = np.uint64(0xFFFFFFFF)
 
@@ -87,13 +90,15 @@ def _drop_range(
     shape: int,
 ) -> None:
     half, begin, end, width = _U64((num_columns + 1) // 2), _U64(start), _U64(stop), _U64(stop - start)
-    scratch, top = np.empty(width, out.dtype), _U64(0)
+    scratch, top, lanes = np.empty(width, out.dtype), _U64(0), _U64(VECTOR_BYTES // out.itemsize)
     for row in range(first, last):
         state = absorb(key, _U64(ids[row]))
         low, high, at, to = _U32(state), _U32(state >> _U64(32)), _U64(row * x_stride), _U64(row) * width
         if width != _U64(num_columns):
             _drop_slice(x, out, at, to, low, high, half, begin, end, threshold, scale, floor)
         elif past_cache:
+            for j in range(top, width, lanes):
+                prefetch(x, at + _AHEAD * _U64(x_stride) + j)
             _drop_pairs(x, scratch, at, top, low, high, half, end, threshold, scale, floor)
             _stream_row(scratch, out, to, width, shape)
         else:
