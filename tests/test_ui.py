@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -24,12 +25,21 @@ time.sleep(60)
 """
 
 
+@pytest.fixture
+def _heeds_ctrl_c() -> Iterator[None]:
+    """A shell that runs the tests in the background has SIGINT ignored, and Python then leaves it so."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def _interrupt_when(ready: Path) -> None:
     while not (ready.exists() and ready.read_text()):
         threading.Event().wait(0.02)
     os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.usefixtures("_heeds_ctrl_c")
 def test_ctrl_c_ends_the_server_and_its_children_quietly(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     ready = tmp_path / "ready"
     threading.Thread(target=_interrupt_when, args=(ready,), daemon=True).start()
