@@ -10,18 +10,20 @@ from gnnexp.reports.table import Group
 
 # Colours of Okabe and Ito's palette: told apart by colour-blind readers, and in grey.
 _PARTS = (
-    ("S  sample", "time/sample_s", "#0072B2"),
-    ("L  load", "time/load_s", "#56B4E9"),
-    ("FB  forward + backward", "time/fb_s", "#E69F00"),
-    ("sync", "time/sync_s", "#D55E00"),
-    ("update", "time/update_s", "#999999"),
+    ("S  sample", "time/sample_s_mean", "#0072B2"),
+    ("L  load", "time/load_s_mean", "#56B4E9"),
+    ("FB  forward + backward", "time/fb_s_mean", "#E69F00"),
+    ("sync", "time/sync_s_mean", "#D55E00"),
+    ("update", "time/update_s_mean", "#999999"),
+    ("wait for other ranks", "time/wait_s_mean", "#DDDDDD"),
 )
 
 
 def draw_breakdown(groups: Sequence[Group], files: Sequence[Path], title: str = "") -> None:
-    """Save stacked S / L / FB / sync / update bars with the epoch's wall time marked, once per file (.png, .svg, .pdf).
+    """Save stacked S / L / FB / sync / update / wait bars with the epoch's wall time marked, once per file.
 
-    Bars are the slowest rank per phase, so they may exceed the wall time where ranks wait for each other.
+    Bars are means over the ranks: phases are exclusive, so they add up to the wall time (the table has the slowest rank
+    of each phase). The files' endings (.png, .svg, .pdf) say what they are.
     """
     from matplotlib.figure import Figure
 
@@ -34,7 +36,7 @@ def draw_breakdown(groups: Sequence[Group], files: Sequence[Path], title: str = 
         heights = [0.0 if math.isnan(value := group.median(metric)) else value for group in shown]
         axes.bar(positions, heights, 0.6, bottoms, label=label, color=colour)
         bottoms = [bottom + height for bottom, height in zip(bottoms, heights, strict=True)]
-    walls = [group.median("time/epoch_s") for group in shown]
+    walls = [group.median("time/epoch_s_mean") for group in shown]
     axes.hlines(walls, [p - 0.36 for p in positions], [p + 0.36 for p in positions], colors="black",
                 label="epoch (wall)")
     for position, wall, bottom in zip(positions, walls, bottoms, strict=True):
