@@ -81,6 +81,20 @@ def test_a_step_of_several_sizes_reuses_all_of_them() -> None:
     assert step() == step() == step()
 
 
+def test_batches_of_varying_sizes_settle_on_the_same_buffers() -> None:
+    pool = Pool()
+    sizes = [[int(ROWS * scale * (1 + 0.04 * wave)) for scale in (2, 6, 6, 18)] for wave in (0, 1, -1, 0.5, -0.7, 1)]
+
+    def step(rows: list[int]) -> set[int]:
+        held = [pool.empty((n,), np.float32) for n in rows]
+        return {array.ctypes.data for array in held}
+
+    for rows in sizes:
+        step(rows)
+    settled = set().union(*(step(rows) for rows in sizes))
+    assert set().union(*(step(rows) for rows in sizes)) == settled and len(settled) <= 8
+
+
 def test_small_arrays_and_shapes() -> None:
     pool = Pool()
     assert pool.empty((0, 5), np.float64).shape == (0, 5) and pool.leased_bytes == 0
