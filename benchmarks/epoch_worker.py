@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gnnexp.assemble import assemble
+from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import Environment
 from gnnexp.train import make_optimizer, run_epoch
 
@@ -15,7 +15,7 @@ from gnnexp.train import make_optimizer, run_epoch
 def main() -> None:
     request = json.loads(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(request["config"], Path(request["graph"]), Path(folder), Environment())
+        job, paradigm = assemble(request["config"], Artifacts(Path(request["graph"])), Path(folder), Environment())
         optimizer = make_optimizer(paradigm.module, job.run.train)
         for epoch, _ in enumerate(sys.stdin):
             record = run_epoch(job, paradigm, optimizer, epoch, {})

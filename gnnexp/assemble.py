@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numba
 import torch
+from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator, connect
 from gnnexp.comm.environment import Environment
@@ -18,7 +20,9 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.format import open_graph
 from gnnexp.graph.graph import Graph
-from gnnexp.graph.shard import Shard
+from gnnexp.graph.partition import Partition, open_partition
+from gnnexp.graph.presample import open_presample
+from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.job import Job
 from gnnexp.measure.phases import Delay, PhaseTimer
 from gnnexp.models.layer import Degrees
@@ -28,15 +32,30 @@ from gnnexp.samplers.base import Sampler
 from gnnexp.tasks.base import Task
 
 
+@dataclass(frozen=True)
+class Artifacts:
+    """What the launcher prepared: the graph, and what the paradigm and the store want beside it, in memory or on disk.
+
+    Attributes:
+        graph: the graph, or its folder.
+        partition: who owns which vertex, or its folder; None if nothing wants to know.
+        frequency: `[V]` how often each vertex is read as an input, or the folder of the pre-sampled epochs, or None.
+    """
+
+    graph: Graph | Path
+    partition: Partition | Path | None = None
+    frequency: Tensor | Path | None = None
+
+
 def assemble(
-    config: Mapping[str, Any], graph: Graph | Path, directory: Path, environment: Environment
+    config: Mapping[str, Any], artifacts: Artifacts, directory: Path, environment: Environment
 ) -> tuple[Job, Paradigm[Any]]:
     """Build every component of `config` for this rank and set it up; joins the process group."""
     run = run_config(config)
     device = choose_device(run.hardware, environment)
     threads = set_threads(run.hardware, environment)
     backend = connect(environment, device, run.hardware.timeout_s)
-    graph = open_graph(graph) if isinstance(graph, Path) else graph
+    graph = open_graph(artifacts.graph) if isinstance(artifacts.graph, Path) else artifacts.graph
     timer = PhaseTimer(_synchronizer(device), _delay(run.hardware, environment.rank))
     comm = Communicator(environment, timer, device)
     facts = {
@@ -44,17 +63,29 @@ def assemble(
         "straggler": None if run.hardware.straggler is None else vars(run.hardware.straggler),
     }
     paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
-    job = _job(config, run, graph, comm, timer, device, directory, facts)
+    job = _job(config, run, _shard(graph, artifacts, comm), comm, timer, device, directory, facts)
     paradigm.setup(job)
     return job, paradigm
 
 
+def _shard(graph: Graph, artifacts: Artifacts, comm: Communicator) -> Shard:
+    partition, frequency = artifacts.partition, artifacts.frequency
+    if isinstance(partition, Path):
+        partition = open_partition(partition, graph=graph)
+    if isinstance(frequency, Path):
+        frequency = open_presample(frequency, graph).inputs
+    num_parts = comm.size if partition is None else partition.num_parts
+    return Shard(graph, comm.rank, comm.size, BlockNeeds(), partition, comm.rank % num_parts, frequency)
+
+
 def _job(
-    config: Mapping[str, Any], run: RunConfig, graph: Graph, comm: Communicator, timer: PhaseTimer,
+    config: Mapping[str, Any], run: RunConfig, shard: Shard, comm: Communicator, timer: PhaseTimer,
     device: torch.device, directory: Path, facts: Mapping[str, Any],
 ) -> Job:
-    model = build(config["model"], Model)
-    shard = Shard(graph, comm.rank, comm.size, model.needs)
+    model, graph = build(config["model"], Model), shard.graph
+    shard = replace(shard, needs=model.needs)
+    group_size = comm.size if shard.partition is None else shard.num_parts
+    group_comm, batch_comm = comm.within(group_size), comm.beside().within(group_size)
     dtype = getattr(torch, run.train.dtype)
     sampler, store, task = (
         build(config["sampler"], Sampler), build(config["feature_store"], FeatureStore), build(config["task"], Task)
@@ -62,11 +93,13 @@ def _job(
     if problems := task.check(graph):
         raise ConfigError(problems)
     sampler.setup(shard, model.num_layers)
-    store.setup(shard, dtype, device)
+    store.setup(shard, dtype, device, batch_comm)
     task.setup(graph)
     degrees = Degrees(graph.in_degree, graph.out_degree)
     model.setup(graph.num_features, graph.num_classes, degrees, seed=run.seed, dtype=dtype, device=device)
-    return Job(run, config, shard, comm, timer, sampler, store, model, task, device, directory, facts)
+    return Job(
+        run, config, shard, comm, group_comm, batch_comm, timer, sampler, store, model, task, device, directory, facts
+    )
 
 
 def choose_device(hardware: HardwareConfig, environment: Environment) -> torch.device:

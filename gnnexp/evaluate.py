@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnexp.feature_stores.local import LocalStore
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
@@ -42,7 +43,10 @@ class Evaluation:
         self._splits = {"val": job.graph.splits.val, "test": job.graph.splits.test}
         self._wanted = torch.unique(torch.cat(list(self._splits.values())))
         self._sampler = FullSampler()
-        self._sampler.setup(Shard(job.graph, needs=paradigm.evaluation_model().needs), num_layers=1)
+        self._sampler.setup(Shard(job.graph, needs=job.model.needs), num_layers=1)
+        # Wherever training reads its features, inference reads the mapped files: it is outside what is measured.
+        self._store = LocalStore()
+        self._store.setup(job.shard, job.dtype, job.device, job.comm)
         self._blocks: dict[tuple[int, int], Block] = {}
 
     def after(self, epoch: int) -> dict[str, float]:
@@ -53,7 +57,6 @@ class Evaluation:
             return {}
         start = time.perf_counter()
         metrics = self._metrics()
-        self._job.store.take_counts()
         traffic = self._job.comm.ledger.take().get("evaluation")
         metrics["eval/seconds"] = time.perf_counter() - start
         metrics["eval/sent_bytes"] = 0 if traffic is None else traffic.sent_bytes
@@ -115,7 +118,7 @@ class Evaluation:
         for number, (first, last) in enumerate(pairwise(cuts)):
             chunk = own[first:last]
             block = self._block(index == model.num_layers - 1, number, chunk, keep=len(cuts) == 2)
-            sources: Rows = job.store.read(block.src_ids) if rows is None else rows[block.src_ids.long()]
+            sources: Rows = self._store.read(block.src_ids) if rows is None else rows[block.src_ids.long()]
             if isinstance(sources, Tensor):
                 sources = sources.to(job.device)
             yield chunk, model.run_layer(index, block.to(job.device), sources, None)

@@ -28,7 +28,9 @@ class Job:
         run: train, hardware and seed.
         config: the whole resolved configuration, as written to `config.yaml`.
         shard: this rank's share of the graph.
-        comm: collectives.
+        comm: collectives of all ranks.
+        group_comm: collectives of the ranks that share the parts of one partition (all ranks, or a group of them).
+        batch_comm: the same ranks, for the preparation of batches: host tensors, beside what training exchanges.
         timer: phases.
         sampler, store, model, task: the components, set up.
         device: where the model lives.
@@ -40,6 +42,8 @@ class Job:
     config: Mapping[str, Any]
     shard: Shard
     comm: Communicator
+    group_comm: Communicator
+    batch_comm: Communicator
     timer: PhaseTimer
     sampler: Sampler
     store: FeatureStore

@@ -13,10 +13,10 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gnnexp.datasets.base import Dataset
 from gnnexp.errors import DataError, Problem
@@ -24,12 +24,14 @@ from gnnexp.graph.arrays import mend
 from gnnexp.graph.format import open_graph, save_graph
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, open_partition
+from gnnexp.graph.presample import Presample, open_presample
 from gnnexp.graph.quality import quality
 from gnnexp.graph.validate import validate_graph
 from gnnexp.graph.writer import move_into_place, staging_prefix, write_json
 from gnnexp.partitioners.base import Partitioner, check_num_parts
+from gnnexp.presample import presample, presample_key
 
-Artifact = TypeVar("Artifact", Graph, Partition)
+Artifact = TypeVar("Artifact", Graph, Partition, Presample)
 log = logging.getLogger(__name__)
 
 CACHE_VARIABLE = "GNNEXP_CACHE"
@@ -69,14 +71,29 @@ def prepare_graph(dataset: Dataset, cache: Path) -> tuple[Graph, Path]:
     return _prepare(folder, open_graph, make), folder
 
 
-def partition_folder(partitioner: Partitioner, graph_key: str, num_parts: int, cache: Path) -> Path:
+def prepare_presample(
+    config: Mapping[str, Any], graph: Graph, graph_key: str, epochs: int, cache: Path
+) -> tuple[Presample, Path]:
+    """Counts of `epochs` epochs of the training sampler (`gnnexp.presample`) and their folder; made if not there."""
+    folder = cache / "presamples" / f"{_slug(graph.name)}-{epochs}-{presample_key(config, graph_key, epochs)[:16]}"
+
+    def make(staging: Path) -> None:
+        presample(config, graph, epochs).save(staging)
+
+    return _prepare(folder, lambda path: open_presample(path, graph), make), folder
+
+
+def partition_folder(
+    partitioner: Partitioner, graph_key: str, num_parts: int, cache: Path, presample_key: str = ""
+) -> Path:
     """Where the partition is, or will be, kept."""
-    key = partitioner.key(graph_key, num_parts)
+    key = partitioner.key(graph_key, num_parts, presample_key)
     return cache / "partitions" / f"{_slug(partitioner.method)}-{num_parts}-{key[:_KEY_DIGITS]}"
 
 
 def prepare_partition(
-    partitioner: Partitioner, graph: Graph, graph_key: str, num_parts: int, cache: Path
+    partitioner: Partitioner, graph: Graph, graph_key: str, num_parts: int, cache: Path,
+    sampled: tuple[Presample, Path] | None = None,
 ) -> tuple[Partition, Path]:
     """The partition of `graph` and its folder, in which `quality.json` is its report; made only if it is not there yet.
 
@@ -86,19 +103,21 @@ def prepare_partition(
         graph_key: content key of the graph (`Dataset.key()`).
         num_parts: number of parts (`Partitioner.resolve`).
         cache: root of the artifact cache.
+        sampled: counts of the epochs that the partitioner asks for, and their folder (`prepare_presample`).
 
     Raises:
         ConfigError: if the partitioner cannot make that many parts of this graph.
     """
     check_num_parts(num_parts, graph.num_nodes)
-    folder = partition_folder(partitioner, graph_key, num_parts, cache)
+    counts, key = (None, "") if sampled is None else (sampled[0], sampled[1].name)
+    folder = partition_folder(partitioner, graph_key, num_parts, cache, key)
 
     def open_it(path: Path) -> Partition:
         read_quality(path)
         return open_partition(path, graph=graph, graph_key=graph_key)
 
     def make(staging: Path) -> None:
-        partition = partitioner.partition(graph, num_parts, graph_key)
+        partition = partitioner.partition(graph, num_parts, graph_key, counts)
         partition.save(staging)
         write_json(staging / QUALITY, quality(graph, partition))
 

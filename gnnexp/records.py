@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnexp.measure.record import RankRecord
+from gnnexp.measure.record import RankRecord, layer_counts
 
 EPOCHS_FILE = "epochs.jsonl"
 RESULT_FILE = "result.json"
@@ -52,7 +52,7 @@ class EpochLog:
         line = json.dumps(
             {
                 "epoch": epoch, "time": time.time(), "metrics": dict(metrics),
-                "ranks": [rank.to_json() for rank in ranks], "losses": list(steps),
+                "ranks": [rank.to_json() for rank in ranks], "losses": list(steps), "batches": layer_counts(ranks),
             }
         )
         with self._path.open("a", encoding="utf-8") as file:

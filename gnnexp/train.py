@@ -50,14 +50,14 @@ def run_epoch(
         with timer.phase("update"):
             optimizer.step()
             paradigm.clear_gradients()
-    work = paradigm.end_epoch()
+    work, batches = paradigm.end_epoch(), paradigm.batch_counts()
     times = timer.end_epoch()
     traffic = job.comm.ledger.take()
     memory = {**memory, "host_peak_bytes": host_peak_bytes()}
     if job.device.type == "cuda":
         memory["device_peak_bytes"] = torch.cuda.max_memory_allocated(job.device)
     numbers = [(float(loss), count) for loss, count in losses]
-    return RankRecord(job.comm.rank, times, traffic, work, memory, numbers)
+    return RankRecord(job.comm.rank, times, traffic, work, memory, numbers, batches)
 
 
 def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
@@ -96,6 +96,7 @@ def probe_memory(job: Job, paradigm: Paradigm[Any]) -> dict[str, int]:
     batches.close()
     paradigm.clear_gradients()
     paradigm.end_epoch()
+    paradigm.batch_counts()
     job.comm.ledger.take()
     parameters = sum(p.numel() * p.element_size() for p in paradigm.module.parameters())
     return {

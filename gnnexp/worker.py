@@ -58,12 +58,15 @@ def die_with_parent() -> None:
 
 
 def _run(run_dir: Path, environment: Environment, started: list[Job]) -> None:
-    from gnnexp.assemble import assemble
+    from gnnexp.assemble import Artifacts, assemble
     from gnnexp.records import EpochLog
     from gnnexp.train import train
 
     request = json.loads((run_dir / "job.json").read_text())
-    job, paradigm = assemble(request["config"], Path(request["graph"]), run_dir, environment)
+    partition, presample = (None if request.get(name) is None else Path(request[name])
+                            for name in ("partition", "presample"))
+    artifacts = Artifacts(Path(request["graph"]), partition, presample)
+    job, paradigm = assemble(request["config"], artifacts, run_dir, environment)
     started.append(job)
     train(job, paradigm, EpochLog(run_dir, environment.rank))
     if environment.rank == 0:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nasty_graphs import nasty_graph
 from training import MODELS, small_config
 
-from gnnexp.assemble import assemble
+from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
 from gnnexp.evaluate import Evaluation, chunks_by_edges, split_by_edges
 from gnnexp.graph.block import BatchKey
@@ -25,7 +25,7 @@ from gnnexp.samplers.full import FullSampler
 def _inference(config: dict[str, Any]) -> tuple[dict[int, list[float]], dict[str, float], list[str]]:
     """Logits by vertex, metrics and left-over files of this rank."""
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, nasty_graph(), Path(folder), read_environment())
+        job, paradigm = assemble(config, Artifacts(nasty_graph()), Path(folder), read_environment())
         evaluation = Evaluation(job, paradigm)
         found = {}
         for ids, logits in evaluation.logits():
@@ -37,7 +37,7 @@ def _inference(config: dict[str, Any]) -> tuple[dict[int, list[float]], dict[str
 
 def _whole_graph(config: dict[str, Any]) -> torch.Tensor:
     with tempfile.TemporaryDirectory() as folder:
-        job, _ = assemble(config, graph := nasty_graph(), Path(folder), read_environment())
+        job, _ = assemble(config, Artifacts(graph := nasty_graph()), Path(folder), read_environment())
         sampler = FullSampler()
         sampler.setup(Shard(graph, needs=job.model.needs), job.model.num_layers)
         batch = sampler.sample(torch.arange(graph.num_nodes, dtype=torch.int32), BatchKey(0, 0, 0), 0)

@@ -11,7 +11,7 @@ import pytest
 from nasty_graphs import nasty_graph
 from training import MODELS, small_config
 
-from gnnexp.assemble import assemble
+from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import RunError
 from gnnexp.measure.phases import PHASES
@@ -22,7 +22,7 @@ from gnnexp.train import train
 def _train(config: dict[str, Any], graph_options: dict[str, Any]) -> list[dict[str, Any]]:
     environment = read_environment()
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, nasty_graph(**graph_options), Path(folder), environment)
+        job, paradigm = assemble(config, Artifacts(nasty_graph(**graph_options)), Path(folder), environment)
         train(job, paradigm, EpochLog(Path(folder), environment.rank))
         return read_epochs(Path(folder))
 

@@ -74,11 +74,13 @@ def create_run(composed: Composed, prepared: Prepared, sweep: str | None) -> Pat
         raise ConfigError(check_run_dir(run_dir) or Problem(
             "hydra.run.dir", str(run_dir), f"cannot be made: {error}", "hydra.run.dir=<a folder that you may write to>"
         )) from None
-    partition = None if prepared.partition is None else str(prepared.partition)
+    partition, presample = (None if folder is None else str(folder)
+                            for folder in (prepared.partition, prepared.presample))
     provenance = make_provenance(composed, prepared.key, partition, run_key(config, prepared.key), sweep)
     _write_text(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False))
     write_json(run_dir / "job.json", {
-        "schema": 1, "config": config, "graph": str(prepared.folder), "partition": partition, "provenance": provenance,
+        "schema": 1, "config": config, "graph": str(prepared.folder), "partition": partition, "presample": presample,
+        "provenance": provenance,
     })
     return run_dir
 

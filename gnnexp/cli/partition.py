@@ -7,25 +7,24 @@ import argparse
 from rich.table import Table
 
 from gnnexp.cli.console import describe_graph, make_console
-from gnnexp.cli.prepare import checked, dataset_of
-from gnnexp.config.build import build, missing_module
+from gnnexp.cli.prepare import checked, dataset_of, prepare_parts
+from gnnexp.config.build import missing_module
 from gnnexp.config.schema import run_config
 from gnnexp.errors import ConfigError
-from gnnexp.partitioners.base import Partitioner
-from gnnexp.prepare import QUALITY, cache_root, prepare_graph, prepare_partition, read_quality
+from gnnexp.graph.partition import open_partition
+from gnnexp.prepare import QUALITY, cache_root, prepare_graph, read_quality
 
 
 def main(options: argparse.Namespace) -> int:
     """Partition the dataset of the configuration."""
     config = checked(options.overrides, options.config_dir).config
     console = make_console()
-    partitioner = build(config["partitioner"], Partitioner)
     try:
         dataset = dataset_of(config)
         graph, _ = prepare_graph(dataset, cache_root())
         console.print(describe_graph(graph), soft_wrap=True)
-        num_parts = partitioner.resolve(run_config(config).hardware.num_ranks)
-        partition, folder = prepare_partition(partitioner, graph, dataset.key(), num_parts, cache_root())
+        folder = prepare_parts(config, graph, dataset.key(), run_config(config).hardware.num_ranks)
+        partition = open_partition(folder, graph=graph)
     except ModuleNotFoundError as error:
         raise ConfigError(missing_module("partitioner", config["partitioner"]["_target_"], error)) from error
     report = read_quality(folder)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gnnexp.config.build import build, locate, missing_module
+from gnnexp.config.build import build, missing_module
 from gnnexp.config.check import check_config, check_data
 from gnnexp.config.compose import Composed, draft
 from gnnexp.config.schema import run_config
@@ -20,7 +20,7 @@ from gnnexp.launchers.base import Launcher
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.partitioners.base import Partitioner
-from gnnexp.prepare import cache_root, prepare_graph, prepare_partition
+from gnnexp.prepare import cache_root, prepare_graph, prepare_partition, prepare_presample
 from gnnexp.samplers.base import Sampler
 from gnnexp.tasks.base import Task
 from gnnexp.trackers.base import Tracker
@@ -39,13 +39,15 @@ class Prepared:
         graph: validated and mapped.
         folder: of the graph.
         key: content key of the dataset.
-        partition: folder of the partition, None where the paradigm needs none.
+        partition: folder of the partition, None where nothing is placed by owner.
+        presample: folder of the pre-sampled epochs, None where nothing asks for them.
     """
 
     graph: Graph
     folder: Path
     key: str
     partition: Path | None
+    presample: Path | None
 
 
 def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
@@ -103,14 +105,26 @@ def prepare(config: Mapping[str, Any]) -> Prepared:
         graph, folder = prepare_graph(dataset, cache_root())
         if problems := check_data(config, graph):
             raise ConfigError(problems)
-        key = dataset.key()
-        wants = bool(getattr(locate(config["paradigm"]["_target_"]), "needs_partition", False))
-        return Prepared(graph, folder, key, _partition(config, graph, key) if wants else None)
+        return _with_parts(config, graph, folder, dataset.key())
     except ModuleNotFoundError as error:
         raise ConfigError(missing_module("dataset", config["dataset"]["_target_"], error)) from error
 
 
-def _partition(config: Mapping[str, Any], graph: Graph, key: str) -> Path:
+def _with_parts(config: Mapping[str, Any], graph: Graph, folder: Path, key: str) -> Prepared:
+    """Pre-sampled epochs and the partition, where they are wanted."""
+    paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
+    store = build(config["feature_store"], FeatureStore)
+    presample = partition = None
+    if store.needs_presampling:
+        presample = prepare_presample(config, graph, key, store.presampled_epochs, cache_root())[1]
+    if paradigm.wants_partition(config):
+        partition = prepare_parts(config, graph, key, paradigm.num_parts(run_config(config).hardware.num_ranks))
+    return Prepared(graph, folder, key, partition, presample)
+
+
+def prepare_parts(config: Mapping[str, Any], graph: Graph, key: str, num_ranks: int) -> Path:
+    """The folder of the partition of `config` for `num_ranks` ranks (of a group)."""
     partitioner = build(config["partitioner"], Partitioner)
-    num_parts = partitioner.resolve(run_config(config).hardware.num_ranks)
-    return prepare_partition(partitioner, graph, key, num_parts, cache_root())[1]
+    num_parts, epochs = partitioner.resolve(num_ranks), partitioner.presampled_epochs
+    sampled = prepare_presample(config, graph, key, epochs, cache_root()) if epochs else None
+    return prepare_partition(partitioner, graph, key, num_parts, cache_root(), sampled)[1]

@@ -7,7 +7,7 @@ that is timed as the phase `wait`; what the exchange itself takes stays in the c
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -39,24 +39,76 @@ def connect(environment: Environment, device: torch.device, timeout_s: float) ->
 
 
 class Communicator:
-    """The collectives of one run.
+    """The collectives of one run, or of a group of its ranks.
 
-    Args:
-        environment: this rank's place.
-        timer: charged with `wait`.
+    Attributes:
+        rank, size: this rank's place among the ranks that take part.
         device: where payload tensors live.
     """
 
-    def __init__(self, environment: Environment, timer: PhaseTimer, device: torch.device) -> None:
-        self.rank, self.size = environment.rank, environment.num_ranks
+    def __init__(
+        self, environment: Environment, timer: PhaseTimer, device: torch.device, ledger: Ledger | None = None,
+        ranks: Sequence[int] | None = None, group: dist.ProcessGroup | None = None,
+    ) -> None:
+        """Collectives over all ranks; `ledger`, `ranks` and `group` are for those that `within` and `beside` make.
+
+        Args:
+            environment: this process's place in the run.
+            timer: charged with `wait`.
+            device: where payload tensors live.
+            ledger: where traffic is recorded, None for a new one.
+            ranks: the run's ranks that take part, None for all.
+            group: torch's group of those ranks, None for the default one.
+        """
+        self._environment = environment
+        self._ranks = list(range(environment.num_ranks)) if ranks is None else list(ranks)
+        self.rank, self.size = self._ranks.index(environment.rank), len(self._ranks)
         self.device = device
-        self._timer, self._ledger = timer, Ledger()
-        self._staged = self.size > 1 and device.type == "cuda" and dist.get_backend() == "gloo"
+        self._timer, self._ledger = timer, Ledger() if ledger is None else ledger
+        self._group = group
+        self._made: list[dist.ProcessGroup] = []
+        self._children: list[Communicator] = []
+        self._staged = self.size > 1 and device.type == "cuda" and dist.get_backend(group) == "gloo"
 
     @property
     def ledger(self) -> Ledger:
-        """Traffic since it was last taken."""
+        """Traffic since it was last taken, of all groups of the run together."""
         return self._ledger
+
+    def within(self, group_size: int) -> Communicator:
+        """Collectives among the `group_size` consecutive ranks that this one is among; called by all ranks of the run.
+
+        Args:
+            group_size: a divisor of `size`.
+        """
+        assert self.size % group_size == 0, "groups are of equal size"
+        return self if group_size == self.size else self._among(group_size, self.device)
+
+    def beside(self) -> Communicator:
+        """Collectives of the same ranks on host tensors, for one other thread to use meanwhile; called by all ranks."""
+        return self._among(self.size, torch.device("cpu"))
+
+    def _among(self, group_size: int, device: torch.device) -> Communicator:
+        world, backend = self._environment.num_ranks, "gloo" if device.type == "cpu" else None
+        first = self._environment.rank // group_size * group_size
+        group = None
+        # torch wants every rank of the run to take part in making every group.
+        for start in range(0, world if world > 1 else 0, group_size):
+            made = dist.new_group(range(start, start + group_size), backend=backend)
+            group = made if start == first else group
+        ranks = range(first, first + group_size)
+        made_for = Communicator(self._environment, self._timer, device, self._ledger, ranks, group)
+        if group is not None:
+            made_for._made.append(group)
+            self._children.append(made_for)
+        return made_for
+
+    def release(self) -> None:
+        """Leave the groups made by `within` and `beside`."""
+        while self._children:
+            self._children.pop().release()
+        while self._made:
+            dist.destroy_process_group(self._made.pop())
 
     def all_reduce(self, tensor: Tensor, tag: Tag) -> None:
         """Sum `tensor` over all ranks, in place, on every rank."""
@@ -64,7 +116,7 @@ class Communicator:
             return
         with self._exchange(tag, all_reduce_share(_num_bytes(tensor), self.rank, self.size)):
             payload = self._stage(tensor)
-            dist.all_reduce(payload)
+            dist.all_reduce(payload, group=self._group)
             if payload is not tensor:
                 tensor.copy_(payload)
 
@@ -74,38 +126,98 @@ class Communicator:
             return
         with self._exchange(tag, (self.size - 1) * _num_bytes(tensor) if self.rank == source else 0):
             payload = self._stage(tensor)
-            dist.broadcast(payload, src=source)
+            dist.broadcast(payload, src=self._ranks[source], group=self._group)
             if payload is not tensor:
                 tensor.copy_(payload)
+
+    def all_to_all(self, rows: Tensor, sent: Sequence[int], received: Sequence[int], tag: Tag) -> Tensor:
+        """One round in which every rank sends rows to every other rank.
+
+        Args:
+            rows: `[sum(sent), ...]`, those for rank 0 first.
+            sent: number of rows for each rank; 0 for this one.
+            received: number of rows from each rank, as the others' `sent` says.
+            tag: what for.
+
+        Returns:
+            `[sum(received), ...]`, those of rank 0 first.
+        """
+        out = rows.new_empty((sum(received), *rows.shape[1:]))
+        if self.size == 1:
+            return out
+        assert sent[self.rank] == 0 and received[self.rank] == 0, "rows for oneself need no exchange"
+        with self._exchange(tag, _num_bytes(rows)):
+            payload = self._stage(rows.contiguous())
+            target = torch.empty_like(out, device=payload.device)
+            dist.all_to_all_single(target, payload, list(received), list(sent), group=self._group)
+        return target.to(out.device)
+
+    def swap(self, numbers: Tensor) -> Tensor:
+        """Sizes of an exchange to come (tag `sizes`): row r of `[size, k]` goes to rank r; returns what all sent us."""
+        if self.size == 1:
+            return numbers
+        out = torch.empty_like(numbers)
+        with self._exchange("sizes", _num_bytes(numbers) * (self.size - 1) // self.size):
+            if self._staged or self.device.type == "cpu":
+                dist.all_to_all_single(out, numbers, group=self._group)
+            else:
+                there = torch.empty_like(numbers, device=self.device)
+                dist.all_to_all_single(there, numbers.to(self.device), group=self._group)
+                out.copy_(there)
+        return out
+
+    def all_gather(self, part: Tensor, lengths: Sequence[int], tag: Tag) -> list[Tensor]:
+        """Every rank's `part` on every rank, one round.
+
+        Args:
+            part: `[lengths[rank], ...]`.
+            lengths: rows of every rank.
+            tag: what for.
+        """
+        if self.size == 1:
+            return [part]
+        with self._exchange(tag, (self.size - 1) * _num_bytes(part)):
+            payload = self._stage(part.contiguous())
+            sent = [0 if rank == self.rank else part.shape[0] for rank in range(self.size)]
+            received = [0 if rank == self.rank else length for rank, length in enumerate(lengths)]
+            copies = torch.cat([payload] * (self.size - 1))
+            target = payload.new_empty((sum(received), *part.shape[1:]))
+            dist.all_to_all_single(target, copies, received, sent, group=self._group)
+        parts = list(torch.split_with_sizes(target.to(part.device), received))
+        parts[self.rank] = part
+        return parts
 
     def gather_objects(self, value: object) -> list[object]:
         """Every rank's `value` on every rank: small records and agreements outside the epoch, not counted."""
         if self.size == 1:
             return [value]
         values: list[object] = [None] * self.size
-        dist.all_gather_object(values, value)
+        dist.all_gather_object(values, value, group=self._group)
         return values
 
     def barrier(self) -> None:
         """Wait for all ranks."""
         if self.size > 1:
-            dist.barrier()
+            dist.barrier(self._group)
 
     def close(self) -> None:
         """Leave the process group once every rank is done."""
         if self.size > 1:
             dist.barrier()
+            self.release()
             dist.destroy_process_group()
 
     @contextmanager
     def _exchange(self, tag: Tag, sent_bytes: int) -> Iterator[None]:
         with self._timer.phase("wait"):
-            dist.barrier()
+            dist.barrier(self._group)
         start = time.perf_counter()
         yield
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        self._ledger.add(tag, sent_bytes, 1, time.perf_counter() - start)
+        end = time.perf_counter()
+        self._timer.note_collective(start, end)
+        self._ledger.add(tag, sent_bytes, 1, end - start)
 
     def _stage(self, tensor: Tensor) -> Tensor:
         return tensor.cpu().pin_memory() if self._staged else tensor

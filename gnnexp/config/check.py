@@ -15,7 +15,7 @@ from gnnexp.graph.graph import Graph
 COMPONENTS = ("dataset", "partitioner", "sampler", "feature_store", "model", "task", "paradigm", "tracker")
 SCALARS = ("seed", "system", "name")
 # Components with `check(config)`: what they refuse of the other groups.
-_JUDGES = ("model", "paradigm", "hardware.launcher")
+_JUDGES = ("model", "feature_store", "paradigm", "hardware.launcher")
 # What they do not look at: a mistake there leaves them right.
 _ALONE = {"dataset", "tracker", "name", "seed"}
 _TOP = (*COMPONENTS, "hardware", "train", *SCALARS)
@@ -184,4 +184,6 @@ def check_data(config: Mapping[str, Any], graph: Graph) -> list[Problem]:
     if graph.features is None:
         problems.append(Problem("dataset", graph.name, "has no vertex features", "add a file of features"))
     task: Any = build(config["task"])
-    return [*problems, *task.check(graph)]
+    store: Any = build(config["feature_store"])
+    found = store.check_data(config, graph) if hasattr(store, "check_data") else []
+    return [*problems, *task.check(graph), *found]

@@ -64,6 +64,8 @@ class HardwareConfig:
         threads: threads of each rank, 0 = the machine's cores divided by its ranks.
         allocator: `pooled` keeps freed memory for the next batch (glibc's mmap_max=0, huge pages; measured in
             `kernels.md`), `system` leaves the environment as it is.
+        device_memory: bytes that each rank may use on its device (with `device=cpu`, of the emulated device tier), or
+            null for what there is.
         timeout_s: after how long without an answer a collective or the rendezvous gives up.
         straggler: an emulated slow rank, or null.
     """
@@ -73,6 +75,7 @@ class HardwareConfig:
     device: Literal["cpu", "cuda", "auto"] = "auto"
     threads: int = 0
     allocator: Literal["pooled", "system"] = "pooled"
+    device_memory: int | None = None
     timeout_s: float = 300.0
     straggler: Straggler | None = None
 

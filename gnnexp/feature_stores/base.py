@@ -2,31 +2,117 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from gnnexp.comm.communicator import Communicator
+from gnnexp.errors import Problem
+from gnnexp.feature_stores.cache import FeatureCache
+from gnnexp.feature_stores.rows import rows_nbytes
+from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
-from gnnexp.graph.sparse import Rows
+from gnnexp.graph.sparse import Rows, SparseRows
 
 
 class FeatureStore(ABC):
-    """Reads feature rows by original vertex id, and counts where each row came from."""
+    """Reads feature rows by original vertex id, through a cache where there is one, and counts where each came from.
 
-    @abstractmethod
-    def setup(self, shard: Shard, dtype: torch.dtype, device: torch.device) -> None:
-        """Make this rank's share ready."""
+    Attributes:
+        cache: decorates the store, or None.
+        partitioned: whether rows are placed by owner.
+        communicates: whether `fetch` is a collective that all ranks have to take part in.
+    """
 
-    @abstractmethod
+    partitioned = False
+    communicates = False
+
+    def __init__(self, cache: FeatureCache | None = None) -> None:
+        self.cache = cache
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @property
+    def collective(self) -> bool:
+        """Whether every `read` needs all ranks."""
+        return self.communicates or (self.cache is not None and self.cache.communicates)
+
+    @property
+    def needs_partition(self) -> bool:
+        """Whether rows, or the cache's contents, follow the partition."""
+        return self.partitioned or (self.cache is not None and self.cache.needs_partition)
+
+    @property
+    def needs_presampling(self) -> bool:
+        """Whether the cache's contents follow pre-sampled frequencies."""
+        return self.cache is not None and self.cache.needs_presampling
+
+    @property
+    def presampled_epochs(self) -> int:
+        """How many epochs are counted for that."""
+        return 0 if self.cache is None else self.cache.epochs
+
+    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+        """What is wrong beside the other choices in the resolved `config`."""
+        return [] if self.cache is None else self.cache.check(config)
+
+    def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
+        """What of the resolved `config` does not fit the features of `graph`."""
+        return [] if self.cache is None else self.cache.check_data(config, graph)
+
+    def setup(self, shard: Shard, dtype: torch.dtype, device: torch.device, comm: Communicator) -> None:
+        """Make this rank's share ready.
+
+        Args:
+            shard: features, and who owns what.
+            dtype: of the run.
+            device: where rows are wanted.
+            comm: among the ranks that share the parts.
+        """
+        self._dtype, self._device, self._comm = dtype, device, comm
+        self.prepare(shard)
+        if self.cache is not None:
+            self.cache.setup(shard, dtype, device, comm)
+
     def read(self, ids: Tensor) -> Rows:
-        """Rows `ids` `[n]`, in that order, in the run's dtype, on its device (thread-safe)."""
+        """Rows `ids` `[n]`, in that order, in the run's dtype, on its device (thread-safe unless collective)."""
+        return self.fetch(ids) if self.cache is None else self.cache.read(ids, self.fetch)
 
     @abstractmethod
-    def take_counts(self) -> dict[str, int]:
-        """Rows read since the last call, by origin: `features_loaded_{local,peer,host,disk,remote}`."""
+    def prepare(self, shard: Shard) -> None:
+        """Map, copy or cut this rank's rows."""
+
+    @abstractmethod
+    def fetch(self, ids: Tensor) -> Rows:
+        """`read` without a cache."""
 
     @abstractmethod
     def nbytes(self) -> int:
-        """Bytes that this rank holds."""
+        """Bytes that this rank holds, the cache apart."""
+
+    def take_counts(self) -> dict[str, int]:
+        """Rows since the last call by origin (`features_loaded_{local,peer,host,disk,remote}`), bytes to the device."""
+        with self._lock:
+            counts, self._counts = self._counts, Counter()
+        if self.cache is not None:
+            counts.update(self.cache.take_counts())
+        return dict(counts)
+
+    def count(self, origin: str, rows: Rows) -> None:
+        """Note that `rows` came from `origin`, across to the device tier."""
+        with self._lock:
+            self._counts[f"features_loaded_{origin}"] += rows.shape[0]
+            self._counts["tier/h2d_bytes"] += rows_nbytes(rows)
+
+    def deliver(self, rows: Rows) -> Rows:
+        """Rows in the run's dtype on its device, through pinned memory where that is a GPU."""
+        rows = rows.to(self._dtype)
+        if isinstance(rows, SparseRows) or self._device.type != "cuda":
+            return rows
+        return rows.pin_memory().to(self._device, non_blocking=True)
 

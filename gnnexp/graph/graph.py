@@ -71,6 +71,12 @@ class Graph:
         return int(self.indices.numel())
 
     @property
+    def topology_bytes(self) -> int:
+        """Bytes of `indptr`, `indices` and edge types."""
+        arrays = (self.indptr, self.indices, self.edge_types)
+        return sum(array.numel() * array.element_size() for array in arrays if array is not None)
+
+    @property
     def num_features(self) -> int:
         """D, 0 without features."""
         return 0 if self.features is None else int(self.features.shape[1])

@@ -102,13 +102,13 @@ def _check_owner(key: str, owner: Tensor, length: int, num_parts: int, problems:
                                 f"parts are 0 to {num_parts - 1}", again))
 
 
-def open_partition(folder: Path, *, graph: Graph, graph_key: str, verify: Verify = "sizes") -> Partition:
+def open_partition(folder: Path, *, graph: Graph, graph_key: str | None = None, verify: Verify = "sizes") -> Partition:
     """The partition stored in `folder`, as one of `graph`.
 
     Args:
         folder: as written by `Partition.save`.
         graph: the graph that it must fit.
-        graph_key: content key of that graph.
+        graph_key: content key of that graph; None if it is known to fit (the launcher has checked it).
         verify: see `open_graph`; that all owners are in range is checked in every case.
 
     Raises:
@@ -116,7 +116,7 @@ def open_partition(folder: Path, *, graph: Graph, graph_key: str, verify: Verify
     """
     stored = read_folder(folder, KIND, SCHEMA)
     problems = _check_meta(stored)
-    if not problems and stored.meta["graph_key"] != graph_key:
+    if not problems and graph_key is not None and stored.meta["graph_key"] != graph_key:
         problems.append(Problem(f"{folder / META}: graph_key", stored.meta["graph_key"][:80],
                                 f"must be {graph_key}, the key of this graph",
                                 "partition this graph, or choose the dataset that this partition was made for"))

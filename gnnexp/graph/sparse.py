@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -51,6 +52,26 @@ class SparseRows:
     def to(self, dtype: torch.dtype) -> SparseRows:
         """The same rows with values of another dtype."""
         return SparseRows(self.indptr, self.columns, self.values.to(dtype), self.num_columns)
+
+    def columns_between(self, start: int, stop: int) -> SparseRows:
+        """The columns `start:stop` of all rows, renumbered from 0."""
+        kept = (self.columns >= start) & (self.columns < stop)
+        before = torch.zeros(kept.numel() + 1, dtype=torch.int64)
+        torch.cumsum(kept, 0, out=before[1:])
+        return SparseRows(before[self.indptr], self.columns[kept] - start, self.values[kept], stop - start)
+
+    def followed_by(self, rows: SparseRows) -> SparseRows:
+        """These rows, then the others."""
+        return SparseRows.concatenated([self, rows])
+
+    @staticmethod
+    def concatenated(parts: Sequence[SparseRows]) -> SparseRows:
+        """All rows of all parts, in order; at least one part, equal columns."""
+        ends = torch.tensor([0, *(int(part.indptr[-1]) for part in parts)]).cumsum(0)
+        shifted = [part.indptr[1:] + end for part, end in zip(parts, ends[:-1], strict=True)]
+        indptr = torch.cat([ends[:1], *shifted])
+        columns, values = (torch.cat([getattr(part, name) for part in parts]) for name in ("columns", "values"))
+        return SparseRows(indptr, columns, values, parts[0].num_columns)
 
     def to_dense(self) -> Tensor:
         """`[N, D]` dense copy."""

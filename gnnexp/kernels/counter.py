@@ -39,6 +39,7 @@ class Purpose(IntEnum):
     GENERATE = 7
     PARTITION = 8
     INIT = 9
+    PRESAMPLE = 10
 
 
 def mix(word: int) -> int:

@@ -42,3 +42,45 @@ def gather_rows(x: Tensor, ids: Tensor, pool: Pool | None = None) -> Tensor:
     if outside[0]:
         raise IndexError(f"row ids must be in 0..{x.shape[0] - 1}, found {wanted.min()}..{wanted.max()}")
     return out
+
+
+@RowKernel
+@numba.njit(nogil=True, cache=True)
+def _add(first: int, last: int, x: np.ndarray, ids: np.ndarray, values: np.ndarray) -> None:
+    for row in range(first, last):
+        target = np.uint64(ids[row])
+        for column in range(x.shape[1]):
+            x[target, column] += values[row, column]
+
+
+def add_rows(x: Tensor, ids: Tensor, values: Tensor) -> None:
+    """`x[ids] += values` in place.
+
+    Args:
+        x: `[N, d]`.
+        ids: `[n]` int64, each once: threads share the rows.
+        values: `[n, d]`.
+    """
+    if ids.numel():
+        _add(evenly(ids.numel(), values.numel()), x.detach().numpy(), ids.numpy(), values.detach().numpy())
+
+
+@RowKernel
+@numba.njit(nogil=True, cache=True)
+def _place(first: int, last: int, rows: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
+    for row in range(first, last):
+        target = np.uint64(places[row])
+        for column in range(rows.shape[1]):
+            out[target, column] = rows[row, column]
+
+
+def place_rows(rows: Tensor, places: Tensor, out: Tensor) -> None:
+    """`out[places] = rows`.
+
+    Args:
+        rows: `[n, d]`.
+        places: `[n]` int64, each once.
+        out: `[N, d]`.
+    """
+    if places.numel():
+        _place(evenly(places.numel(), rows.numel()), rows.numpy(), places.numpy(), out.numpy())

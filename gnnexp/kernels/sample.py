@@ -30,7 +30,7 @@ _LOW = _U(0xFFFFFFFF)
 # Destinations per round of `sample_hop`: draws of a round are vectorised across them, and the prefetches of one round
 # are answered while the next is drawn (16 and 64 measured the same within 10 %).
 ROUND = 32
-# comparing with all earlier draws, of a whole round at once, is as fast or faster (fanout 24: equal, 48: 0.6 x).
+# From this fanout on draws are looked up in a table of what is taken; below it
 # comparing with all earlier draws, of a whole round at once, is as fast or faster (fanout 24: equal, 48: 0.6 times).
 LARGE_FANOUT = 33
 # How far ahead of their use addresses are requested, in edges or vertices (32: 5-15 % slower, 128: the same).

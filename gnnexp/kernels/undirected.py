@@ -10,14 +10,15 @@ from gnnexp.kernels.transpose import transpose_csc
 
 @numba.njit(nogil=True, cache=True)
 def _merge(
-    in_ptr: np.ndarray, in_ids: np.ndarray, out_ptr: np.ndarray, out_ids: np.ndarray, starts: np.ndarray,
-    neighbours: np.ndarray, weights: np.ndarray,
+    in_ptr: np.ndarray, in_ids: np.ndarray, out_ptr: np.ndarray, out_ids: np.ndarray, out_edges: np.ndarray,
+    edge_weights: np.ndarray, starts: np.ndarray, neighbours: np.ndarray, weights: np.ndarray,
 ) -> None:
     """Merge the two sorted neighbour lists of every vertex.
 
-    With empty `neighbours` it only counts, into `starts[v + 1]`; otherwise row v is written from `starts[v]` on.
+    With empty `neighbours` it only counts, into `starts[v + 1]`; otherwise row v is written from `starts[v]` on. Edges
+    weigh `edge_weights`, or 1 each if that is empty; what weighs nothing is left out.
     """
-    fill = neighbours.size > 0
+    fill, weighted = neighbours.size > 0, edge_weights.size > 0
     for v in range(in_ptr.size - 1):
         i, o = in_ptr[v], out_ptr[v]
         slot = starts[v]
@@ -25,14 +26,14 @@ def _merge(
         while i < in_ptr[v + 1] or o < out_ptr[v + 1]:
             take_in = o >= out_ptr[v + 1] or (i < in_ptr[v + 1] and in_ids[i] <= out_ids[o])
             other = np.int64(in_ids[i]) if take_in else np.int64(out_ids[o])
-            weight = 0
+            weight = np.int64(0)
             while i < in_ptr[v + 1] and in_ids[i] == other:
-                weight += 1
+                weight += edge_weights[i] if weighted else 1
                 i += 1
             while o < out_ptr[v + 1] and out_ids[o] == other:
-                weight += 1
+                weight += edge_weights[out_edges[o]] if weighted else 1
                 o += 1
-            if other == v:
+            if other == v or weight == 0:
                 continue
             if fill:
                 neighbours[slot + count] = other
@@ -43,7 +44,7 @@ def _merge(
 
 
 def undirected(
-    indptr: np.ndarray, indices: np.ndarray, dtype: np.dtype[np.signedinteger]
+    indptr: np.ndarray, indices: np.ndarray, dtype: np.dtype[np.signedinteger], edge_weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Neighbours of every vertex in either direction, each once, ascending, without self loops.
 
@@ -51,18 +52,20 @@ def undirected(
         indptr: `[V + 1]` int64 of a CSC graph in canonical order.
         indices: `[E]` sources.
         dtype: int32 or int64, of what is returned.
+        edge_weights: `[E]` weights of directed edges, or None for 1 each; pairs of weight 0 are no neighbours.
 
     Returns:
-        `starts [V + 1]`, `neighbours [M]` and `weights [M]` (how many directed edges (u, v) and (v, u) there are), all
-        of `dtype`, which must hold 2 E.
+        `starts [V + 1]`, `neighbours [M]` and `weights [M]` (the sum over the directed edges (u, v) and (v, u)), all of
+        `dtype`, which must hold 2 E.
     """
     num_nodes = indptr.size - 1
-    out_ptr, out_ids, _ = transpose_csc(indptr, indices, num_nodes)
+    out_ptr, out_ids, out_edges = transpose_csc(indptr, indices, num_nodes)
+    given = np.empty(0, np.int32) if edge_weights is None else edge_weights
     starts = np.zeros(num_nodes + 1, np.int64)
     none = np.empty(0, dtype)
-    _merge(indptr, indices, out_ptr, out_ids, starts, none, none)
+    _merge(indptr, indices, out_ptr, out_ids, out_edges, given, starts, none, none)
     np.cumsum(starts, out=starts)
     neighbours, weights = np.empty(starts[-1], dtype), np.empty(starts[-1], dtype)
     if neighbours.size:
-        _merge(indptr, indices, out_ptr, out_ids, starts, neighbours, weights)
+        _merge(indptr, indices, out_ptr, out_ids, out_edges, given, starts, neighbours, weights)
     return starts.astype(dtype), neighbours, weights

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 Phase = Literal["sample", "load", "forward", "backward", "sync", "update", "wait"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
+
+
+class Stretch(NamedTuple):
+    """What another thread did from `start` to `end` (clock), phases exclusive; `comm` = time inside collectives."""
+
+    what: Phase | Literal["comm"]
+    start: float
+    end: float
 
 
 @dataclass(frozen=True)
@@ -20,12 +29,12 @@ class PhaseTimes:
     Attributes:
         epoch_s: wall time.
         phases: exclusive time by phase; they and `unaccounted_s` add up to `epoch_s`.
-        hidden: work done behind the phases by other threads, by phase; never part of the sum.
+        hidden: work done behind the phases by other threads, by phase, and the `comm` in it; never part of the sum.
     """
 
     epoch_s: float
     phases: dict[Phase, float]
-    hidden: dict[Phase, float] = field(default_factory=dict)
+    hidden: dict[Phase | Literal["comm"], float] = field(default_factory=dict)
 
     @property
     def unaccounted_s(self) -> float:
@@ -44,7 +53,8 @@ class Delay:
 class PhaseTimer:
     """Times nested phases exclusively: entering an inner phase stops the clock of the outer one.
 
-    Only the thread that runs the training loop enters phases; other threads report through `add_hidden`.
+    The thread that starts the epoch is the one that is timed. Another thread may enter phases inside `aside`, which
+    records what it did and when; `settle` then tells what the training loop waited for from what was hidden behind it.
 
     Args:
         synchronize: called at every boundary, so that asynchronous device work is charged to the phase that issued it.
@@ -59,14 +69,15 @@ class PhaseTimer:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._synchronize, self._delay, self._clock = synchronize, delay, clock
-        self._lock = threading.Lock()
         self._stack: list[Phase] = []
+        self._others = threading.local()
         self.start_epoch()
 
     def start_epoch(self) -> None:
         """Forget everything and start the epoch's wall clock."""
         self._totals: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
-        self._hidden: dict[Phase, float] = {}
+        self._hidden: dict[Phase | Literal["comm"], float] = {}
+        self._thread = threading.get_ident()
         self._delayed = False
         self._boundary()
         self._started = self._mark = self._clock()
@@ -79,7 +90,20 @@ class PhaseTimer:
 
     def phase(self, name: Phase) -> _Span:
         """Context manager: what runs inside, inner phases excepted, is charged to `name`."""
-        return _Span(self, name)
+        return _Span(self if threading.get_ident() == self._thread else self._others.record, name)
+
+    @contextmanager
+    def aside(self) -> Iterator[list[Stretch]]:
+        """Record what the calling thread, not the training loop's, does inside; phases may be entered there only."""
+        record = _Record(self._clock)
+        self._others.record = record
+        yield record.stretches
+        del self._others.record
+
+    def note_collective(self, start: float, end: float) -> None:
+        """Tell `settle` when a collective ran, if another thread than the training loop's ran it."""
+        if threading.get_ident() != self._thread:
+            self._others.record.stretches.append(Stretch("comm", start, end))
 
     @property
     def current(self) -> Phase | None:
@@ -91,10 +115,17 @@ class PhaseTimer:
         self._totals[source] -= seconds
         self._totals[target] += seconds
 
-    def add_hidden(self, name: Phase, seconds: float) -> None:
-        """Record work that another thread did behind the training loop (thread-safe)."""
-        with self._lock:
-            self._hidden[name] = self._hidden.get(name, 0.0) + seconds
+    def settle(self, stretches: Sequence[Stretch], waiting: Phase, asked: float, got: float) -> None:
+        """Account for a result of another thread that the training loop waited for from `asked` to `got`.
+
+        What the thread did meanwhile was exposed: the wait, timed as `waiting`, is charged to those phases. All it did
+        before was hidden.
+        """
+        for what, start, end in stretches:
+            exposed = max(0.0, min(end, got) - max(start, asked))
+            if what != "comm":
+                self.move(waiting, what, exposed)
+            self._hidden[what] = self._hidden.get(what, 0.0) + end - start - exposed
 
     def _boundary(self) -> None:
         if self._synchronize is not None:
@@ -118,12 +149,36 @@ class PhaseTimer:
         self._mark = now
 
 
+class _Record:
+    """The exclusive phases of another thread, each stretch with its place in time."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.stretches: list[Stretch] = []
+        self._stack: list[Phase] = []
+        self._clock = clock
+        self._mark = 0.0
+
+    def _enter(self, name: Phase) -> None:
+        self._cut()
+        self._stack.append(name)
+
+    def _exit(self) -> None:
+        self._cut()
+        self._stack.pop()
+
+    def _cut(self) -> None:
+        now = self._clock()
+        if self._stack:
+            self.stretches.append(Stretch(self._stack[-1], self._mark, now))
+        self._mark = now
+
+
 class _Span:
     """The context manager of one entry into a phase."""
 
     __slots__ = ("_name", "_timer")
 
-    def __init__(self, timer: PhaseTimer, name: Phase) -> None:
+    def __init__(self, timer: PhaseTimer | _Record, name: Phase) -> None:
         self._timer, self._name = timer, name
 
     def __enter__(self) -> None:

@@ -21,6 +21,7 @@ class RankRecord:
         work: counters (`edges_sampled`, `edges_computed`, `features_loaded_host`, ...).
         memory: bytes by kind.
         losses: per step, this rank's `(loss sum, targets)`.
+        batches: counts of every batch by layer, `[steps][layers]`.
     """
 
     rank: int
@@ -29,11 +30,12 @@ class RankRecord:
     work: Mapping[str, int]
     memory: Mapping[str, int]
     losses: Sequence[tuple[float, int]] = field(default_factory=tuple)
+    batches: Mapping[str, Sequence[Sequence[int]]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain JSON values; per-step losses are left out (they are reduced in the epoch's line)."""
+        """As plain JSON values; per-step losses are left out (they are reduced in the epoch's line), and batches."""
         record = asdict(self)
-        record.pop("losses")
+        del record["losses"], record["batches"]
         record["times"]["unaccounted_s"] = self.times.unaccounted_s
         return record
 
@@ -48,7 +50,7 @@ def reduce_times(ranks: Sequence[RankRecord]) -> dict[str, float]:
         r.times.phases["forward"] + r.times.phases["backward"] + r.times.phases["update"] for r in ranks
     ]
     columns["comm_s"] = [_seconds_in_collectives(rank) for rank in ranks]
-    hidden_comm = [rank.times.hidden.get("sync", 0.0) for rank in ranks]
+    hidden_comm = [rank.times.hidden.get("comm", 0.0) for rank in ranks]
     columns["comm_exposed_s"] = [s - h for s, h in zip(columns["comm_s"], hidden_comm, strict=True)]
     columns["unaccounted_s"] = [rank.times.unaccounted_s for rank in ranks]
     columns["epoch_s"] = [rank.times.epoch_s for rank in ranks]
@@ -89,6 +91,34 @@ def reduce_work(ranks: Sequence[RankRecord]) -> dict[str, float]:
     return metrics
 
 
+def layer_counts(ranks: Sequence[RankRecord]) -> dict[str, list[list[list[int]]]]:
+    """Counts of every batch as `[steps][layers][ranks]`, by name."""
+    names = sorted({name for rank in ranks for name in rank.batches})
+    return {
+        name: [
+            [list(of_ranks) for of_ranks in zip(*of_step, strict=True)]
+            for of_step in zip(*(rank.batches[name] for rank in ranks), strict=True)
+        ]
+        for name in names
+    }
+
+
+def reduce_batches(ranks: Sequence[RankRecord]) -> dict[str, float]:
+    """`work/edges_layer<l>`, `work/cross_edges_layer<l>`, and the imbalance of a batch's edges per layer.
+
+    `imbalance/edges_layer<l>`: max over mean of the ranks' edges in a batch, the mean over batches (GSplit, Figure 5).
+    """
+    metrics: dict[str, float] = {}
+    for name, steps in layer_counts(ranks).items():
+        for layer in range(len(steps[0]) if steps else 0):
+            of_batches = [step[layer] for step in steps]
+            metrics[f"work/{name}_layer{layer + 1}"] = sum(map(sum, of_batches))
+            if name == "edges":
+                skews = [max(counts) * len(counts) / sum(counts) for counts in of_batches if sum(counts)]
+                metrics[f"imbalance/edges_layer{layer + 1}"] = sum(skews) / len(skews) if skews else 1.0
+    return metrics
+
+
 def reduce_memory(ranks: Sequence[RankRecord]) -> dict[str, float]:
     """`memory/*`: the rank that needs most."""
     names = sorted({name for rank in ranks for name in rank.memory})
@@ -110,5 +140,6 @@ def reduce_epoch(ranks: Sequence[RankRecord]) -> dict[str, float]:
         **reduce_times(ranks),
         **reduce_traffic(ranks),
         **reduce_work(ranks),
+        **reduce_batches(ranks),
         **reduce_memory(ranks),
     }

@@ -49,13 +49,14 @@ class GATLayer(Layer):
 
     def project_aggregated(self, aggregated: Tensor, dims: slice | None = None) -> Tensor:
         """`[D, K, d]` sums to `[D, K * F]`, each head by its own rows of W."""
-        heads = self.weight if dims is None else self.weight[:, dims]
-        per_head = heads.view(self.num_weights, self.head_dim, -1)
-        return torch.einsum("nkd,kfd->nkf", aggregated.view(-1, *per_head.shape[::2]), per_head).flatten(1)
+        chosen = self.columns(self.weight, dims)
+        per_head = chosen.view(self.num_weights, self.head_dim, chosen.shape[1])
+        sums = aggregated.view(aggregated.shape[0], self.num_weights, chosen.shape[1])
+        return torch.einsum("nkd,kfd->nkf", sums, per_head).flatten(1)
 
     def keys(self, h: Rows, dims: slice | None = None) -> tuple[Tensor, Tensor]:
         """`h (W^T a)`: 2K columns without the projection."""
-        per_head = self.weight.view(self.num_weights, self.head_dim, -1)
+        per_head = self.weight.view(self.num_weights, self.head_dim, self.weight.shape[1])
         attention = torch.stack((self.src_attention, self.dst_attention))
         both = torch.einsum("skf,kfd->skd", attention, per_head).flatten(0, 1)
         keys = self.linear(h, both, dims)

@@ -60,11 +60,14 @@ class Layer(nn.Module, ABC):
         activation: what `finish` ends with.
         residual: whether `finish` adds the undropped input.
         weight_dropout: probability with which weights (never masses) are dropped in training.
+        input_weights: names of the parameters `[.., Din]` that act on input dimensions: push-pull keeps some of their
+            columns (`keep_columns`). One that is left out stays whole on every rank, which is right too, but larger.
     """
 
     kind: Literal["static", "projected"]
     self_is_neighbour = False
     weight_dropout = 0.0
+    input_weights: tuple[str, ...] = ("weight", "residual_weight")
 
     def __init__(
         self, in_dim: int, width: int, out_dim: int, *, num_weights: int = 1, activation: Activation, residual: bool,
@@ -76,6 +79,7 @@ class Layer(nn.Module, ABC):
         self.bias = nn.Parameter(torch.zeros(out_dim)) if bias else None
         self.norm = nn.LayerNorm(out_dim) if norm else None
         self.residual_weight = nn.Parameter(torch.empty(out_dim, in_dim)) if residual and in_dim != out_dim else None
+        self.held: slice | None = None
         self.backend: Backend | None = None
         self.degrees: Degrees | None = None
         self.register_buffer("column", torch.arange(width) // max(1, width // num_weights), persistent=False)
@@ -156,11 +160,27 @@ class Layer(nn.Module, ABC):
     # --- shared --------------------------------------------------------------------------------------------------
     def linear(self, h: Rows, weight: Tensor, dims: slice | None = None) -> Tensor:
         """`h @ weight[:, dims].T` for dense or sparse rows."""
-        chosen = weight if dims is None else weight[:, dims]
+        chosen = self.columns(weight, dims)
         if isinstance(h, SparseRows):
             assert self.backend is not None
             return self.backend.sparse_linear(h, chosen)
         return F.linear(h, chosen)
+
+    def columns(self, weight: Tensor, dims: slice | None) -> Tensor:
+        """Columns `dims` of a weight `[.., Din]`: all that is there, where only those are held."""
+        if dims is None or (self.held == dims and weight.shape[-1] == dims.stop - dims.start):
+            return weight
+        return weight[..., dims]
+
+    def keep_columns(self, dims: slice) -> list[nn.Parameter]:
+        """Let go of all columns but `dims` of the input weights; returns the parameters that are left of them."""
+        self.held, kept = dims, []
+        for name in self.input_weights:
+            whole = getattr(self, name, None)
+            if whole is not None:
+                kept.append(nn.Parameter(whole.detach()[..., dims].clone()))
+                setattr(self, name, kept[-1])
+        return kept
 
     def attach(self, backend: Backend, degrees: Degrees) -> None:
         """Give the layer its kernels and the graph's static degrees."""

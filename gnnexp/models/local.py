@@ -92,6 +92,16 @@ def mixed_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor
     return layer.mix(Destinations(block.dst_ids, block.degree, mass), aggregated, own)
 
 
+def mixed_from_projected(
+    layer: Layer, block: Block, projected: Tensor, own: Tensor | None, drop: Drop | None
+) -> Tensor:
+    """`mixed_rows` from `[S, C]` projected rows of the sources and the self part `[D, C]` of the destinations."""
+    if layer.self_is_neighbour:
+        projected, own = _whole_and_own(block, projected)
+    aggregated, mass = _aggregated(layer, block, projected, projected, drop)
+    return layer.mix(Destinations(block.dst_ids, block.degree, mass), aggregated, own)
+
+
 def _whole_and_own(block: Block, rows: Tensor) -> tuple[Tensor, Tensor]:
     """All rows and those of the destinations."""
     if block.dst_positions is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypedDict
 
 import torch
@@ -18,6 +18,8 @@ from gnnexp.models.backend import Backend, Drop
 from gnnexp.models.backends import KERNELS, make_backend
 from gnnexp.models.layer import Activation, BlockLayer, Degrees, Layer, activate
 from gnnexp.models.local import destination_rows, preactivated_rows
+
+Exchange = Callable[[int, Rows], Rows]
 
 
 class EndOfLayer(TypedDict):
@@ -113,6 +115,7 @@ class Model(nn.Module, ABC):
             raise ConfigError(wrong)
         self.backend = make_backend(self.kernel, device)
         degrees = Degrees(degrees.incoming.to(device), degrees.outgoing.to(device))
+        self.in_dim = in_dim
         dims = [in_dim, *[self.hidden] * (self.num_layers - 1), num_classes]
         for index in range(self.num_layers):
             layer = self.make_layer(index, dims[index], dims[index + 1]).to(torch.float64)
@@ -121,15 +124,25 @@ class Model(nn.Module, ABC):
             layer.attach(self.backend, degrees)
             self.layers.append(layer.to(device=device, dtype=dtype))
 
-    def forward(self, batch: Batch, features: Rows) -> Tensor:
-        """`[T, classes]` logits of the batch's targets, from the features of its input vertices."""
+    def forward(self, batch: Batch, features: Rows, exchange: Exchange | None = None, first: int = 0) -> Tensor:
+        """`[T, classes]` logits of the batch's targets.
+
+        Args:
+            batch: its blocks.
+            features: `[n, D]` rows of its input vertices; of the first n of them, where an exchange brings the others.
+            exchange: what comes between the row-local start of layer l and the rest of it: `(l, rows [n, d])` to
+                `[S, d]`, the rows of all sources of the block.
+            first: layer to start with; `features` are then the inputs of that layer.
+        """
         h: Rows = features
-        for index, block in enumerate(batch.blocks):
-            h = self.run_layer(index, block, h, batch.key if self.training else None)
+        for index, block in enumerate(batch.blocks[first:], first):
+            h = self.run_layer(index, block, h, batch.key if self.training else None, exchange)
         assert isinstance(h, Tensor)
         return h
 
-    def run_layer(self, index: int, block: Block, h: Rows, key: BatchKey | None) -> Tensor:
+    def run_layer(
+        self, index: int, block: Block, h: Rows, key: BatchKey | None, exchange: Exchange | None = None
+    ) -> Tensor:
         """One layer, its input's dropout included: `[D, out]` from `[S, in]`.
 
         Where nothing else reads them, the activation of the layer before is fused with this layer's dropout: `h` is
@@ -138,11 +151,14 @@ class Model(nn.Module, ABC):
         Args:
             index: which layer.
             block: its hop, complete for every destination.
-            h: rows of the sources.
+            h: rows of the sources; of the first of them, where an exchange brings the others.
             key: key of the dropout masks, None for inference.
+            exchange: see `forward`.
         """
         layer = self.layers[index]
-        dropped = self._drop_input(index, block, h, key)
+        dropped = self.drop_input(index, block.src_ids[: h.shape[0]], h, key)
+        if exchange is not None:
+            dropped = exchange(index, dropped)
         if isinstance(layer, BlockLayer):
             assert isinstance(dropped, Tensor), "block layers take dense rows"
             own = destination_rows(block, dropped)
@@ -156,21 +172,39 @@ class Model(nn.Module, ABC):
             return out
         return layer.activated(out, layer.residual_part(destination_rows(block, h)))
 
+    def finish_layer(self, index: int, preactivated: Tensor, residual: Tensor | None) -> Tensor:
+        """The end of contract layer `index`, for paradigms that run its phases themselves: what `run_layer` returns."""
+        layer = self.layers[index]
+        assert isinstance(layer, Layer)
+        return preactivated if self._fuses(index) else layer.activated(preactivated, residual)
+
     def drop(self, purpose: Purpose, index: int, p: float, key: BatchKey | None) -> Drop | None:
         """The dropout of layer `index` in the batch `key`; None where nothing is dropped."""
         if key is None or p == 0:
             return None
         return Drop(p, stream(key.seed, purpose, key.epoch, key.step, key.micro, index))
 
-    def _drop_input(self, index: int, block: Block, h: Rows, key: BatchKey | None) -> Rows:
+    def drop_features(self, ids: Tensor, h: Rows, dims: slice, key: BatchKey | None) -> Rows:
+        """`drop_input` of the first layer, of features that hold the dimensions `dims` only."""
+        assert self.backend is not None
+        drop, width = self.drop(Purpose.DROPOUT, 0, self.input_dropout, key), self.in_dim
+        if drop is None:
+            return h
+        if isinstance(h, Tensor):
+            return self.backend.dropout(h, ids, drop, width, dims.start) if h.shape[1] else h
+        shifted = SparseRows(h.indptr, h.columns + dims.start, h.values, width)
+        return SparseRows(h.indptr, h.columns, self.backend.sparse_dropout(shifted, ids, drop).values, h.num_columns)
+
+    def drop_input(self, index: int, ids: Tensor, h: Rows, key: BatchKey | None) -> Rows:
+        """The row-local start of layer `index`: dropout of rows `h` of vertices `ids`, after a fused activation."""
         assert self.backend is not None
         p = self.dropout if index else self.input_dropout
         drop = self.drop(Purpose.DROPOUT, index, p, key)
         if isinstance(h, SparseRows):
-            return h if drop is None else self.backend.sparse_dropout(h, block.src_ids, drop)
+            return h if drop is None else self.backend.sparse_dropout(h, ids, drop)
         if index and self._fuses(index - 1):
-            return self.backend.relu_dropout(h, block.src_ids, drop or Drop(0.0, 0), h.shape[1])
-        return h if drop is None else self.backend.dropout(h, block.src_ids, drop, h.shape[1])
+            return self.backend.relu_dropout(h, ids, drop or Drop(0.0, 0), h.shape[1])
+        return h if drop is None else self.backend.dropout(h, ids, drop, h.shape[1])
 
     def _fuses(self, index: int) -> bool:
         """Whether layer `index` leaves its ReLU to the dropout of the next layer: one pass instead of two."""

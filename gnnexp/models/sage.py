@@ -15,6 +15,7 @@ class SAGELayer(Layer):
     """One mean-aggregating layer; `weight` and `self_weight` `[C, Din]`."""
 
     kind = "static"
+    input_weights = ("weight", "self_weight", "residual_weight")
 
     def __init__(
         self, in_dim: int, out_dim: int, *, activation: Activation, residual: bool, norm: bool, bias: bool = True

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from gnnexp.errors import Problem
 from gnnexp.job import Job
 from gnnexp.models.model import Model
+from gnnexp.paradigms.checks import store_of
 
 B = TypeVar("B")
 
@@ -21,12 +22,21 @@ class Paradigm(ABC, Generic[B]):
     Attributes:
         exact: same gradients as serial training on the same batch, up to float error.
         approximates: what is approximated where `exact` is False; recorded and printed.
-        needs_partition: whether the launcher prepares a partition.
+        needs_partition: whether it always works on a partition (see `wants_partition`).
     """
 
-    exact: ClassVar[bool]
-    approximates: ClassVar[str] = ""
+    exact: bool
+    approximates: str = ""
     needs_partition: ClassVar[bool] = False
+
+    def wants_partition(self, config: Mapping[str, Any]) -> bool:
+        """Whether the launcher prepares a partition for the resolved `config`."""
+        store = store_of(config)
+        return self.needs_partition or (store is not None and store.needs_partition)
+
+    def num_parts(self, num_ranks: int) -> int:
+        """Parts of the partition; that many consecutive ranks share one."""
+        return num_ranks
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """Conflicts of this paradigm with the other choices in the resolved `config`."""
@@ -60,6 +70,10 @@ class Paradigm(ABC, Generic[B]):
     @abstractmethod
     def end_epoch(self) -> dict[str, int]:
         """Work counters of the epoch (`edges_sampled`, `features_loaded_host`, ...); starts them afresh."""
+
+    def batch_counts(self) -> dict[str, list[list[int]]]:
+        """Counts of every batch by layer (`edges`, `cross_edges`), `[steps][layers]`; then starts afresh."""
+        return {}
 
     @abstractmethod
     def evaluation_model(self) -> Model:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import nn
 
@@ -10,16 +12,13 @@ from gnnexp.errors import RunError
 
 
 class FlatGradients:
-    """Makes every parameter's `.grad` a view into one buffer; a missing gradient counts as zero."""
+    """Makes each of these parameters `.grad` a view into one buffer; a missing gradient counts as zero."""
 
-    def __init__(self, module: nn.Module) -> None:
-        self._parameters = [p for p in module.parameters() if p.requires_grad]
-        first = self._parameters[0]
-        self.flat = torch.zeros(
-            sum(p.numel() for p in self._parameters), dtype=first.dtype, device=first.device
-        )
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        chosen = [p for p in parameters if p.requires_grad]
+        self.flat = torch.zeros(sum(p.numel() for p in chosen), dtype=chosen[0].dtype, device=chosen[0].device)
         start = 0
-        for parameter in self._parameters:
+        for parameter in chosen:
             parameter.grad = self.flat[start : start + parameter.numel()].view_as(parameter)
             start += parameter.numel()
 

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from gnnexp.errors import Problem
 from gnnexp.kernels.counter import Purpose, permutation, stream
+
+# Who trains which targets of a global batch: contiguous shares of equal size; each target at its vertex's owner; or,
+# the labelled habit of the published systems, every owner shuffles its own and takes its share of each batch.
+Assign = Literal["even", "owner", "stratified"]
+
+
+def check_assign(assign: str) -> list[Problem]:
+    """Whether `assign` is one of the choices."""
+    if assign in get_args(Assign):
+        return []
+    return [Problem("paradigm.assign", assign, f"must be one of: {', '.join(get_args(Assign))}",
+                    "paradigm.assign=even")]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +60,39 @@ class TargetSchedule:
     @property
     def _size(self) -> int:
         return max(1, self.targets.numel() if self.batch_size is None else self.batch_size)
+
+
+@dataclass(frozen=True, eq=False)
+class StratifiedSchedule:
+    """Every part shuffles its own targets and spreads them evenly over the steps (GSplit's and DistDGL's scripts).
+
+    A global batch is no uniform sample of all targets then: it holds a fixed share of every part.
+
+    Attributes:
+        whole: the schedule of all targets: number of steps, seed.
+        owner: `[V]` part of each vertex.
+        num_parts: number of parts.
+    """
+
+    whole: TargetSchedule
+    owner: Tensor
+    num_parts: int
+
+    def orders(self, epoch: int) -> list[Tensor]:
+        """Every part's targets in the epoch's order."""
+        targets = self.whole.targets
+        of_part = self.owner[targets]
+        orders = []
+        for part in range(self.num_parts):
+            own = targets[of_part == part]
+            key = stream(self.whole.seed, Purpose.SHUFFLE, epoch, part)
+            orders.append(own[torch.from_numpy(permutation(key, own.numel()))] if self.whole.shuffle else own)
+        return orders
+
+    def batch(self, orders: list[Tensor], step: int, part: int) -> tuple[Tensor, int]:
+        """`(targets of `part`, number of targets of all parts)` in step `step`."""
+        shares = [share(order, step, self.whole.num_steps) for order in orders]
+        return shares[part], sum(own.numel() for own in shares)
 
 
 def share(targets: Tensor, rank: int, num_ranks: int) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, check_partition
+from gnnexp.graph.presample import Presample
 from gnnexp.measure.memory import host_peak_bytes, reset_host_peak
 
 
@@ -45,6 +46,15 @@ class Partitioner(ABC):
         """Owners of all vertices; called with 1 <= num_parts <= V only."""
 
     @property
+    def presampled_epochs(self) -> int:
+        """Epochs of the training sampler that have to be counted for it, 0 for none."""
+        return 0
+
+    def weigh_by(self, presample: Presample) -> None:
+        """Take the counts of `presampled_epochs` epochs; called before `assign` where there are any."""
+        raise NotImplementedError("a partitioner that asks for pre-sampled epochs takes them")
+
+    @property
     def method(self) -> str:
         """Name of the method: the module's, as in `conf/partitioner/<name>.yaml`."""
         return type(self).__module__.rpartition(".")[2]
@@ -62,21 +72,26 @@ class Partitioner(ABC):
         """Number of parts in a run with `num_ranks` ranks."""
         return num_ranks if self.num_parts == "auto" else self.num_parts
 
-    def key(self, graph_key: str, num_parts: int) -> str:
+    def key(self, graph_key: str, num_parts: int, presample_key: str = "") -> str:
         """Content key of the partition, 64 hexadecimal digits: equal keys, equal partitions."""
         content = {
             "class": f"{type(self).__module__}.{type(self).__qualname__}", "version": self.version,
             "options": self.options(), "graph": graph_key, "num_parts": num_parts,
         }
+        if presample_key:
+            content["presample"] = presample_key
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
-    def partition(self, graph: Graph, num_parts: int, graph_key: str = "") -> Partition:
+    def partition(
+        self, graph: Graph, num_parts: int, graph_key: str = "", presample: Presample | None = None
+    ) -> Partition:
         """Split `graph` into `num_parts` parts.
 
         Args:
             graph: validated.
             num_parts: from 1 to the number of vertices.
             graph_key: content key of the graph, kept in the partition.
+            presample: counts of `presampled_epochs` epochs, None if that is 0.
 
         Raises:
             ConfigError: if there are more parts than vertices, or fewer than one.
@@ -84,6 +99,8 @@ class Partitioner(ABC):
         check_num_parts(num_parts, graph.num_nodes)
         reset_host_peak()
         start = time.perf_counter()
+        if presample is not None:
+            self.weigh_by(presample)
         owners = self.assign(graph, num_parts)
         seconds = time.perf_counter() - start
         partition = Partition(

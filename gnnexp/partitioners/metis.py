@@ -80,7 +80,7 @@ class MetisPartitioner(Partitioner):
         if num_parts == 1:
             return Owners(torch.zeros(graph.num_nodes, dtype=owner_dtype(1)))
         dtype = index_dtype()
-        _check_memory(graph, dtype)
+        check_memory(graph, dtype)
         weights = self._weights(graph)
         # Duplicates may make the adjacency far smaller than this bound, but not by enough to matter near the limit.
         check_limits(graph.num_nodes, 2 * graph.num_edges, weights, dtype)
@@ -90,7 +90,7 @@ class MetisPartitioner(Partitioner):
             starts, neighbours, weights.astype(dtype, copy=False), None if equal else edge_weights, num_parts,
             recursive=self.recursive, imbalance=self.imbalance, seed=self.seed,
         )
-        _fill_empty(parts, num_parts)
+        fill_empty(parts, num_parts)
         return Owners(torch.from_numpy(parts).to(owner_dtype(num_parts)))
 
     def _weights(self, graph: Graph) -> np.ndarray:
@@ -102,7 +102,7 @@ class MetisPartitioner(Partitioner):
         return np.stack(chosen or [columns["vertices"]], axis=1)
 
 
-def _check_memory(graph: Graph, dtype: np.dtype[np.signedinteger]) -> None:
+def check_memory(graph: Graph, dtype: np.dtype[np.signedinteger]) -> None:
     """Refuse what would be killed for its memory after minutes of work."""
     needed = int(_BYTES_PER_EDGE * graph.num_edges * dtype.itemsize / 8)
     available = psutil.virtual_memory().available
@@ -113,7 +113,7 @@ def _check_memory(graph: Graph, dtype: np.dtype[np.signedinteger]) -> None:
         ))
 
 
-def _fill_empty(parts: np.ndarray, num_parts: int) -> None:
+def fill_empty(parts: np.ndarray, num_parts: int) -> None:
     """Give every empty part the last vertex of the largest part (METIS leaves parts empty on tiny graphs)."""
     sizes = np.bincount(parts, minlength=num_parts)
     for part in np.flatnonzero(sizes == 0):

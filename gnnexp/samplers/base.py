@@ -10,10 +10,11 @@ from torch import Tensor
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.block import Batch, BatchKey
+from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 
 Key = Literal["micro", "global"]
-Topology = Literal["replicated"]
+Topology = Literal["replicated", "partitioned"]
 
 
 class Sampler(ABC):
@@ -25,6 +26,7 @@ class Sampler(ABC):
         fanouts: most neighbours per destination, target hop first, -1 for all; None: all of them on every hop.
         key: `global` shares draws in the global batch (the paradigm makes keys with `micro = -1`), `micro` draws for
             every micro-batch on its own.
+        topology: `replicated` on every rank, or `partitioned`: a rank has all in-edges of the vertices that it owns.
         threads: threads that prepare batches in the background, 0 = prepared when asked for.
         prefetch: batches prepared or in preparation at once.
     """
@@ -59,6 +61,10 @@ class Sampler(ABC):
             raise ConfigError(Problem("sampler.fanouts", list(self.fanouts), f"the model has {num_layers} layers",
                                       f"give {num_layers} fanouts, target hop first"))
         return self.fanouts
+
+    def topology_of(self, shard: Shard) -> Graph:
+        """The graph that this rank samples from."""
+        return shard.graph if self.topology == "replicated" else shard.owned_topology
 
     @abstractmethod
     def setup(self, shard: Shard, num_layers: int) -> None:
@@ -99,6 +105,7 @@ def _check_choices(key: str, topology: str) -> list[Problem]:
     problems = []
     if key not in ("micro", "global"):
         problems.append(Problem("sampler.key", key, "must be micro or global", "sampler.key=global"))
-    if topology != "replicated":
-        problems.append(Problem("sampler.topology", topology, "must be replicated", "sampler.topology=replicated"))
+    if topology not in ("replicated", "partitioned"):
+        problems.append(Problem("sampler.topology", topology, "must be replicated or partitioned",
+                                "sampler.topology=replicated"))
     return problems

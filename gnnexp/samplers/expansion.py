@@ -14,6 +14,7 @@ from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.kernels import sample as kernels
+from gnnexp.samplers.layerwise import Neighbours
 
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 _HALF_INT32 = 1 << 30
@@ -127,35 +128,57 @@ class Expansion:
         vertices = torch.from_numpy(space.vertices[:count].copy())
         return tuple(self._block(vertices, *part) for part in reversed(parts))
 
+    def neighbours(self, frontier: Tensor, hop: int, hop_key: int) -> Neighbours:
+        """The draws of one hop without relabelling, self loops left out (`LayerSampler.sample_layer`).
+
+        Args:
+            frontier: `[D]` vertex ids, in any order, repetitions allowed.
+            hop: number of the hop, target hop first.
+            hop_key: stream of the hop.
+        """
+        space = self._workspace()
+        vertices = frontier.contiguous().numpy()
+        indptr, found, positions = self._draw(space, vertices, vertices.size, self._hops[hop], 0, np.uint64(hop_key))
+        self._spare.append(space)
+        return Neighbours(indptr, torch.from_numpy(found), *self._identity(positions))
+
     def _hop(
         self, space: _Workspace, count: int, fanout: int, key: np.uint64
     ) -> tuple[Tensor, Tensor, Tensor | None, int]:
         """One hop: `(indptr [D + 1], sources [E], positions [E] or None, number of sources)`."""
-        loops = int(self._needs.self_loops)
-        space.starts, space.room = _grown(space.starts, count), _grown(space.room, count)
-        indptr = torch.empty(count + 1, dtype=torch.int64)
-        total = kernels.count_hop(
-            self._indptr, space.vertices, count, fanout, loops, space.starts, space.room, indptr.numpy()
+        indptr, found, positions = self._draw(
+            space, space.vertices, count, fanout, int(self._needs.self_loops), key
         )
-        most = min(self._graph.num_nodes, count + total)
+        most = min(self._graph.num_nodes, count + found.size)
         if space.base + most >= 1 << 31:
             raise ValueError(f"a batch of {most} vertices: at most 2^30 are supported, use smaller batches or fanouts")
         space.vertices = _grown(space.vertices, most + 1, keep=count)
-        sources = torch.empty(total, dtype=torch.int32)
-        wanted = self._occurrence is not None or self._types is not None
+        # Positions replace the vertex ids where these were, unless ids are wider.
+        sources = found if found.dtype == np.int32 else np.empty(found.size, np.int32)
+        known = kernels.relabel(found, space.table, space.base, space.vertices, count, sources)
+        return indptr, torch.from_numpy(sources), positions, known
+
+    def _draw(
+        self, space: _Workspace, vertices: np.ndarray, count: int, fanout: int, loops: int, key: np.uint64
+    ) -> tuple[Tensor, np.ndarray, Tensor | None]:
+        """`(indptr [D + 1], source ids [E], positions [E] or None)` of the edges drawn by `vertices[:count]`."""
+        space.starts, space.room = _grown(space.starts, count), _grown(space.room, count)
+        indptr = torch.empty(count + 1, dtype=torch.int64)
+        total = kernels.count_hop(
+            self._indptr, vertices, count, fanout, loops, space.starts, space.room, indptr.numpy()
+        )
+        wanted = self._occurrence is not None or self._types is not None or self._needs.edge_ids
         positions = torch.empty(total, dtype=torch.int64) if wanted else None
-        # Vertex ids go where the positions replace them, unless they are too wide.
-        found = sources.numpy() if self._indices.dtype == np.int32 else np.empty(total, self._indices.dtype)
-        self._find(space, count, fanout, key, indptr.numpy(), positions, found)
-        known = kernels.relabel(found, space.table, space.base, space.vertices, count, sources.numpy())
-        return indptr, sources, positions, known
+        found = torch.empty(total, dtype=self._graph.indices.dtype).numpy()
+        self._find(space, vertices, count, fanout, loops, key, indptr.numpy(), positions, found)
+        return indptr, found, positions
 
     def _find(
-        self, space: _Workspace, count: int, fanout: int, key: np.uint64,
+        self, space: _Workspace, vertices: np.ndarray, count: int, fanout: int, loops: int, key: np.uint64,
         indptr: np.ndarray, positions: Tensor | None, found: np.ndarray,
     ) -> None:
         """Fill `found` with the source of every edge of a hop, and `positions` if wanted."""
-        loops, vertices, starts = int(self._needs.self_loops), space.vertices, space.starts
+        starts = space.starts
         if fanout < 0:
             places = _NOTHING if positions is None else positions.numpy()
             kernels.copy_hop(self._indices, vertices, count, loops, starts, indptr, places, found)
@@ -175,18 +198,23 @@ class Expansion:
             space.keys, space.chosen, space.taken, places, mask, found,
         )
 
+    def _identity(self, positions: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+        """`(occurrence, edge types)` of edges by position, each None where blocks need none."""
+        if positions is None:
+            return None, None
+        return (
+            None if self._occurrence is None else take(self._occurrence, positions),
+            None if self._types is None else take(self._types, positions),
+        )
+
     def _block(
         self, vertices: Tensor, indptr: Tensor, sources: Tensor, positions: Tensor | None, num_dst: int, num_src: int
     ) -> Block:
-        occurrence = edge_types = edge_ids = None
-        if positions is not None and self._occurrence is not None:
-            edge_ids = positions
-            occurrence = take(self._occurrence, positions)
-        if positions is not None and self._types is not None:
-            edge_types = take(self._types, positions)
+        occurrence, edge_types = self._identity(positions)
         return Block(
-            indptr, sources, vertices[:num_src], num_dst, edge_ids=edge_ids, occurrence=occurrence,
-            edge_types=edge_types, self_loops=self._needs.self_loops,
+            indptr, sources, vertices[:num_src], num_dst,
+            edge_ids=positions if occurrence is not None or self._needs.edge_ids else None,
+            occurrence=occurrence, edge_types=edge_types, self_loops=self._needs.self_loops,
         )
 
 

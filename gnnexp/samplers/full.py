@@ -6,11 +6,12 @@ from torch import Tensor
 
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import Shard
-from gnnexp.samplers.base import Key, Sampler, Topology
+from gnnexp.samplers.base import Key, Topology
 from gnnexp.samplers.expansion import Expansion
+from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 
 
-class FullSampler(Sampler):
+class FullSampler(LayerSampler):
     """All in-edges of every vertex that the targets need, in canonical order.
 
     The blocks of the last targets are kept: full-batch training, where every batch has the same targets in the same
@@ -24,8 +25,8 @@ class FullSampler(Sampler):
 
     def setup(self, shard: Shard, num_layers: int) -> None:
         """Take the graph of this rank."""
-        self._expansion = Expansion(shard.graph, shard.needs, self.hops(num_layers))
-        self._num_hops = num_layers
+        super().setup(shard, num_layers)
+        self._expansion = Expansion(self.topology_of(shard), shard.needs, self.hops(num_layers))
         self._last: tuple[Tensor, tuple[Block, ...]] | None = None
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
@@ -36,3 +37,7 @@ class FullSampler(Sampler):
         blocks = self._expansion.blocks(seeds, (0,) * self._num_hops)
         self._last = (seeds.clone(), blocks)
         return Batch(seeds, blocks, key, global_count)
+
+    def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:
+        """All in-edges of the frontier."""
+        return self._expansion.neighbours(frontier, hop, 0)

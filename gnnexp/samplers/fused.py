@@ -7,11 +7,12 @@ from torch import Tensor
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.counter import Purpose, stream
-from gnnexp.samplers.base import Key, Sampler, Topology
+from gnnexp.samplers.base import Key, Topology
 from gnnexp.samplers.expansion import Expansion
+from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 
 
-class FusedSampler(Sampler):
+class FusedSampler(LayerSampler):
     """Uniform neighbour sampling without replacement, straight into CSC (FastSample, section 3.2, Algorithm 1).
 
     Which neighbours vertex v draws at hop h depends on (seed, epoch, step, micro, h, v) and the fanout only: not on
@@ -27,12 +28,18 @@ class FusedSampler(Sampler):
 
     def setup(self, shard: Shard, num_layers: int) -> None:
         """Take the graph of this rank."""
-        self._expansion = Expansion(shard.graph, shard.needs, self.hops(num_layers))
-        self._num_hops = num_layers
+        super().setup(shard, num_layers)
+        self._expansion = Expansion(self.topology_of(shard), shard.needs, self.hops(num_layers))
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
-        """The blocks of one batch."""
-        streams = [
-            stream(key.seed, Purpose.SAMPLE, key.epoch, key.step, key.micro, hop) for hop in range(self._num_hops)
-        ]
+        """The blocks of one batch, all hops in one memory."""
+        streams = [_stream(key, hop) for hop in range(self._num_hops)]
         return Batch(seeds, self._expansion.blocks(seeds, streams), key, global_count)
+
+    def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:
+        """The draws of one hop."""
+        return self._expansion.neighbours(frontier, hop, _stream(key, hop))
+
+
+def _stream(key: BatchKey, hop: int) -> int:
+    return stream(key.seed, Purpose.SAMPLE, key.epoch, key.step, key.micro, hop)

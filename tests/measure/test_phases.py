@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from threading import Thread
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnexp.measure.ledger import all_reduce_share
-from gnnexp.measure.phases import PHASES, Delay, PhaseTimer
+from gnnexp.measure.phases import PHASES, Delay, PhaseTimer, Stretch
 
 
 class Clock:
@@ -83,14 +85,34 @@ def test_a_straggler_is_slowed_once_per_epoch_in_its_phase():
         assert phases["forward"] < 0.02
 
 
-def test_hidden_time_is_not_part_of_the_sum():
+def test_what_the_loop_waited_for_is_exposed_and_the_rest_hidden():
     timer = PhaseTimer(clock=(clock := Clock()))
-    with timer.phase("forward"):
-        clock.now += 2
-    timer.add_hidden("sample", 1.5)
-    timer.add_hidden("sample", 0.5)
+    records: list[list[Stretch]] = []
+
+    def prepare() -> None:
+        with timer.aside() as stretches:
+            with timer.phase("sample"):
+                clock.now += 4  # 100 to 104
+                with timer.phase("wait"):
+                    clock.now += 1  # to 105
+                timer.note_collective(105.0, 107.0)
+                clock.now += 2  # to 107
+            with timer.phase("load"):
+                clock.now += 3  # to 110
+            records.append(stretches)
+
+    thread = Thread(target=prepare)
+    thread.start()
+    thread.join()
+    timer.start_epoch()
+    asked = clock.now - 4  # the loop asked at 106 and got it at 110: the last of the sampling, all of the loading
+    with timer.phase("sample"):
+        clock.now += 4
+    timer.settle(records[0], "sample", asked, asked + 4)
     times = timer.end_epoch()
-    assert times.hidden == {"sample": 2.0}
+    assert times.phases["sample"] == 1
+    assert times.phases["load"] == 3
+    assert times.hidden == {"sample": 5.0, "wait": 1.0, "comm": 1.0, "load": 0.0}
     assert times.unaccounted_s == 0
 
 

@@ -11,7 +11,7 @@ import torch
 from nasty_graphs import nasty_graph
 from training import MODELS, run_steps, small_config
 
-from gnnexp.assemble import assemble
+from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.config.build import build
 from gnnexp.errors import ConfigError
@@ -30,7 +30,7 @@ def _config(model: str, paradigm: dict[str, Any], **train: Any) -> dict[str, Any
 def _train(config: dict[str, Any]) -> list[dict[str, Any]]:
     environment = read_environment()
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, nasty_graph(), Path(folder), environment)
+        job, paradigm = assemble(config, Artifacts(nasty_graph()), Path(folder), environment)
         train(job, paradigm, EpochLog(Path(folder), environment.rank))
         return read_epochs(Path(folder))
 
@@ -66,7 +66,7 @@ def test_full_graph_gradients_are_those_of_data_parallel_without_dropout():
 
 def test_evaluation_uses_the_trained_parameters():
     with tempfile.TemporaryDirectory() as folder:
-        _, paradigm = assemble(_config("gat", REFERENCE), nasty_graph(), Path(folder), Environment())
+        _, paradigm = assemble(_config("gat", REFERENCE), Artifacts(nasty_graph()), Path(folder), Environment())
         with torch.no_grad():
             for parameter in paradigm.module.parameters():
                 parameter.fill_(0.25)
@@ -79,12 +79,12 @@ def test_what_it_cannot_do_is_refused_with_the_reason():
         run_steps({**_config("sage", REFERENCE), "model": {**_config("sage", REFERENCE)["model"], "residual": True}},
                   nasty_graph(), 1)
     full: Paradigm[Any] = build(FULL_GRAPH, Paradigm)
-    sage = _config("sage", REFERENCE)["model"]
-    (problem,) = full.check({"hardware": {"nodes": 1, "workers": 2}, "model": sage})
+    sage, store = (_config("sage", REFERENCE)[group] for group in ("model", "feature_store"))
+    (problem,) = full.check({"hardware": {"nodes": 1, "workers": 2}, "model": sage, "feature_store": store})
     assert "one worker" in problem.allowed
     reference: Paradigm[Any] = build(REFERENCE, Paradigm)
     full_sampler = {"_target_": "gnnexp.samplers.full.FullSampler"}
-    (problem,) = reference.check({"sampler": full_sampler, "model": sage})
+    (problem,) = reference.check({"sampler": full_sampler, "model": sage, "feature_store": store})
     assert "fanouts" in problem.allowed
-    both = reference.check({"sampler": full_sampler, "model": {**sage, "residual": True}})
+    both = reference.check({"sampler": full_sampler, "model": {**sage, "residual": True}, "feature_store": store})
     assert len(both) == 2 and "residual" in both[1].allowed, "known before anything is launched"

@@ -23,7 +23,7 @@ def test_bad_fanouts_are_refused(kind: type[FusedSampler] | type[DGLSampler], fa
 
 def test_all_problems_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        FusedSampler([0], key="mini", topology="partitioned", threads=-1, prefetch=0)  # type: ignore[arg-type]
+        FusedSampler([0], key="mini", topology="halved", threads=-1, prefetch=0)  # type: ignore[arg-type]
     keys = ["sampler.fanouts", "sampler.key", "sampler.topology", "sampler.threads", "sampler.prefetch"]
     assert [problem.key for problem in caught.value.problems] == keys
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import torch
 
-from gnnexp.assemble import assemble
+from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.partition import Partition
 from gnnexp.train import make_optimizer
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -43,18 +44,22 @@ def small_config(model: Mapping[str, Any], **changes: Mapping[str, Any]) -> dict
 
 @dataclass(frozen=True)
 class Curve:
-    """What a rank saw: per step its loss sum and count, the first step's gradients, the traffic of it all."""
+    """What a rank saw: per step its loss sum and count, the first step's gradients, the traffic and work of it all."""
 
     losses: list[tuple[float, int]]
     gradients: dict[str, torch.Tensor]
     sent_bytes: dict[str, int]
     rounds: dict[str, int]
+    work: dict[str, int]
 
 
-def run_steps(config: Mapping[str, Any], graph: Graph, steps: int) -> Curve:
+def run_steps(
+    config: Mapping[str, Any], graph: Graph, steps: int, partition: Partition | None = None,
+    frequency: torch.Tensor | None = None,
+) -> Curve:
     """Train `steps` global batches (over as many epochs as that takes) on this rank."""
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, graph, Path(folder), read_environment())
+        job, paradigm = assemble(config, Artifacts(graph, partition, frequency), Path(folder), read_environment())
         optimizer = make_optimizer(paradigm.module, job.run.train)
         losses: list[tuple[float, int]] = []
         gradients: dict[str, torch.Tensor] = {}
@@ -76,8 +81,11 @@ def run_steps(config: Mapping[str, Any], graph: Graph, steps: int) -> Curve:
                     break
             epoch += 1
         traffic = job.comm.ledger.take()
+        work = paradigm.end_epoch()
+        job.comm.release()
     return Curve(
-        losses, gradients, {t: v.sent_bytes for t, v in traffic.items()}, {t: v.rounds for t, v in traffic.items()}
+        losses, gradients, {t: v.sent_bytes for t, v in traffic.items()}, {t: v.rounds for t, v in traffic.items()},
+        work,
     )
 
 

@@ -1,0 +1,67 @@
+"""Exchanging feature rows, dense or sparse: one payload round either way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from gnnexp.comm.communicator import Communicator
+from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.measure.ledger import Tag
+
+
+def exchange_rows(
+    rows: Rows, sent: Sequence[int], received: Sequence[int], comm: Communicator, tag: Tag
+) -> Rows:
+    """Send rows to every other rank, receive theirs.
+
+    Dense rows travel as they are. Of sparse rows each pair of ranks exchanges lengths (int32), columns (int32) and
+    values in one payload, whose size is told before (tag `sizes`).
+
+    Args:
+        rows: `[sum(sent), D]`, those for rank 0 first.
+        sent: rows for each rank, 0 for this one.
+        received: rows from each rank.
+        comm: among the ranks that take part.
+        tag: what the rows are.
+    """
+    if isinstance(rows, Tensor):
+        return comm.all_to_all(rows, sent, received, tag)
+    bounds = _bounds(sent)
+    packets = [_pack(rows, first, last) for first, last in pairwise(bounds)]
+    sizes = torch.tensor([[packet.numel()] for packet in packets])
+    incoming = comm.swap(sizes).flatten().tolist()
+    payload = comm.all_to_all(torch.cat(packets), sizes.flatten().tolist(), incoming, tag)
+    arrived = torch.split_with_sizes(payload, incoming)
+    parts = [_unpack(packet, count, rows) for packet, count in zip(arrived, received, strict=True)]
+    return SparseRows.concatenated(parts)
+
+
+def _bounds(counts: Sequence[int]) -> list[int]:
+    bounds = [0]
+    for count in counts:
+        bounds.append(bounds[-1] + count)
+    return bounds
+
+
+def _pack(rows: SparseRows, first: int, last: int) -> Tensor:
+    """Rows `first:last` as bytes: lengths, columns, values."""
+    start, stop = int(rows.indptr[first]), int(rows.indptr[last])
+    lengths = (rows.indptr[first + 1 : last + 1] - rows.indptr[first:last]).int()
+    return torch.cat([part.contiguous().view(torch.uint8) for part in
+                      (lengths, rows.columns[start:stop].int(), rows.values[start:stop])])
+
+
+def _unpack(packet: Tensor, count: int, like: SparseRows) -> SparseRows:
+    """The `count` rows of a packet."""
+    packet = packet.clone()  # aligned, whatever came before it in the payload
+    lengths = packet[: 4 * count].view(torch.int32)
+    indptr = torch.zeros(count + 1, dtype=torch.int64)
+    torch.cumsum(lengths, 0, out=indptr[1:])
+    stop = 4 * (count + int(indptr[-1]))
+    columns = packet[4 * count : stop].clone().view(torch.int32)
+    values = packet[stop:].clone().view(like.dtype)
+    return SparseRows(indptr, columns, values, like.num_columns)

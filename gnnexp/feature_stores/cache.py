@@ -1,0 +1,199 @@
+"""Caches of hot feature rows in the device tier: what decides their contents, and how large they may be."""
+
+from __future__ import annotations
+
+import re
+import threading
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, get_args
+
+import numpy as np
+import psutil
+import torch
+from torch import Tensor
+
+from gnnexp.comm.communicator import Communicator
+from gnnexp.errors import ConfigError, Problem, RunError
+from gnnexp.feature_stores.rows import rows_nbytes, take_rows
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.shard import Shard
+from gnnexp.graph.sparse import Rows, SparseRows
+
+# What makes a row hot: how many vertices may draw it; how often it was read in pre-sampled epochs (GNNLab's criterion,
+# which GSplit gives to all systems); or its id, as GSplit's artifact does whatever the graph is.
+Policy = Literal["degree", "frequency", "id"]
+Capacity = int | float | str
+_UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_SIZE = re.compile(r"([0-9.]+)\s*([A-Za-z]+)")
+
+
+class FeatureCache(ABC):
+    """Holds some rows in the device tier; the store is asked for the others only.
+
+    Args:
+        capacity: per rank: rows (int), a fraction of all rows (float in (0, 1]), or bytes (`512MiB`).
+        policy: what makes a row hot.
+        epochs: pre-sampled for the policy `frequency`.
+    """
+
+    communicates = False
+
+    def __init__(self, capacity: Capacity, policy: Policy, epochs: int) -> None:
+        problems = []
+        if epochs < 1:
+            problems.append(Problem("feature_store.cache.epochs", epochs, "must be at least 1",
+                                    "feature_store.cache.epochs=10"))
+        if not _valid(capacity):
+            problems.append(Problem("feature_store.cache.capacity", capacity, "rows (10000), a fraction in (0, 1] "
+                                    "(0.25) or bytes (512MiB)", "feature_store.cache.capacity=0.25"))
+        if policy not in get_args(Policy):
+            problems.append(Problem("feature_store.cache.policy", policy, f"must be one of: "
+                                    f"{', '.join(get_args(Policy))}", "feature_store.cache.policy=degree"))
+        if problems:
+            raise ConfigError(problems)
+        self.capacity, self.policy, self.epochs = capacity, policy, epochs
+        self._counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @property
+    def needs_partition(self) -> bool:
+        """Whether the contents follow the partition."""
+        return False
+
+    @property
+    def needs_presampling(self) -> bool:
+        """Whether the contents follow the frequencies of pre-sampled epochs."""
+        return self.policy == "frequency"
+
+    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+        """What is wrong beside the other choices in the resolved `config`."""
+        return []
+
+    def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
+        """A cache must fit into `hardware.device_memory`, where that says how much there is."""
+        budget = config["hardware"].get("device_memory")
+        if budget is None or graph.features is None:
+            return []
+        itemsize = torch.empty(0, dtype=getattr(torch, config["train"]["dtype"])).element_size()
+        needed = self.rows(graph, itemsize) * row_nbytes(graph.features, itemsize)
+        if needed <= budget:
+            return []
+        return [Problem("feature_store.cache.capacity", self.capacity, f"takes {needed} bytes, "
+                        f"hardware.device_memory is {budget} bytes", "make the cache smaller, or state more memory")]
+
+    def rows(self, graph: Graph, itemsize: int) -> int:
+        """The capacity in rows, of a graph whose features are held with `itemsize` bytes per value."""
+        assert graph.features is not None
+        if isinstance(self.capacity, str):
+            wanted = parse_size(self.capacity) // row_nbytes(graph.features, itemsize)
+        else:
+            wanted = int(self.capacity * graph.num_nodes) if isinstance(self.capacity, float) else self.capacity
+        return min(wanted, graph.num_nodes)
+
+    def setup(self, shard: Shard, dtype: torch.dtype, device: torch.device, comm: Communicator) -> None:
+        """Choose and copy this rank's rows.
+
+        Raises:
+            RunError: if there is not enough memory.
+        """
+        assert shard.graph.features is not None
+        self._comm, self._dtype, self._device = comm, dtype, device
+        itemsize = torch.empty(0, dtype=dtype).element_size()
+        chosen = self.choose(shard, self.rows(shard.graph, itemsize))
+        needed = chosen.numel() * row_nbytes(shard.graph.features, itemsize)
+        available = available_bytes(device)
+        if needed > available:
+            raise RunError(f"the feature cache cannot be allocated: it needs {needed} bytes, {available} bytes are "
+                           f"available on {device}; make feature_store.cache.capacity={self.capacity} smaller")
+        self._row_of = torch.full((shard.graph.num_nodes,), -1, dtype=torch.int32)
+        self._row_of[chosen] = torch.arange(chosen.numel(), dtype=torch.int32)
+        held = take_rows(shard.graph.features, chosen).to(dtype)
+        self._held: Rows = held if isinstance(held, SparseRows) else held.to(device)
+
+    @abstractmethod
+    def choose(self, shard: Shard, num_rows: int) -> Tensor:
+        """Ids of the rows that this rank holds; the same for the same configuration and data."""
+
+    @abstractmethod
+    def read(self, ids: Tensor, fetch: Callable[[Tensor], Rows]) -> Rows:
+        """Rows `ids`, those that are not cached by `fetch`."""
+
+    def nbytes(self) -> int:
+        """Bytes of this rank's rows."""
+        return rows_nbytes(self._held)
+
+    def count(self, origin: str, num_rows: int) -> None:
+        """Note rows that needed no fetch."""
+        with self._lock:
+            self._counts[f"features_loaded_{origin}"] += num_rows
+
+    def take_counts(self) -> dict[str, int]:
+        """Rows served since the last call: `features_loaded_local` (own hits), `features_loaded_peer`."""
+        with self._lock:
+            counts, self._counts = self._counts, Counter()
+        return dict(counts)
+
+    def held_rows(self, rows: Tensor) -> Rows:
+        """Rows of the cache by position."""
+        if isinstance(self._held, Tensor) and self._held.is_cuda:
+            return self._held.index_select(0, rows.to(self._device))
+        return take_rows(self._held, rows)
+
+
+def hottest(shard: Shard, policy: Policy, among: Tensor | None = None) -> Tensor:
+    """Vertex ids, hottest first, ties by id.
+
+    Args:
+        shard: degrees, pre-sampled frequencies.
+        policy: what is hot.
+        among: candidates, ascending; None for all vertices.
+    """
+    ids = torch.arange(shard.graph.num_nodes) if among is None else among
+    if policy == "id":
+        return ids
+    if policy == "degree":
+        heat = shard.graph.out_degree
+    else:
+        assert shard.frequency is not None, "the launcher pre-samples for this policy"
+        heat = shard.frequency
+    order = np.argsort(-heat[ids].numpy(), kind="stable")
+    return ids[torch.from_numpy(order)]
+
+
+def row_nbytes(features: Rows, itemsize: int) -> int:
+    """Bytes of a row with values of `itemsize` bytes; of sparse rows, the mean."""
+    if isinstance(features, SparseRows):
+        return max(1, features.values.numel() * (itemsize + 4) // max(1, features.shape[0]) + 8)
+    return max(1, features.shape[1] * itemsize)
+
+
+def available_bytes(device: torch.device) -> int:
+    """Free memory of the device, or of the host that emulates it."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return int(psutil.virtual_memory().available)
+
+
+def parse_size(text: str) -> int:
+    """Bytes of `512MiB`.
+
+    Raises:
+        ValueError: it is no number with a unit.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None or found[2] not in _UNITS:
+        raise ValueError(f"{text!r} is no size: a number and one of {', '.join(_UNITS)}")
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+def _valid(capacity: object) -> bool:
+    if isinstance(capacity, str):
+        try:
+            return parse_size(capacity) > 0
+        except ValueError:
+            return False
+    if isinstance(capacity, bool) or not isinstance(capacity, int | float):
+        return False
+    return capacity > 0 if isinstance(capacity, int) else 0 < capacity <= 1

@@ -1,0 +1,55 @@
+"""Rows at their owner (DistDGL; FastSample, section 3.3): two rounds per batch, ids to the owners and rows back."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnexp.comm.rows import exchange_rows
+from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.feature_stores.cache import FeatureCache
+from gnnexp.feature_stores.local import features_of
+from gnnexp.feature_stores.routing import Routes, route, together
+from gnnexp.feature_stores.rows import rows_nbytes, take_rows
+from gnnexp.graph.shard import Shard
+from gnnexp.graph.sparse import Rows
+
+
+class PartitionedStore(FeatureStore):
+    """Every rank holds the rows of the vertices that its part owns, in RAM.
+
+    Args:
+        cache: rows in the device tier, or None: only what it misses is asked for.
+    """
+
+    partitioned = True
+    communicates = True
+
+    def __init__(self, cache: FeatureCache | None = None) -> None:
+        super().__init__(cache)
+
+    def prepare(self, shard: Shard) -> None:
+        """Copy this part's rows; a table says where each vertex's row is."""
+        self._owner = shard.owner.numpy()
+        own = torch.from_numpy(np.flatnonzero(self._owner == shard.part))
+        self._row_of = torch.zeros(shard.graph.num_nodes, dtype=torch.int32)
+        self._row_of[own] = torch.arange(own.numel(), dtype=torch.int32)
+        self._rows: Rows = take_rows(features_of(shard), own).to(self._dtype)
+
+    def fetch(self, ids: Tensor) -> Rows:
+        """Own rows from the host tier, the others from their owners' (2 rounds, tag `features`)."""
+        comm = self._comm
+        routes: Routes = route(ids, self._owner, comm.rank, comm.size)
+        own = take_rows(self._rows, self._row_of[routes.own.long()])
+        self.count("host", own)
+        asked = comm.swap(torch.tensor(routes.sent).unsqueeze(1)).flatten().tolist()
+        wanted = comm.all_to_all(routes.foreign, routes.sent, asked, "features")
+        answer = take_rows(self._rows, self._row_of[wanted.long()])
+        foreign = exchange_rows(answer, asked, routes.sent, comm, "features")
+        self.count("remote", foreign)
+        return self.deliver(together(own, foreign, routes))
+
+    def nbytes(self) -> int:
+        """Bytes of this part's rows."""
+        return rows_nbytes(self._rows)

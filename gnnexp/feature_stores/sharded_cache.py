@@ -1,0 +1,79 @@
+"""One cache spread over ranks with direct links: each hot row on one of them (Quiver; GSplit, section 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnexp.comm.rows import exchange_rows
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.feature_stores.cache import Capacity, FeatureCache, Policy, hottest
+from gnnexp.feature_stores.routing import route
+from gnnexp.feature_stores.rows import in_places
+from gnnexp.graph.shard import Shard
+from gnnexp.graph.sparse import Rows
+
+
+class ShardedCache(FeatureCache):
+    """The hottest rows dealt out to the ranks of a clique, in order of heat.
+
+    Quiver reads a peer's memory directly; here a batch's peer hits are fetched in two rounds (tag `features`), ids and
+    rows, which the ranks of a clique make together.
+
+    Args:
+        capacity: per rank, see `FeatureCache`; a clique holds that many times its size.
+        policy: what makes a row hot.
+        clique: ranks with direct links to each other, None for all; cliques hold the same rows (Quiver replicates where
+            there is no link).
+        epochs: pre-sampled for the policy `frequency`.
+    """
+
+    communicates = True
+
+    def __init__(
+        self, capacity: Capacity, policy: Policy = "degree", clique: int | None = None, epochs: int = 10
+    ) -> None:
+        super().__init__(capacity, policy, epochs)
+        if clique is not None and clique < 1:
+            raise ConfigError(Problem("feature_store.cache.clique", clique, "must be at least 1, or null",
+                                      "feature_store.cache.clique=null"))
+        self.clique = clique
+
+    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+        """Cliques are of equal size."""
+        ranks = config["hardware"]["nodes"] * config["hardware"]["workers"]
+        together = config["paradigm"].get("group_size") or ranks
+        if self.clique is None or together % self.clique == 0:
+            return []
+        return [Problem("feature_store.cache.clique", self.clique, f"must divide the {together} ranks that share a "
+                        "batch", "feature_store.cache.clique=null")]
+
+    def choose(self, shard: Shard, num_rows: int) -> Tensor:
+        """Every clique-size-th of the hottest rows."""
+        self._peers = self._comm.within(self.clique or self._comm.size)
+        size = self._peers.size
+        dealt = hottest(shard, self.policy)[: num_rows * size]
+        # Rank of the clique that holds each row; `size` where nobody does.
+        self._home = np.full(shard.graph.num_nodes, size, np.int16)
+        self._home[dealt.numpy()] = np.arange(dealt.numel()) % size
+        return dealt[self._peers.rank :: size]
+
+    def read(self, ids: Tensor, fetch: Callable[[Tensor], Rows]) -> Rows:
+        """Own hits, peers' hits, misses from the store."""
+        cached = torch.from_numpy(self._home)[ids.long()] < self._peers.size
+        hits, misses = torch.nonzero(cached).flatten(), torch.nonzero(~cached).flatten()
+        routes = route(ids[hits], self._home, self._peers.rank, self._peers.size)
+        own = self.held_rows(self._row_of[routes.own.long()])
+        asked = self._peers.swap(torch.tensor(routes.sent).unsqueeze(1)).flatten().tolist()
+        wanted = self._peers.all_to_all(routes.foreign, routes.sent, asked, "features")
+        answer = self.held_rows(self._row_of[wanted.long()])
+        peer = exchange_rows(answer, asked, routes.sent, self._peers, "features")
+        self.count("local", own.shape[0])
+        self.count("peer", peer.shape[0])
+        return in_places([
+            (own, hits[routes.own_places]), (peer, hits[routes.foreign_places]), (fetch(ids[misses]), misses),
+        ])

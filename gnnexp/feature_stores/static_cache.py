@@ -1,0 +1,54 @@
+"""A cache of every rank's own: hot rows chosen once, before training (PaGraph, GNNLab)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.feature_stores.cache import Capacity, FeatureCache, Policy, hottest
+from gnnexp.feature_stores.rows import in_places
+from gnnexp.graph.shard import Shard
+from gnnexp.graph.sparse import Rows
+
+
+class StaticCache(FeatureCache):
+    """The hottest rows on every rank.
+
+    Args:
+        capacity: per rank, see `FeatureCache`.
+        policy: what makes a row hot.
+        of: `all` vertices, so every rank holds the same rows; or the `owned` ones, so that the cache follows the
+            partition and a row is cached where its vertex is split to (GSplit, section 4).
+        epochs: pre-sampled for the policy `frequency`.
+    """
+
+    def __init__(
+        self, capacity: Capacity, policy: Policy = "degree", of: Literal["all", "owned"] = "all", epochs: int = 10
+    ) -> None:
+        super().__init__(capacity, policy, epochs)
+        if of not in ("all", "owned"):
+            raise ConfigError(Problem("feature_store.cache.of", of, "must be all or owned",
+                                      "feature_store.cache.of=all"))
+        self.of = of
+
+    @property
+    def needs_partition(self) -> bool:
+        """Whether the contents follow the partition."""
+        return self.of == "owned"
+
+    def choose(self, shard: Shard, num_rows: int) -> Tensor:
+        """The hottest of all, or of the owned vertices."""
+        among = None if self.of == "all" else torch.nonzero(shard.owner == shard.part).flatten()
+        return hottest(shard, self.policy, among)[:num_rows]
+
+    def read(self, ids: Tensor, fetch: Callable[[Tensor], Rows]) -> Rows:
+        """Hits from the cache, misses from the store."""
+        rows = self._row_of[ids.long()]
+        cached = rows >= 0
+        hits, misses = torch.nonzero(cached).flatten(), torch.nonzero(~cached).flatten()
+        self.count("local", int(hits.numel()))
+        return in_places([(self.held_rows(rows[hits]), hits), (fetch(ids[misses]), misses)])

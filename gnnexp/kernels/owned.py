@@ -1,0 +1,30 @@
+"""The in-edges of the vertices of one part, cut out of a whole graph."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+
+@numba.njit(nogil=True, cache=True)
+def count_owned(indptr: np.ndarray, owner: np.ndarray, part: int) -> np.ndarray:
+    """`[V + 1]` int64 index of the owned vertices' edges; a foreign vertex has none."""
+    own = np.zeros(indptr.size, np.int64)
+    for vertex in range(owner.size):
+        degree = indptr[vertex + 1] - indptr[vertex] if owner[vertex] == part else 0
+        own[vertex + 1] = own[vertex] + degree
+    return own
+
+
+@numba.njit(nogil=True, cache=True)
+def copy_owned(
+    indptr: np.ndarray, values: np.ndarray, owner: np.ndarray, part: int, own_indptr: np.ndarray
+) -> np.ndarray:
+    """Values `[E]` of the edges of owned vertices, in order; `own_indptr` is of `count_owned`."""
+    own = np.empty(own_indptr[-1], values.dtype)
+    for vertex in range(owner.size):
+        if owner[vertex] == part:
+            start, shift = own_indptr[vertex], indptr[vertex] - own_indptr[vertex]
+            for edge in range(start, own_indptr[vertex + 1]):
+                own[edge] = values[edge + shift]
+    return own

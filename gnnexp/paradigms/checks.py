@@ -1,0 +1,92 @@
+"""Combinations that make no sense, in words that several paradigms share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gnnexp.config.build import build, locate
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.models.layer import BlockLayer
+from gnnexp.models.model import Model
+from gnnexp.samplers.layerwise import LayerSampler
+
+
+def num_ranks(config: Mapping[str, Any]) -> int:
+    """Ranks of a configuration."""
+    return int(config["hardware"]["nodes"] * config["hardware"]["workers"])
+
+
+def one_part_per_rank(config: Mapping[str, Any], wanted: int | None = None) -> list[Problem]:
+    """A part must have exactly one rank (of a group)."""
+    wanted = num_ranks(config) if wanted is None else wanted
+    asked = config["partitioner"].get("num_parts", "auto")
+    if asked in ("auto", wanted):
+        return []
+    return [Problem("partitioner.num_parts", asked, f"must be {wanted}: one part per rank",
+                    f"set partitioner.num_parts=auto, or hardware.workers={asked}")]
+
+
+def one_thread_where_batches_communicate(config: Mapping[str, Any], always: bool = False) -> list[Problem]:
+    """Collectives of batch preparation need one order on all ranks."""
+    threads = config["sampler"].get("threads", 1)
+    store = store_of(config)
+    collective = store is not None and store.collective
+    communicates = always or collective or config["sampler"].get("topology") == "partitioned"
+    if threads <= 1 or not communicates or num_ranks(config) == 1:
+        return []
+    return [Problem("sampler.threads", threads, "at most 1: batches are prepared by exchanges between ranks, which "
+                    "need one order", "set sampler.threads=1")]
+
+
+def hop_by_hop(config: Mapping[str, Any], why: str) -> list[Problem]:
+    """The sampler must offer `sample_layer`."""
+    target = config["sampler"]["_target_"]
+    found = locate(target)
+    if isinstance(found, type) and issubclass(found, LayerSampler):
+        return []
+    return [Problem("sampler", target, f"{why} samples hop by hop", "choose sampler=fused, full or dgl")]
+
+
+def store_of(config: Mapping[str, Any]) -> FeatureStore | None:
+    """The feature store of a configuration, None if its constructor refuses it (which is reported as such)."""
+    try:
+        return build(config["feature_store"], FeatureStore)
+    except ConfigError:
+        return None
+
+
+def plain_features(config: Mapping[str, Any], paradigm: str) -> list[Problem]:
+    """DGL's scripts read one feature matrix."""
+    target, cache = config["feature_store"]["_target_"], config["feature_store"].get("cache")
+    if target == "gnnexp.feature_stores.local.LocalStore" and cache is None:
+        return []
+    return [Problem("feature_store", target, f"{paradigm} reads one feature matrix on every rank",
+                    "choose feature_store=local")]
+
+
+def whole_rows(config: Mapping[str, Any], paradigm: str) -> list[Problem]:
+    """Only push-pull reads slices of rows."""
+    target = config["feature_store"]["_target_"]
+    if not getattr(locate(target), "slices", False):
+        return []
+    return [Problem("feature_store", target, f"{paradigm} reads whole rows",
+                    "choose feature_store=local, or paradigm=push_pull")]
+
+
+def block_layers(config: Mapping[str, Any]) -> bool:
+    """Whether the model has ordinary layers, which need all of a destination's edges and source rows in one place."""
+    try:
+        model = build(config["model"], Model)
+    except ConfigError:
+        return False  # the model's own problems are reported as such
+    return isinstance(model.make_layer(0, 8, 8), BlockLayer)
+
+
+def block_degrees(config: Mapping[str, Any], paradigm: str) -> list[Problem]:
+    """Degrees inside a block differ from rank to rank where its edges are split."""
+    if config["model"].get("degrees") != "block":
+        return []
+    return [Problem("model.degrees", "block", f"{paradigm} splits blocks over ranks, where a source's degree in the "
+                    "block is not known", "set model.degrees=graph")]

@@ -1,0 +1,148 @@
+"""Split parallelism: one mini-batch for all ranks, every vertex sampled, loaded and computed once (GSplit, section 3).
+
+    sample   each rank samples its local frontier, splits the mixed frontier          (Algorithm 1, samplers/split.py)
+    load     features of the local input vertices
+    train    before every layer, shuffle the rows of foreign sources                  (Algorithm 2, comm/shuffle.py)
+
+Exact: rows are shuffled, not sums, so a destination has all its in-edges and source rows in one place, and any model
+runs unchanged. With `group_size` below the number of ranks it is the paper's hybrid for several hosts (section 6.4):
+data parallel across groups of consecutive ranks, split parallel within each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from gnnexp.comm.shuffle import ShuffleIndex, shuffle
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.graph.block import Batch, BatchKey
+from gnnexp.graph.sparse import Rows
+from gnnexp.job import Job
+from gnnexp.paradigms.checks import (
+    block_degrees,
+    hop_by_hop,
+    num_ranks,
+    one_part_per_rank,
+    one_thread_where_batches_communicate,
+    whole_rows,
+)
+from gnnexp.paradigms.data_parallel import DataParallel
+from gnnexp.paradigms.pipeline import prepared
+from gnnexp.paradigms.targets import Assign, share
+from gnnexp.samplers.layerwise import LayerSampler
+from gnnexp.samplers.split import SplitBatch, Splitter
+
+
+@dataclass(frozen=True, eq=False)
+class LoadedSplit:
+    """A split with the features of its local input vertices.
+
+    Attributes:
+        batch: blocks on the device.
+        shuffles: per block.
+        cross_edges: per block.
+        features: `[n, D]` rows of the local input vertices.
+    """
+
+    batch: Batch
+    shuffles: tuple[ShuffleIndex, ...]
+    cross_edges: tuple[int, ...]
+    features: Rows
+
+
+class SplitParallel(DataParallel):
+    """Cooperative training of one mini-batch per group of ranks.
+
+    Args:
+        group_size: ranks that share a mini-batch, a divisor of the number of ranks; None for all.
+        assign: `owner`, or `stratified` (each rank shuffles its own part's targets, as GSplit's artifact does).
+    """
+
+    needs_partition = True
+
+    def __init__(self, group_size: int | None = None, assign: Assign = "owner") -> None:
+        super().__init__(assign)
+        if group_size is not None and group_size < 1:
+            raise ConfigError(Problem("paradigm.group_size", group_size, "must be at least 1, or null for all ranks",
+                                      "set paradigm.group_size=null"))
+        if assign == "even":
+            raise ConfigError(Problem("paradigm.assign", assign, "a split has the targets that its rank owns",
+                                      "set paradigm.assign=owner"))
+        self.group_size = group_size
+
+    def num_parts(self, num_ranks: int) -> int:
+        """One part per rank of a group."""
+        return self.group_size or num_ranks
+
+    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+        """Groups of equal size, a part per rank of a group, samplers that go hop by hop."""
+        ranks = num_ranks(config)
+        size = self.num_parts(ranks)
+        problems = [
+            *one_thread_where_batches_communicate(config, always=True), *hop_by_hop(config, "split_parallel"),
+            *whole_rows(config, "split_parallel"), *block_degrees(config, "split_parallel"),
+        ]
+        if ranks % size:
+            return [*problems, Problem("paradigm.group_size", self.group_size, f"must divide the {ranks} ranks",
+                                       "set paradigm.group_size=null")]
+        if self.assign == "stratified" and size != ranks:
+            problems.append(Problem("paradigm.assign", self.assign, "strata are parts of all ranks: needs one group",
+                                    "set paradigm.group_size=null, or paradigm.assign=owner"))
+        return [*problems, *one_part_per_rank(config, size)]
+
+    def setup(self, job: Job) -> None:
+        """Take the parts."""
+        super().setup(job)
+        assert isinstance(job.sampler, LayerSampler)
+        self.splitter = Splitter(job.sampler, job.shard, job.batch_comm, job.model.num_layers)
+
+    def batches(self, epoch: int) -> Generator[LoadedSplit, None, None]:  # type: ignore[override]
+        """This rank's split of every global batch."""
+        with self.job.timer.phase("sample"):
+            seeds = self._shares(epoch)
+        return (yield from prepared(self.job, self.schedule.num_steps, lambda step: self._load(seeds, epoch, step)))
+
+    def forward_backward(self, batch: LoadedSplit) -> tuple[Tensor, int]:  # type: ignore[override]
+        """Algorithm 2, `sp_forward`, and its reverse; every rank takes part, with or without targets."""
+        job, sampled = self.job, batch.batch
+        with job.timer.phase("forward"):
+            self.count_computed(sampled, batch.cross_edges)
+
+            def exchange(layer: int, rows: Rows) -> Rows:
+                return shuffle(rows, batch.shuffles[layer], job.group_comm, "activations" if layer else "features")
+
+            logits = job.model(sampled, batch.features, exchange)
+            loss = job.task.loss_sum(logits, sampled.targets)
+        with job.timer.phase("backward"):
+            (loss / max(1, sampled.global_count)).backward()  # type: ignore[no-untyped-call]
+        return loss.detach(), int(sampled.targets.numel())
+
+    def _shares(self, epoch: int) -> Callable[[int], tuple[Tensor, int]]:
+        """The group's even share of the global batch, of which each rank takes what it owns."""
+        if self.assign == "stratified":
+            return super()._shares(epoch)
+        comm, shard, order = self.job.comm, self.job.shard, self.schedule.order(epoch)
+        size = shard.num_parts
+
+        def of_step(step: int) -> tuple[Tensor, int]:
+            targets = self.schedule.global_batch(order, step)
+            ours = share(targets, comm.rank // size, comm.size // size)
+            return shard.owned_of(ours), int(targets.numel())
+
+        return of_step
+
+    def _load(self, seeds: Callable[[int], tuple[Tensor, int]], epoch: int, step: int) -> LoadedSplit:
+        job = self.job
+        with job.timer.phase("sample"):
+            targets, global_count = seeds(step)
+            micro = job.comm.rank // job.shard.num_parts if job.sampler.key == "micro" else -1
+            split: SplitBatch = self.splitter.sample(targets, BatchKey(job.run.seed, epoch, step, micro), global_count)
+        with job.timer.phase("load"):
+            features = job.store.read(split.input_ids)
+            batch = self._to_device(split.batch, features)
+            shuffles = tuple(index.to(job.device) for index in split.shuffles)
+            return LoadedSplit(batch, shuffles, split.cross_edges, features)

@@ -1,0 +1,57 @@
+"""A partition made before, by `gnnexp partition` or by anybody else's code through `Partition.save`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.graph.arrays import META, read_folder
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.partition import KIND, SCHEMA, Partition, open_partition
+from gnnexp.graph.presample import Presample
+from gnnexp.partitioners.base import Owners, Partitioner
+
+
+class StoredPartitioner(Partitioner):
+    """Reads a folder written by `Partition.save`; it must be of the same graph and have the number of parts asked for.
+
+    Args:
+        path: the folder.
+        num_parts: number of parts, `auto` for one per rank.
+    """
+
+    def __init__(self, path: str, num_parts: int | Literal["auto"] = "auto") -> None:
+        self.path, self.num_parts = path, num_parts
+        self._folder = Path(path).expanduser()
+        if not (self._folder / META).is_file():
+            raise ConfigError(Problem("partitioner.path", path, "must be a folder with a stored partition",
+                                      "make one with gnnexp partition, or choose partitioner=metis"))
+
+    def options(self) -> dict[str, Any]:
+        """What the folder holds, wherever it is: the checksums of its arrays."""
+        return {name: spec.sha256 for name, spec in read_folder(self._folder, KIND, SCHEMA).specs.items()}
+
+    def assign(self, graph: Graph, num_parts: int) -> Owners:
+        """The stored owners."""
+        partition = self._read(graph, num_parts, None)
+        return Owners(partition.node_owner, partition.edge_owner)
+
+    def partition(
+        self, graph: Graph, num_parts: int, graph_key: str = "", presample: Presample | None = None
+    ) -> Partition:
+        """The stored partition, checked against graph and number of parts.
+
+        Raises:
+            DataError: it is damaged, of another graph, or has another number of parts.
+        """
+        return self._read(graph, num_parts, graph_key)
+
+    def _read(self, graph: Graph, num_parts: int, graph_key: str | None) -> Partition:
+        partition = open_partition(self._folder, graph=graph, graph_key=graph_key, verify="checksums")
+        if partition.num_parts != num_parts:
+            raise DataError(Problem(
+                "partitioner.path", self.path, f"has {partition.num_parts} parts, the run needs {num_parts}: one per "
+                "rank (of a group)", f"use as many workers, or partition again with partitioner.num_parts={num_parts}",
+            ))
+        return partition

@@ -1,0 +1,161 @@
+"""Split-parallel sampling: one batch, every rank samples the vertices that it owns (GSplit, Algorithm 1).
+
+    local frontier -> sample_layer -> mixed frontier -> split -> local frontier of the next hop
+
+`split` is one look-up in the owner table per edge and one all-to-all of vertex ids; what the ids say is kept as the
+shuffle index, along which rows travel later.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.shuffle import ShuffleIndex
+from gnnexp.graph.block import Batch, BatchKey, Block
+from gnnexp.graph.shard import Shard
+from gnnexp.kernels.sample import place_seeds
+from gnnexp.kernels.split import group_by_owner, join_frontier, place_foreign, split_hop
+from gnnexp.samplers.layerwise import LayerSampler, Neighbours, make_block
+from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
+
+
+@dataclass(frozen=True, eq=False)
+class SplitBatch:
+    """This rank's split of a global batch.
+
+    Attributes:
+        batch: blocks whose destinations are ours; sources are the local frontier of the next hop, then foreign ones.
+        shuffles: per block, along which rows of its sources travel.
+        cross_edges: per block, its edges with a foreign source.
+    """
+
+    batch: Batch
+    shuffles: tuple[ShuffleIndex, ...]
+    cross_edges: tuple[int, ...]
+
+    @property
+    def input_ids(self) -> Tensor:
+        """`[n]` original ids of the input vertices that are ours: over all ranks each vertex once."""
+        return self.batch.blocks[0].src_ids[: self.shuffles[0].num_local]
+
+
+class Splitter:
+    """Samples splits; one batch at a time, the same on all ranks of the group.
+
+    Args:
+        sampler: any that goes hop by hop, set up.
+        shard: who owns which vertex.
+        comm: among the ranks that share a batch, one per part.
+        num_hops: layers of the model.
+    """
+
+    def __init__(self, sampler: LayerSampler, shard: Shard, comm: Communicator, num_hops: int) -> None:
+        assert comm.size == shard.num_parts and comm.rank == shard.part, "one part per rank of the group"
+        self._sampler, self._comm, self._num_hops = sampler, comm, num_hops
+        self._needs, self._part = shard.needs, shard.part
+        self._owner = shard.owner.numpy()
+        self._id_dtype = shard.graph.indices.numpy().dtype
+        self._maps = VertexMaps(shard.graph.num_nodes)
+
+    def sample(self, local_targets: Tensor, key: BatchKey, global_count: int) -> SplitBatch:
+        """Algorithm 1, `sp_sample`.
+
+        Args:
+            local_targets: `[T]` targets of the global batch that are ours, unique; may be empty.
+            key: of the draws, the same on all ranks of the group.
+            global_count: targets of the whole global batch.
+        """
+        blocks, shuffles, crossing = [], [], []
+        with self._maps.lent() as lent:
+            frontier = Frontier(local_targets, lent, self._id_dtype)
+            for hop in range(self._num_hops):
+                drawn = self._sampler.sample_layer(frontier.vertices, hop, key)
+                block, shuffle, crossed = self.split(frontier, drawn)
+                blocks.append(block)
+                shuffles.append(shuffle)
+                crossing.append(crossed)
+            lent.base = frontier.end
+        batch = Batch(local_targets, tuple(reversed(blocks)), key, global_count)
+        return SplitBatch(batch, tuple(reversed(shuffles)), tuple(reversed(crossing)))
+
+    def split(self, frontier: Frontier, drawn: Neighbours) -> tuple[Block, ShuffleIndex, int]:
+        """Send foreign vertices of the mixed frontier to their owners, take in ours that others drew.
+
+        Args:
+            frontier: grows by the vertices that the next hop starts from.
+            drawn: what its vertices drew.
+
+        Returns:
+            The hop's block, its shuffle index, and how many edges cross.
+        """
+        num_dst, total = frontier.count, int(drawn.ids.numel())
+        sources, foreign = np.empty(total, np.int32), np.empty(total, self._id_dtype)
+        num_foreign = frontier.take_in(drawn.ids.numpy(), self._owner, self._part, foreign, sources)
+        counts, grouped = np.zeros(self._comm.size, np.int64), np.empty(num_foreign, self._id_dtype)
+        places = np.empty(num_foreign, np.int32)
+        group_by_owner(foreign[:num_foreign], self._owner, counts, grouped, places)
+
+        asked = self._comm.swap(torch.from_numpy(counts).unsqueeze(1)).flatten().tolist()
+        wanted = self._comm.all_to_all(torch.from_numpy(grouped), counts.tolist(), asked, "frontier")
+        send_rows = frontier.join(wanted.numpy())
+
+        crossing = place_foreign(sources, places, frontier.count)
+        src_ids = torch.cat((frontier.vertices, torch.from_numpy(grouped)))
+        block = make_block(drawn, torch.from_numpy(sources), src_ids, num_dst, self._needs)
+        shuffle = ShuffleIndex(torch.from_numpy(send_rows), tuple(asked), tuple(counts.tolist()), frontier.count)
+        return block, shuffle, crossing
+
+
+class Frontier:
+    """The local frontier of a batch: our vertices in the order in which they joined, and where the map says they are.
+
+    Every hop's frontier is a prefix of the next one's.
+    """
+
+    def __init__(self, targets: Tensor, lent: VertexMap, dtype: np.dtype[np.generic]) -> None:
+        self._table, self._base, self._hop_base = lent.table, lent.base, lent.base
+        self._room = np.empty(max(1, targets.numel()), dtype)
+        self.count = int(targets.numel())
+        seeds = targets.contiguous().numpy()
+        if place_seeds(seeds, self._table, self._base, self._room) < self.count:
+            raise ValueError(f"targets must be unique and in 0..{self._table.size - 1}")
+
+    @property
+    def vertices(self) -> Tensor:
+        """`[n]` original ids."""
+        return torch.from_numpy(self._room[: self.count].copy())
+
+    @property
+    def end(self) -> int:
+        """Above every entry of the map."""
+        return max(self._base + self.count, self._hop_base)
+
+    def take_in(
+        self, found: np.ndarray, owner: np.ndarray, part: int, foreign: np.ndarray, sources: np.ndarray
+    ) -> int:
+        """`split_hop`; returns the number of foreign vertices."""
+        self._grow(found.size)
+        self.count, num_foreign = split_hop(
+            found, owner, part, self._table, self._base, self._hop_base, self._room, self.count, foreign, sources
+        )
+        self._hop_base += num_foreign
+        return int(num_foreign)
+
+    def join(self, wanted: np.ndarray) -> np.ndarray:
+        """`[n]` int64 places of the vertices that others drew, taken in where they are new."""
+        self._grow(wanted.size)
+        rows = np.empty(wanted.size, np.int64)
+        self.count = int(join_frontier(wanted, self._table, self._base, self._room, self.count, rows))
+        return rows
+
+    def _grow(self, more: int) -> None:
+        needed = min(self._table.size, self.count + more)
+        if self._room.size < needed:
+            larger = np.empty(needed + needed // 2, self._room.dtype)
+            larger[: self.count] = self._room[: self.count]
+            self._room = larger

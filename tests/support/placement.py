@@ -1,0 +1,65 @@
+"""Comparing runs whose data is placed over ranks with one worker that has everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from training import Curve, global_losses, run_steps, small_config, worst_gradient_error
+
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.partition import Partition
+
+FUSED = "gnnexp.samplers.fused.FusedSampler"
+
+
+def parts(graph: Graph, num_parts: int, kind: str = "random") -> Partition:
+    """Owners by a draw; `skewed` gives part 0 most vertices, `empty` gives the last part none at all."""
+    generator = torch.Generator().manual_seed(5)
+    owner = torch.randint(0, num_parts, (graph.num_nodes,), generator=generator)
+    if kind == "skewed":
+        owner = torch.where(torch.rand(graph.num_nodes, generator=generator) < 0.7, 0, owner)
+    if kind == "empty":
+        owner = torch.where(owner == num_parts - 1, 0, owner)
+    return Partition(owner.to(torch.int16), num_parts)
+
+
+def ranks_steps(
+    make: Callable[[], Graph], config: Mapping[str, Any], steps: int, num_parts: int | None, kind: str
+) -> Curve:
+    """What a rank of the pool runs."""
+    graph = make()
+    partition = None if num_parts is None else parts(graph, num_parts, kind)
+    return run_steps(config, graph, steps, partition, torch.arange(graph.num_nodes) % 7)
+
+
+def joined(curves: list[Curve], reference: Curve) -> Curve:
+    """One curve whose gradients are whole: those of row-sliced parameters put side by side."""
+    whole = {}
+    for name, expected in reference.gradients.items():
+        own = curves[0].gradients[name]
+        whole[name] = own if own.shape == expected.shape else torch.cat([c.gradients[name] for c in curves], -1)
+    return replace(curves[0], gradients=whole)
+
+
+def assert_exact(
+    ranks: Any, size: int, make: Callable[[], Graph], config: Mapping[str, Any], bound: float, *,
+    steps: int = 20, num_parts: int | None = None, kind: str = "random",
+) -> tuple[list[Curve], Curve]:
+    """Losses of all steps and gradients of the first one agree with one worker's; returns all curves."""
+    serial = {**config, **{group: small_config(config["model"])[group] for group in ("feature_store", "paradigm")}}
+    serial["sampler"] = {**config["sampler"], "topology": "replicated"}
+    reference = run_steps(serial, make(), steps)
+    curves = ranks(size).run(ranks_steps, make, config, steps, num_parts, kind)
+    found, expected = global_losses(curves), global_losses([reference])
+    worst = max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True))
+    assert worst <= bound, f"loss differs by {worst}"
+    whole = joined(curves, reference)
+    assert worst_gradient_error(whole, reference) <= bound
+    for curve in curves:  # replicated gradients are the same everywhere
+        for name, gradient in curve.gradients.items():
+            if gradient.shape == reference.gradients[name].shape:
+                assert torch.equal(gradient, curves[0].gradients[name])
+    return curves, reference
