@@ -26,9 +26,11 @@ class FeatureStore(ABC):
     Attributes:
         cache: decorates the store, or None.
         partitioned: whether rows are placed by owner.
+        origins: where rows may come from, see `take_counts`.
         communicates: whether `fetch` is a collective that all ranks have to take part in.
     """
 
+    origins: tuple[str, ...] = ("host",)
     partitioned = False
     communicates = False
 
@@ -99,9 +101,8 @@ class FeatureStore(ABC):
         """Rows since the last call by origin (`features_loaded_{local,peer,host,disk,remote}`), bytes to the device."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
-        if self.cache is not None:
-            counts.update(self.cache.take_counts())
-        return dict(counts)
+        found = {f"features_loaded_{origin}": 0 for origin in self.origins} | {"tier/h2d_bytes": 0} | counts
+        return found if self.cache is None else found | self.cache.take_counts()
 
     def count(self, origin: str, rows: Rows) -> None:
         """Note that `rows` came from `origin`, across to the device tier."""

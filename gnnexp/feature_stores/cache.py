@@ -38,6 +38,7 @@ class FeatureCache(ABC):
         epochs: pre-sampled for the policy `frequency`.
     """
 
+    origins: tuple[str, ...] = ("local",)
     communicates = False
 
     def __init__(self, capacity: Capacity, policy: Policy, epochs: int) -> None:
@@ -133,7 +134,7 @@ class FeatureCache(ABC):
         """Rows served since the last call: `features_loaded_local` (own hits), `features_loaded_peer`."""
         with self._lock:
             counts, self._counts = self._counts, Counter()
-        return dict(counts)
+        return {f"features_loaded_{origin}": 0 for origin in self.origins} | counts
 
     def held_rows(self, rows: Tensor) -> Rows:
         """Rows of the cache by position."""

@@ -23,6 +23,7 @@ class PartitionedStore(FeatureStore):
         cache: rows in the device tier, or None: only what it misses is asked for.
     """
 
+    origins = ("host", "remote")
     partitioned = True
     communicates = True
 

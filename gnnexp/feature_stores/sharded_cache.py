@@ -32,6 +32,7 @@ class ShardedCache(FeatureCache):
         epochs: pre-sampled for the policy `frequency`.
     """
 
+    origins = ("local", "peer")
     communicates = True
 
     def __init__(
