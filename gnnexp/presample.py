@@ -32,8 +32,9 @@ def presample_key(config: Mapping[str, Any], graph_key: str, epochs: int) -> str
     """Content key of the counts, 64 hexadecimal digits: what decides the batches of training."""
     ignored = ("threads", "prefetch", "topology", "key")
     sampler = {name: value for name, value in config["sampler"].items() if name not in ignored}
-    train = {name: config["train"].get(name) for name in ("batch_size", "shuffle")}
-    content = [1, graph_key, sampler, train, config["model"]["layers"], config["task"], config.get("seed", 0), epochs]
+    train = run_config(config).train
+    batches = [train.batch_size, train.shuffle, config["model"]["layers"], config["task"], config.get("seed", 0)]
+    content = [1, graph_key, sampler, *batches, epochs]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

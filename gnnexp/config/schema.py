@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 
@@ -14,6 +14,9 @@ class TrainConfig:
     Attributes:
         epochs: passes over the training vertices.
         batch_size: targets of a *global* batch, over all ranks; null = all training vertices in one batch.
+        batch_of: what `batch_size` counts in the configuration: `run` (a global batch), `rank` (as many per rank), or
+            `full_graph` (a global batch on the graph at its full size: shrinks with `dataset.scale`). Resolved here
+            (`run_config`): `batch_size` is always that of a global batch.
         lr: learning rate.
         weight_decay: L2 penalty (added to the gradient, as torch's `weight_decay`).
         weight_decay_on: which layers it applies to; Kipf & Welling's GCN penalises the first layer only.
@@ -27,6 +30,7 @@ class TrainConfig:
 
     epochs: int = 10
     batch_size: int | None = 1024
+    batch_of: Literal["run", "rank", "full_graph"] = "run"
     lr: float = 0.003
     weight_decay: float = 0.0
     weight_decay_on: Literal["all", "first"] = "all"
@@ -101,10 +105,18 @@ def run_config(config: Mapping[str, Any]) -> RunConfig:
     hardware = {name: value for name, value in config["hardware"].items() if name in HardwareConfig.__annotations__}
     straggler = hardware.get("straggler")
     hardware["straggler"] = None if straggler is None else Straggler(**straggler)
+    placed = HardwareConfig(**hardware)
+    train = TrainConfig(**config["train"])
     return RunConfig(
-        train=TrainConfig(**config["train"]),
-        hardware=HardwareConfig(**hardware),
+        train=replace(train, batch_size=_global_batch(train, placed.num_ranks, config["dataset"].get("scale", 1.0))),
+        hardware=placed,
         seed=config.get("seed", 0),
         system=config.get("system"),
         name=config.get("name"),
     )
+
+
+def _global_batch(train: TrainConfig, num_ranks: int, scale: float) -> int | None:
+    if train.batch_size is None or train.batch_of == "run":
+        return train.batch_size
+    return train.batch_size * num_ranks if train.batch_of == "rank" else max(1, round(train.batch_size * scale))

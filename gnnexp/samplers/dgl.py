@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from threading import Lock
 from typing import Any, ClassVar
@@ -13,11 +15,12 @@ from torch import Tensor
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.graph import Graph
-from gnnexp.graph.shard import Shard
+from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.sample import append_self_loops
-from gnnexp.samplers.base import Key, Sampler, Topology
+from gnnexp.samplers.base import Key, Topology
 from gnnexp.samplers.expansion import take
+from gnnexp.samplers.layerwise import LayerSampler, Neighbours, Relabelling, make_block
 
 
 def dgl_graph(graph: Graph) -> Any:  # noqa: ANN401
@@ -33,7 +36,35 @@ def dgl_graph(graph: Graph) -> Any:  # noqa: ANN401
     return dgl.graph(topology, num_nodes=graph.num_nodes).formats("csc")
 
 
-class DGLSampler(Sampler):
+class DGLRelabelling:
+    """`dgl.to_block` on the COO edges of each hop: the conventional second step that FastSample's kernel fuses away."""
+
+    def __init__(self, seeds: Tensor, num_nodes: int) -> None:
+        self._ids, self._num_nodes = seeds, num_nodes
+
+    @property
+    def ids(self) -> Tensor:
+        """`[S]` original ids so far."""
+        return self._ids
+
+    def block(self, found: Neighbours, needs: BlockNeeds) -> Block:
+        """The block of the edges that `ids` drew; their sources join."""
+        import dgl
+
+        frontier = self._ids.to(torch.int64)
+        destinations = torch.repeat_interleave(frontier, found.indptr[1:] - found.indptr[:-1])
+        drawn = dgl.graph((found.ids.to(torch.int64), destinations), num_nodes=self._num_nodes)
+        made = dgl.to_block(drawn, frontier)
+        indptr, sources, order = made.adj_tensors("csc")
+        if order.numel():  # positions of the block's edges among those drawn
+            occurrence, types = (None if kind is None else kind[order] for kind in (found.occurrence, found.edge_types))
+            found = found._replace(occurrence=occurrence, edge_types=types)
+        count = frontier.numel()
+        self._ids = made.srcdata[dgl.NID].to(found.ids.dtype)
+        return make_block(found._replace(indptr=indptr), sources.to(torch.int32), self._ids, count, needs)
+
+
+class DGLSampler(LayerSampler):
     """`dgl.dataloading.NeighborSampler` (1.1.3) behind our interface.
 
     Draws are seeded from the batch key, so a run is repeatable on one thread. They come from DGL's generators, not from
@@ -64,24 +95,50 @@ class DGLSampler(Sampler):
 
     def setup(self, shard: Shard, num_layers: int) -> None:
         """Copy the topology into DGL (int64: 8 bytes per edge)."""
-        hops = self.hops(num_layers)
-        self._dgl_graph = dgl_graph(shard.graph)
+        super().setup(shard, num_layers)
+        hops, graph = self.hops(num_layers), self.topology_of(shard)
+        self._dgl_graph = dgl_graph(graph)
         import dgl
 
         self._dgl = dgl
         self._sampler = dgl.dataloading.NeighborSampler(list(reversed(hops)), fused=self.fused)
-        self._graph, self._needs = shard.graph, shard.needs
-        self._occurrence = shard.graph.occurrence if shard.needs.edge_identity else None
+        self._graph = graph
+        self._occurrence = graph.occurrence if shard.needs.edge_identity else None
         typed = shard.needs.edge_types or shard.needs.edge_identity
-        self._types = shard.graph.edge_types if typed else None
+        self._types = graph.edge_types if typed else None
         self._lock = Lock()  # the seed and the map of DGL's fused sampler are shared state
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
         """The blocks of one batch; calls from several threads take turns."""
         with self._lock:
-            self._dgl.seed(stream(key.seed, Purpose.SAMPLE, key.epoch, key.step, key.micro) & 0x7FFFFFFF)
+            self._dgl.seed(_seed(key, 0))
             _, _, sampled = self._sampler.sample_blocks(self._dgl_graph, seeds.to(torch.int64))
         return Batch(seeds, tuple(self._block(block) for block in sampled), key, global_count)
+
+    def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:
+        """One hop by `dgl.sampling.sample_neighbors`."""
+        assert self.fanouts is not None
+        with self._lock:
+            self._dgl.seed(_seed(key, hop))
+            sampled = self._dgl.sampling.sample_neighbors(self._dgl_graph, frontier.to(torch.int64), self.fanouts[hop])
+        sources, destinations = sampled.edges(order="eid")
+        positions = sampled.edata[self._dgl.EID]
+        # Edges come seed by seed, in the order of the seeds.
+        place = torch.empty(self._graph.num_nodes, dtype=torch.int64)
+        place[frontier.long()] = torch.arange(frontier.numel())
+        counts = torch.bincount(place[destinations], minlength=frontier.numel())
+        indptr = torch.zeros(frontier.numel() + 1, dtype=torch.int64)
+        torch.cumsum(counts, 0, out=indptr[1:])
+        return Neighbours(
+            indptr, sources.to(self._graph.indices.dtype),
+            None if self._occurrence is None else take(self._occurrence, positions),
+            None if self._types is None else take(self._types, positions),
+        )
+
+    @contextmanager
+    def relabelling(self, seeds: Tensor) -> Iterator[Relabelling]:
+        """By `dgl.to_block`, as a system built on DGL does it."""
+        yield DGLRelabelling(seeds.to(self._graph.indices.dtype), self._graph.num_nodes)
 
     def _block(self, sampled: Any) -> Block:  # noqa: ANN401
         indptr, sources, order = sampled.adj_tensors("csc")
@@ -100,3 +157,7 @@ class DGLSampler(Sampler):
             edge_types=None if types is None else take(types, positions),
             self_loops=self._needs.self_loops,
         )
+
+
+def _seed(key: BatchKey, hop: int) -> int:
+    return stream(key.seed, Purpose.SAMPLE, key.epoch, key.step, key.micro, hop) & 0x7FFFFFFF
