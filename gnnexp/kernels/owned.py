@@ -28,3 +28,9 @@ def copy_owned(
             for edge in range(start, own_indptr[vertex + 1]):
                 own[edge] = values[edge + shift]
     return own
+
+
+def warm_up() -> None:
+    """Compile both for common types."""
+    indptr, owner = np.zeros(2, np.int64), np.zeros(1, np.int16)
+    copy_owned(indptr, np.empty(0, np.int32), owner, 0, count_owned(indptr, owner, 0))

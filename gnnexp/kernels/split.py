@@ -145,3 +145,17 @@ def spread_rows(
         start, target = indptr[i], out_indptr[order[i]]
         for j in range(indptr[i + 1] - start):
             out[target + j] = values[start + j]
+
+
+def warm_up() -> None:
+    """Compile all of it for common types."""
+    ids, none, table = np.zeros(1, np.int32), np.empty(0, np.int32), np.zeros(2, np.int32)
+    indptr = np.zeros(2, np.int64)
+    for kind in (np.int16, np.int32):
+        owner = np.zeros(2, kind)
+        split_hop(none, owner, 0, table, 1, 1, ids, 0, none, none)
+        group_by_owner(none, owner, np.zeros(1, np.int64), none, none)
+    join_frontier(none, table, 1, ids, 0, np.empty(0, np.int64))
+    place_foreign(none, none, 0)
+    for values in (none, np.empty(0, np.int64)):
+        spread_rows(np.zeros(1, np.int64), indptr, values, indptr, values)

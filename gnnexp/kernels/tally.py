@@ -81,3 +81,13 @@ def movement(now: np.ndarray, before: np.ndarray, epochs: int) -> float:
         total += mean
         before[i] = now[i]
     return moved / total if total else 0.0
+
+
+def warm_up() -> None:
+    """Compile all of it for common types."""
+    none, longs, counts = np.empty(0, np.int32), np.zeros(2, np.int64), np.zeros(1, np.int32)
+    tally_vertices(none, longs[:0], longs, longs)
+    tally_positions(longs[:0], counts)
+    tally_pairs(longs[:1], none, none, 0, longs, none, counts)
+    movement(longs, longs.copy(), 2)
+    movement(counts, counts.copy(), 2)

@@ -84,7 +84,7 @@ def mixed_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor
     own_projected = None
     if projected is not None and layer.self_is_neighbour:
         projected, own_projected = _whole_and_own(block, projected)
-    aggregated, mass = _aggregated(layer, block, h, projected, drop)
+    aggregated, mass = _aggregated(layer, block, h, projected, _keys(layer, block, h, projected), drop)
     if not layer.self_is_neighbour:
         own = layer.self_(own_rows)
     else:
@@ -93,12 +93,24 @@ def mixed_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor
 
 
 def mixed_from_projected(
-    layer: Layer, block: Block, projected: Tensor, own: Tensor | None, drop: Drop | None
+    layer: Layer, block: Block, projected: Tensor, own: Tensor | None, drop: Drop | None,
+    keys: tuple[Tensor, Tensor] | None = None,
 ) -> Tensor:
-    """`mixed_rows` from `[S, C]` projected rows of the sources and the self part `[D, C]` of the destinations."""
+    """`mixed_rows` from what is projected already.
+
+    Args:
+        layer: on the contract.
+        block: the hop's edges, complete for every destination.
+        projected: `[S, C]` rows of the sources.
+        own: `[D, C]` self part of the destinations, None if it is among the sources' rows.
+        drop: attention dropout, or None.
+        keys: `([S, K], [D, K])`; None for a layer without, or with `keys_of_projected`.
+    """
     if layer.self_is_neighbour:
         projected, own = _whole_and_own(block, projected)
-    aggregated, mass = _aggregated(layer, block, projected, projected, drop)
+    if keys is None:
+        keys = _keys(layer, block, projected, projected)
+    aggregated, mass = _aggregated(layer, block, projected, projected, keys, drop)
     return layer.mix(Destinations(block.dst_ids, block.degree, mass), aggregated, own)
 
 
@@ -110,10 +122,10 @@ def _whole_and_own(block: Block, rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _aggregated(
-    layer: Layer, block: Block, h: Rows, projected: Tensor | None, drop: Drop | None
+    layer: Layer, block: Block, h: Rows, projected: Tensor | None, keys: tuple[Tensor, Tensor] | None,
+    drop: Drop | None,
 ) -> tuple[Tensor, Tensor | None]:
     """`([D, C], mass [D, K] or None)`; a fused kernel has divided by the mass already and returns none."""
-    keys = _keys(layer, block, h, projected)
     if keys is not None and isinstance(layer, Attending):
         rows = h if projected is None else projected
         return layer.attend(block, rows, keys, drop, projected=projected is not None), None

@@ -171,11 +171,13 @@ class PushPull(DataParallel):
         residuals = [[part for part in [layer.residual_part(own, dims)] if part is not None] for own in raw]
         own_block, own_drop = batch.blocks[job.comm.rank], drops[job.comm.rank]
         if self.pulls_projections(batch.blocks, batch.features):
-            parts = [[layer.neighbour(h, dims), *self._self_part(block, h, among_sources=True)]
+            parts = [[layer.neighbour(h, dims), *self._unprojectable_keys(block, h),
+                      *self._self_part(block, h, among_sources=True)]
                      for block, h in zip(batch.blocks, rows, strict=True)]
-            summed, residual = self._pull(parts, residuals)
-            own = summed[1] if len(summed) > 1 else None
-            mixed = mixed_from_projected(layer, own_block, summed[0], own, own_drop)
+            (projected, *summed), residual = self._pull(parts, residuals)
+            own_keys = (summed.pop(0), summed.pop(0)) if self.ships_keys else None
+            own = summed[0] if summed else None
+            mixed = mixed_from_projected(layer, own_block, projected, own, own_drop, own_keys)
         else:
             weights, mass = self._weights(batch.blocks, rows, drops)
             parts = []
@@ -196,7 +198,25 @@ class PushPull(DataParallel):
         sources, destinations = sum(block.num_src for block in blocks), sum(block.num_dst for block in blocks)
         keys = layer.num_weights if layer.kind == "projected" else 0
         own = layer.width if layer.self_is_neighbour else 0
-        return sources * layer.width < destinations * (layer.width + own) + 2 * (sources + destinations) * keys
+        shipped = (sources + destinations) * keys if self.ships_keys else 0
+        aggregates = destinations * (layer.width + own) + 2 * (sources + destinations) * keys
+        return sources * layer.width + shipped < aggregates
+
+    @property
+    def ships_keys(self) -> bool:
+        """Whether the owner cannot compute keys from summed projections."""
+        return self.first.kind == "projected" and type(self.first).keys_of_projected is Layer.keys_of_projected
+
+    def _unprojectable_keys(self, block: Block, h: Rows) -> list[Tensor]:
+        """Partial keys of sources and destinations, where they travel beside the projections."""
+        return self._partial_keys(block, h) if self.ships_keys else []
+
+    def _partial_keys(self, block: Block, h: Rows) -> list[Tensor]:
+        both = self.first.keys(h, self.dims)
+        assert both is not None, "a layer with projected weights has keys"
+        own = destination_rows(block, both[1])
+        assert isinstance(own, Tensor)
+        return [both[0].contiguous(), own]
 
     def _self_part(self, block: Block, h: Rows, *, among_sources: bool) -> list[Tensor]:
         """The destinations' own partial, unless it is among the sources' projections anyway."""
@@ -220,13 +240,7 @@ class PushPull(DataParallel):
         layer, comm = self.first, self.job.comm
         keys: list[Any] = [None] * len(blocks)
         if layer.kind == "projected":
-            partial = []
-            for block, h in zip(blocks, rows, strict=True):
-                both = layer.keys(h, self.dims)
-                assert both is not None, "a layer with projected weights has keys"
-                own = destination_rows(block, both[1])
-                assert isinstance(own, Tensor)
-                partial.append([both[0].contiguous(), own])
+            partial = [self._partial_keys(block, h) for block, h in zip(blocks, rows, strict=True)]
             whole = sum_at_owners(partial, comm, "activations")
             shapes = [[tuple(part.shape) for part in of_rank] for of_rank in partial]
             keys = [tuple(of_rank) for of_rank in spread_from_owners(whole, shapes, comm, "activations")]

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 TIMES = (("S", "time/sample_s"), ("L", "time/load_s"), ("FB", "time/fb_s"), ("sync", "time/sync_s"),
          ("wait", "time/wait_s"), ("epoch", "time/epoch_s"))
-BYTES = (("features", "comm/bytes_features"), ("gradients", "comm/bytes_gradients"))
+BYTES = tuple((tag, f"comm/bytes_{tag}") for tag in ("features", "gradients"))
+# Shown where some run sent any.
+_MORE_BYTES = tuple((tag, f"comm/bytes_{tag}") for tag in ("frontier", "topology", "activations", "parameters"))
 # Which keys tell runs apart when nobody says so, in this order.
 _KEYS = ("system", "dataset", "model", "sampler", "partitioner", "hardware.workers")
 
@@ -109,14 +111,15 @@ def group_runs(runs: Sequence[Run], keys: Sequence[str]) -> list[Group]:
 def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
     """Accuracy at the best validation epoch, phases and epoch in seconds, bytes sent per epoch, over all ranks."""
     metric = next((run.best("test")[0] for group in groups for run in group.runs), "acc/test")
+    sent = (*BYTES, *(pair for pair in _MORE_BYTES if any(group.median(pair[1]) > 0 for group in groups)))
     header = (
         *(key.rpartition(".")[2] if key.startswith("hardware") else key for key in keys),
-        f"{metric or 'test'} %", *(f"{name} s" for name, _ in TIMES), *(f"{name} MB" for name, _ in BYTES), "runs",
+        f"{metric or 'test'} %", *(f"{name} s" for name, _ in TIMES), *(f"{name} MB" for name, _ in sent), "runs",
     )
     rows = [
         (*group.labels, accuracy_cell([run.best("test")[1] for run in group.runs]),
          *(seconds_cell(group.median(name)) for _, name in TIMES),
-         *(megabytes_cell(group.median(name)) if group.runs else "–" for _, name in BYTES), _count_cell(group))
+         *(megabytes_cell(group.median(name)) if group.runs else "–" for _, name in sent), _count_cell(group))
         for group in groups
     ]
     return Table(header, tuple(rows), _caption(groups))

@@ -27,11 +27,13 @@ def parts(graph: Graph, num_parts: int, kind: str = "random") -> Partition:
 
 
 def ranks_steps(
-    make: Callable[[], Graph], config: Mapping[str, Any], steps: int, num_parts: int | None, kind: str
+    make: Callable[[], Graph], config: Mapping[str, Any], steps: int, num_parts: int | None, kind: str,
+    partition: Partition | None = None,
 ) -> Curve:
     """What a rank of the pool runs."""
     graph = make()
-    partition = None if num_parts is None else parts(graph, num_parts, kind)
+    if num_parts is not None:
+        partition = parts(graph, num_parts, kind)
     return run_steps(config, graph, steps, partition, torch.arange(graph.num_nodes) % 7)
 
 
@@ -46,13 +48,13 @@ def joined(curves: list[Curve], reference: Curve) -> Curve:
 
 def assert_exact(
     ranks: Any, size: int, make: Callable[[], Graph], config: Mapping[str, Any], bound: float, *,
-    steps: int = 20, num_parts: int | None = None, kind: str = "random",
+    steps: int = 20, num_parts: int | None = None, kind: str = "random", partition: Partition | None = None,
 ) -> tuple[list[Curve], Curve]:
     """Losses of all steps and gradients of the first one agree with one worker's; returns all curves."""
     serial = {**config, **{group: small_config(config["model"])[group] for group in ("feature_store", "paradigm")}}
     serial["sampler"] = {**config["sampler"], "topology": "replicated"}
     reference = run_steps(serial, make(), steps)
-    curves = ranks(size).run(ranks_steps, make, config, steps, num_parts, kind)
+    curves = ranks(size).run(ranks_steps, make, config, steps, num_parts, kind, partition)
     found, expected = global_losses(curves), global_losses([reference])
     worst = max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True))
     assert worst <= bound, f"loss differs by {worst}"
