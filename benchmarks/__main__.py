@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("sampling", "kernels", "epoch")
+SCRIPTS = ("sampling", "kernels", "epoch", "minibatch")
 
 
 def main() -> int:

@@ -7,21 +7,16 @@ and 2 threads. The reference runs at its best number of loader processes, which 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from machine import keep
+from ranks import Ranks
 
 from gnnexp.config.build import build
 from gnnexp.config.compose import compose
-from gnnexp.config.schema import run_config
 from gnnexp.datasets.base import Dataset
-from gnnexp.launchers.variables import worker_variables
 from gnnexp.prepare import cache_root, prepare_graph
 
 CASES = {
@@ -31,52 +26,18 @@ CASES = {
 }
 
 
-class System:
-    """A living process of one system."""
-
-    def __init__(self, config: dict[str, Any], graph: Path) -> None:
-        run = run_config(config)
-        variables = worker_variables(run.hardware, len(os.sched_getaffinity(0)))
-        request = json.dumps({"config": config, "graph": str(graph)})
-        self._process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("epoch_worker.py")), request], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, text=True, env={**os.environ, **variables},
-        )
-
-    def epoch(self) -> dict[str, Any]:
-        """Run one epoch, return its figures."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write("go\n")
-        self._process.stdin.flush()
-        while True:
-            line = self._process.stdout.readline()
-            if not line:
-                raise SystemExit(f"the system ended with {self._process.wait()}")
-            if line.startswith("{"):
-                answer: dict[str, Any] = json.loads(line)
-                return answer
-
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
-
-
 def measure(case: list[str], settings: list[str], graph: Path, pairs: int) -> dict[str, Any]:
     """Times of both systems, pair by pair; the first epoch of each warms up."""
     workers = {n: _one_epoch([*settings, *case, "system=dgl_reference", f"paradigm.num_workers={n}"], graph)
                for n in (0, 1, 2)}
     best = min(workers, key=workers.__getitem__)
     chosen = {
-        "dgl": System(_config([*settings, *case, "system=dgl"]), graph),
-        "dgl_reference": System(
-            _config([*settings, *case, "system=dgl_reference", f"paradigm.num_workers={best}"]), graph
-        ),
+        "dgl": _start([*settings, *case, "system=dgl"], graph),
+        "dgl_reference": _start([*settings, *case, "system=dgl_reference", f"paradigm.num_workers={best}"], graph),
     }
     for system in chosen.values():
-        system.epoch()
-    rows = [{name: system.epoch() for name, system in chosen.items()} for _ in range(pairs)]
+        system.ask()
+    rows = [{name: system.ask()[0] for name, system in chosen.items()} for _ in range(pairs)]
     for system in chosen.values():
         system.close()
     ratios = [row["dgl_reference"]["epoch_s"] / row["dgl"]["epoch_s"] for row in rows]
@@ -88,11 +49,15 @@ def measure(case: list[str], settings: list[str], graph: Path, pairs: int) -> di
 
 
 def _one_epoch(overrides: list[str], graph: Path) -> float:
-    system = System(_config(overrides), graph)
-    system.epoch()
-    seconds = min(system.epoch()["epoch_s"] for _ in range(2))
+    system = _start(overrides, graph)
+    system.ask()
+    seconds = min(system.ask()[0]["epoch_s"] for _ in range(2))
     system.close()
     return float(seconds)
+
+
+def _start(overrides: list[str], graph: Path) -> Ranks:
+    return Ranks("epoch_worker.py", _config(overrides), graph=str(graph))
 
 
 def _config(overrides: list[str]) -> dict[str, Any]:

@@ -1,0 +1,73 @@
+"""Living processes of one or more ranks that do something whenever they are told to."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from gnnexp.config.schema import run_config
+from gnnexp.launchers.variables import worker_variables
+
+
+class Ranks:
+    """The ranks of one configuration, each running `script` with the request as its argument.
+
+    Args:
+        script: beside this file; answers every line on its stdin by one line of JSON on its stdout.
+        config: resolved.
+        request: what else the script wants to know.
+    """
+
+    def __init__(self, script: str, config: dict[str, Any], **request: Any) -> None:  # noqa: ANN401
+        hardware = run_config(config).hardware
+        size, port = hardware.num_ranks, _free_port()
+        text = json.dumps({"config": config, **request})
+        self._processes = [
+            subprocess.Popen(
+                [sys.executable, str(Path(__file__).with_name(script)), text], stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE, text=True,
+                env={
+                    **os.environ, **worker_variables(hardware, len(os.sched_getaffinity(0))), "RANK": str(rank),
+                    "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size),
+                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                },
+            )
+            for rank in range(size)
+        ]
+
+    def ask(self, line: str = "go") -> list[dict[str, Any]]:
+        """Have all ranks do it, return their answers in order of rank."""
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.write(f"{line}\n")
+            process.stdin.flush()
+        return [self._answer(process) for process in self._processes]
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self._processes:
+            assert process.stdin is not None
+            process.stdin.close()
+        for process in self._processes:
+            process.wait()
+
+    def _answer(self, process: subprocess.Popen[str]) -> dict[str, Any]:
+        assert process.stdout is not None
+        while True:
+            line = process.stdout.readline()
+            if not line:
+                raise SystemExit(f"a rank ended with {process.wait()}")
+            if line.startswith("{"):
+                answer: dict[str, Any] = json.loads(line)
+                return answer
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
