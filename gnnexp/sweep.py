@@ -17,6 +17,8 @@ from gnnexp.errors import ConfigError, Problem
 
 # Raised when the same configuration starts to give other results: older runs are then no longer taken as finished.
 RESULT_VERSION = 1
+# Reports other than the comparison table; `gnnexp.cli.report` knows how each is made.
+REPORT_KINDS = ("redundancy", "splitting")
 _KEYS = {"description": str, "fixed": list, "axes": dict, "cases": list, "report": dict}
 
 
@@ -41,7 +43,7 @@ class Sweep:
         name: of its file.
         description: one sentence.
         cases: in order, without repetition.
-        report: how to show it (`rows`: config keys that name a row).
+        report: how to show it (`rows`: config keys that name a row; `kind`: one of `REPORT_KINDS`).
     """
 
     name: str
@@ -112,6 +114,9 @@ def _check_shape(file: Path, content: Mapping[str, Any]) -> list[Problem]:
     for case in content.get("cases", []):
         if not isinstance(case, dict) or set(case) != {"overrides"} or not isinstance(case["overrides"], list):
             problems.append(Problem(f"{file}: cases", case, "must be `overrides: [key=value, …]`", "correct the file"))
+    kind = content.get("report", {}).get("kind")
+    if kind is not None and kind not in REPORT_KINDS:
+        problems.append(unknown(f"{file}: report.kind", kind, str(kind), REPORT_KINDS))
     return problems
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -14,9 +15,11 @@ from gnnexp.config.build import build
 from gnnexp.config.compose import compose
 from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.reports import redundancy, splitting
 from gnnexp.reports.figure import draw_breakdown
-from gnnexp.reports.runs import RUNS, find_runs, read_run
-from gnnexp.reports.table import group_runs, make_table, row_keys, save_table
+from gnnexp.reports.runs import RUNS, Run, find_runs, read_run
+from gnnexp.reports.table import Table, group_runs, make_table, row_keys, save_table
+from gnnexp.sweep import REPORT_KINDS
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import read_run as read_record
 from gnnexp.trackers.delivery import undelivered
@@ -32,10 +35,13 @@ def main(options: argparse.Namespace) -> int:
         return sync(console, [Path(name) for name in options.names] or [RUNS])
     if not options.names:
         return list_runs(console)
-    name, paths, rows = choose(options.names)
-    rows = options.rows.split(",") if options.rows else rows
+    if options.rows and options.names[0] in REPORT_KINDS:
+        raise ConfigError(Problem("--rows", options.rows, f"{options.names[0]} has rows of its own", "leave it out"))
+    choice = choose(options.names)
+    if options.rows:  # asks for the comparison table
+        choice = replace(choice, rows=options.rows.split(","), kind="")
     formats = [suffix for suffix, wanted in (("md", options.markdown), ("csv", options.csv)) if wanted]
-    show(console, name, paths, rows, Path(options.out) if options.out else None, formats)
+    show(console, choice, Path(options.out) if options.out else None, formats)
     return 0
 
 
@@ -52,15 +58,39 @@ def list_runs(console: Console) -> int:
     return 0
 
 
-def choose(names: Sequence[str]) -> tuple[str, list[Path], Sequence[str]]:
-    """Name of the report, run directories and row keys, from a sweep's name or from directories."""
+@dataclass(frozen=True)
+class Choice:
+    """What a report is about.
+
+    Attributes:
+        name: of its folder.
+        paths: run directories.
+        rows: config keys that name a row; empty: those that differ.
+        kind: one of `REPORT_KINDS`, empty for the comparison table.
+    """
+
+    name: str
+    paths: Sequence[Path]
+    rows: Sequence[str] = ()
+    kind: str = ""
+
+
+def choose(names: Sequence[str]) -> Choice:
+    """A sweep by its name, or run directories; after a kind several of them, or every run."""
+    if names[0] not in REPORT_KINDS:
+        return _choose(names)
+    chosen = [_choose([name]) for name in names[1:]] or [Choice(names[0], _below(RUNS))]
+    return Choice(chosen[0].name, [path for one in chosen for path in one.paths], kind=names[0])
+
+
+def _choose(names: Sequence[str]) -> Choice:
     if len(names) == 1 and not Path(names[0]).is_dir():
         sweeps = {file.stem: file for file in STATES.glob("*.json")}
         if names[0] not in sweeps:
-            raise ConfigError(unknown("report", names[0], names[0], sweeps))
+            raise ConfigError(unknown("report", names[0], names[0], [*sweeps, *REPORT_KINDS]))
         state = json.loads(sweeps[names[0]].read_text(encoding="utf-8"))
         paths = [Path(case["run_dir"]) for case in state["cases"] if case["run_dir"]]
-        return names[0], paths, state["rows"]
+        return Choice(names[0], paths, state["rows"], state.get("kind") or "")
     paths = [Path(name) for name in names]
     wrong = [Problem("report", str(path), "must be a run directory", "gnnexp report lists them")
              for path in paths if not path.is_dir()]
@@ -68,7 +98,7 @@ def choose(names: Sequence[str]) -> tuple[str, list[Path], Sequence[str]]:
         raise ConfigError(wrong)
     # A folder of runs stands for all of them.
     found = [run for path in paths for run in ([path] if (path / "job.json").exists() else _below(path))]
-    return paths[0].resolve().name, found, ()
+    return Choice(paths[0].resolve().name, found)
 
 
 def _below(folder: Path) -> list[Path]:
@@ -79,24 +109,36 @@ def _below(folder: Path) -> list[Path]:
 
 
 def show(
-    console: Console, name: str, paths: Sequence[Path], rows: Sequence[str], out: Path | None = None,
-    formats: Sequence[str] = ("md", "csv"),
+    console: Console, choice: Choice, out: Path | None = None, formats: Sequence[str] = ("md", "csv"),
 ) -> None:
     """Print the table and save it with the figure in `reports/<name>`."""
-    runs = [read_run(path) for path in paths]
+    runs = [read_run(path) for path in choice.paths]
     if not any(run.status == "finished" for run in runs):
         console.print("no run has finished: nothing to compare")
         return
-    keys = row_keys(runs, rows)
-    groups = group_runs(runs, keys)
-    table = make_table(groups, keys)
-    console.print(table.rich(f"report {name}"))
-    folder = out or REPORTS / name
-    figures = [folder / "breakdown.png", folder / "breakdown.svg"]
-    draw_breakdown(groups, figures, name)
-    files = [*figures, *save_table(table, folder, "table", formats)]
-    console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
+    folder = out or REPORTS / choice.name
+    table, figures = _of_kind(choice, runs, folder) if choice.kind else _comparison(choice, runs, folder)
+    console.print(table.rich(f"report {choice.name}"))
+    files = [*figures, *save_table(table, folder, choice.kind or "table", formats)]
+    if files:
+        console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
     console.print("next: `gnnexp ui` (or `make ui`) for the dashboard, `gnnexp report` for all runs", soft_wrap=True)
+
+
+def _comparison(choice: Choice, runs: Sequence[Run], folder: Path) -> tuple[Table, list[Path]]:
+    keys = row_keys(runs, choice.rows)
+    groups = group_runs(runs, keys)
+    figures = [folder / "breakdown.png", folder / "breakdown.svg"]
+    draw_breakdown(groups, figures, choice.name)
+    return make_table(groups, keys), figures
+
+
+def _of_kind(choice: Choice, runs: Sequence[Run], folder: Path) -> tuple[Table, list[Path]]:
+    if choice.kind == "redundancy":
+        return redundancy.make_table(runs), []
+    figures = [folder / "splitting.png", folder / "splitting.svg"]
+    splitting.draw(runs, figures, choice.name)
+    return splitting.make_table(runs), figures
 
 
 def sync(console: Console, folders: Sequence[Path]) -> int:

@@ -16,7 +16,7 @@ from rich.console import Console
 from gnnexp.cli.console import make_console, states_table
 from gnnexp.cli.execute import execute
 from gnnexp.cli.prepare import checked, dataset_of
-from gnnexp.cli.report import show
+from gnnexp.cli.report import Choice, show
 from gnnexp.config.build import missing_module
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ConfigError, Problem, ProblemsError
@@ -60,7 +60,8 @@ def main(options: argparse.Namespace) -> int:
     console.print(states_table(rows, f"sweep {sweep.name}"))
     if options.dry_run:
         return 0
-    show(console, sweep.name, [Path(state.run_dir) for state in states if state.run_dir], sweep.report.get("rows", ()))
+    paths = [Path(state.run_dir) for state in states if state.run_dir]
+    show(console, Choice(sweep.name, paths, sweep.report.get("rows", ()), sweep.report.get("kind") or ""))
     if any(state.status == "interrupted" for state in states):
         return 130
     return 0 if all(state.status.startswith("finished") for state in states) else 1
@@ -138,6 +139,6 @@ def _run_one(sweep: Sweep, composed: Composed, state: State, console: Console) -
 def _save(sweep: Sweep, states: list[State]) -> None:
     """What `gnnexp report NAME` reads."""
     write_json(STATES / f"{sweep.name}.json", {
-        "schema": 1, "name": sweep.name, "rows": list(sweep.report.get("rows", ())),
+        "schema": 1, "name": sweep.name, "rows": list(sweep.report.get("rows", ())), "kind": sweep.report.get("kind"),
         "cases": [asdict(state) for state in states],
     })

@@ -3,7 +3,8 @@
 A vertex is either ours (its owner is this rank's part) or foreign. Ours have a place in the batch's local frontier,
 which only grows from hop to hop; foreign ones have a place among the foreign sources of the hop at hand. One int32 map
 serves both, as in `kernels.sample`: an entry is current if it is not below the base of the batch (ours) or of the hop
-(foreign), so nothing is ever cleared.
+(foreign), so nothing is ever cleared. Its sign says whose the vertex is: foreign entries are kept as -1 - entry, which
+makes the map the owner table too (one look-up per edge instead of two: 4 against 8 ns).
 """
 
 from __future__ import annotations
@@ -18,49 +19,56 @@ _1, _AHEAD = _U(1), _U(64)
 
 
 @numba.njit(nogil=True, cache=True)
+def split_table(owner: np.ndarray, part: int) -> np.ndarray:
+    """`[V]` int32, the map of `split_hop` before the first batch: 0 for the vertices of `part`, -1 for all others."""
+    table = np.empty(owner.size, np.int32)
+    for vertex in range(owner.size):
+        table[vertex] = 0 if owner[vertex] == part else -1
+    return table
+
+
+@numba.njit(nogil=True, cache=True)
 def split_hop(
-    found: np.ndarray, owner: np.ndarray, part: int, table: np.ndarray, base: int, hop_base: int,
-    local: np.ndarray, num_local: int, foreign: np.ndarray, sources: np.ndarray,
+    found: np.ndarray, table: np.ndarray, base: int, hop_base: int,
+    room: np.ndarray, num_local: int, first_foreign: int, sources: np.ndarray,
 ) -> tuple[int, int]:
     """Tell local from foreign sources, and give each its place.
 
+    Branch-free: whether a source is ours, and whether it is new, cannot be predicted.
+
     Args:
         found: `[E]` source vertex of each edge.
-        owner: `[V]` part of each vertex.
-        part: ours.
-        table: `[V]` int32 map.
-        base: of the batch.
+        table: `[V]` int32 map, of `split_table` at first.
+        base: of the batch, at least 1.
         hop_base: of the hop, at least `base`.
-        local: the local frontier, with room for those that join it.
-        num_local: how many there are.
-        foreign: filled with the foreign sources, in order of first appearance.
-        sources: `[E]` int32, filled with the place in `local`, or -1 - the place in `foreign`.
+        room: the local frontier, with room for those that join it and one more; the foreign sources, in order of first
+            appearance, are written from `first_foreign` on, with room for E + 1.
+        num_local: how many local vertices there are.
+        first_foreign: see `room`.
+        sources: `[E]` int32, filled with the place in the local frontier, or -1 - the place among the foreign sources.
 
     Returns:
         Numbers of local and of foreign vertices.
     """
-    num_foreign, last = np.int64(0), _U(found.size) - _1
+    last = _U(found.size) - _1
+    start, shift, behind = np.int64(base), np.int64(hop_base) - np.int64(base), np.int64(first_foreign)
+    local, foreign = np.int64(num_local), np.int64(0)
     for edge in range(_U(found.size)):
-        ahead = found[min(edge + _AHEAD, last)]
-        prefetch(table, ahead)
-        prefetch(owner, ahead)
+        prefetch(table, found[min(edge + _AHEAD, last)])
         vertex = found[edge]
         entry = np.int64(table[_U(vertex)])
-        if owner[_U(vertex)] == part:
-            if entry < base:
-                entry = base + num_local
-                table[_U(vertex)] = entry
-                local[_U(num_local)] = vertex
-                num_local += 1
-            sources[edge] = entry - base
-        else:
-            if entry < hop_base:
-                entry = hop_base + num_foreign
-                table[_U(vertex)] = entry
-                foreign[_U(num_foreign)] = vertex
-                num_foreign += 1
-            sources[edge] = hop_base - entry - 1
-    return int(num_local), int(num_foreign)
+        away = entry >> 63  # -1 if foreign, else 0
+        offset = start + (shift & away)
+        known = local ^ ((local ^ foreign) & away)
+        position = (entry ^ away) - offset
+        new = position >> 63  # -1 if the entry is older than this batch (or hop), else 0
+        position ^= (position ^ known) & new
+        table[_U(vertex)] = (offset + position) ^ away
+        room[_U(known + (behind & away))] = vertex
+        local -= new & ~away
+        foreign -= new & away
+        sources[edge] = position ^ away
+    return int(local), int(foreign)
 
 
 @numba.njit(nogil=True, cache=True)
@@ -120,11 +128,15 @@ def place_foreign(sources: np.ndarray, places: np.ndarray, num_local: int) -> in
     Returns:
         How many edges have a foreign source: the cross edges.
     """
-    crossing = np.int64(0)
+    if places.size == 0:
+        return 0
+    crossing, behind = np.int64(0), np.int64(num_local)
     for edge in range(_U(sources.size)):
-        if sources[edge] < 0:
-            sources[edge] = num_local + places[_U(-1 - sources[edge])]
-            crossing += 1
+        source = np.int64(sources[edge])
+        away = source >> 63  # -1 if foreign
+        moved = behind + places[_U((-1 - source) & away)]
+        sources[edge] = source ^ ((source ^ moved) & away)
+        crossing -= away
     return int(crossing)
 
 
@@ -153,8 +165,9 @@ def warm_up() -> None:
     indptr = np.zeros(2, np.int64)
     for kind in (np.int16, np.int32):
         owner = np.zeros(2, kind)
-        split_hop(none, owner, 0, table, 1, 1, ids, 0, none, none)
         group_by_owner(none, owner, np.zeros(1, np.int64), none, none)
+        split_table(owner, 0)
+    split_hop(none, table, 1, 1, ids, 0, 0, none)
     join_frontier(none, table, 1, ids, 0, np.empty(0, np.int64))
     place_foreign(none, none, 0)
     for values in (none, np.empty(0, np.int64)):

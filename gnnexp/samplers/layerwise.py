@@ -54,7 +54,7 @@ class LayerSampler(Sampler):
     def setup(self, shard: Shard, num_layers: int) -> None:
         """Take the graph of this rank (`topology_of`); subclasses build on this."""
         self._num_hops = len(self.hops(num_layers))
-        self._needs, self._maps = shard.needs, VertexMaps(shard.graph.num_nodes)
+        self._needs, self._maps = shard.needs, VertexMaps(lambda: np.zeros(shard.graph.num_nodes, np.int32))
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
         """The blocks of one batch, hop by hop."""

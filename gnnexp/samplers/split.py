@@ -19,7 +19,7 @@ from gnnexp.comm.shuffle import ShuffleIndex
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.sample import place_seeds
-from gnnexp.kernels.split import group_by_owner, join_frontier, place_foreign, split_hop
+from gnnexp.kernels.split import group_by_owner, join_frontier, place_foreign, split_hop, split_table
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours, make_block
 from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
 
@@ -57,10 +57,10 @@ class Splitter:
     def __init__(self, sampler: LayerSampler, shard: Shard, comm: Communicator, num_hops: int) -> None:
         assert comm.size == shard.num_parts and comm.rank == shard.part, "one part per rank of the group"
         self._sampler, self._comm, self._num_hops = sampler, comm, num_hops
-        self._needs, self._part = shard.needs, shard.part
+        self._needs = shard.needs
         self._owner = shard.owner.numpy()
         self._id_dtype = shard.graph.indices.numpy().dtype
-        self._maps = VertexMaps(shard.graph.num_nodes)
+        self._maps = VertexMaps(lambda: split_table(self._owner, shard.part))
 
     def sample(self, local_targets: Tensor, key: BatchKey, global_count: int) -> SplitBatch:
         """Algorithm 1, `sp_sample`.
@@ -93,12 +93,11 @@ class Splitter:
         Returns:
             The hop's block, its shuffle index, and how many edges cross.
         """
-        num_dst, total = frontier.count, int(drawn.ids.numel())
-        sources, foreign = np.empty(total, np.int32), np.empty(total, self._id_dtype)
-        num_foreign = frontier.take_in(drawn.ids.numpy(), self._owner, self._part, foreign, sources)
-        counts, grouped = np.zeros(self._comm.size, np.int64), np.empty(num_foreign, self._id_dtype)
-        places = np.empty(num_foreign, np.int32)
-        group_by_owner(foreign[:num_foreign], self._owner, counts, grouped, places)
+        num_dst, sources = frontier.count, np.empty(drawn.ids.numel(), np.int32)
+        foreign = frontier.take_in(drawn.ids.numpy(), sources)
+        counts, grouped = np.zeros(self._comm.size, np.int64), np.empty_like(foreign)
+        places = np.empty(foreign.size, np.int32)
+        group_by_owner(foreign, self._owner, counts, grouped, places)
 
         asked = self._comm.swap(torch.from_numpy(counts).unsqueeze(1)).flatten().tolist()
         wanted = self._comm.all_to_all(torch.from_numpy(grouped), counts.tolist(), asked, "frontier")
@@ -119,7 +118,9 @@ class Frontier:
 
     def __init__(self, targets: Tensor, lent: VertexMap, dtype: np.dtype[np.generic]) -> None:
         self._table, self._base, self._hop_base = lent.table, lent.base, lent.base
-        self._room = np.empty(max(1, targets.numel()), dtype)
+        self._lent, self.count = lent, 0
+        self._room = lent.room if lent.room.dtype == dtype else np.empty(0, dtype)
+        self._grow(targets.numel() + 1)
         self.count = int(targets.numel())
         seeds = targets.contiguous().numpy()
         if place_seeds(seeds, self._table, self._base, self._room) < self.count:
@@ -135,27 +136,25 @@ class Frontier:
         """Above every entry of the map."""
         return max(self._base + self.count, self._hop_base)
 
-    def take_in(
-        self, found: np.ndarray, owner: np.ndarray, part: int, foreign: np.ndarray, sources: np.ndarray
-    ) -> int:
-        """`split_hop`; returns the number of foreign vertices."""
-        self._grow(found.size)
+    def take_in(self, found: np.ndarray, sources: np.ndarray) -> np.ndarray:
+        """`split_hop`; returns the foreign vertices, `[n]`, valid until the next call."""
+        first_foreign = min(self._table.size, self.count + found.size) + 1
+        self._grow(first_foreign + min(self._table.size, found.size) + 1)
         self.count, num_foreign = split_hop(
-            found, owner, part, self._table, self._base, self._hop_base, self._room, self.count, foreign, sources
+            found, self._table, self._base, self._hop_base, self._room, self.count, first_foreign, sources
         )
         self._hop_base += num_foreign
-        return int(num_foreign)
+        return self._room[first_foreign : first_foreign + num_foreign]
 
     def join(self, wanted: np.ndarray) -> np.ndarray:
         """`[n]` int64 places of the vertices that others drew, taken in where they are new."""
-        self._grow(wanted.size)
+        self._grow(min(self._table.size, self.count + wanted.size))
         rows = np.empty(wanted.size, np.int64)
         self.count = int(join_frontier(wanted, self._table, self._base, self._room, self.count, rows))
         return rows
 
-    def _grow(self, more: int) -> None:
-        needed = min(self._table.size, self.count + more)
-        if self._room.size < needed:
-            larger = np.empty(needed + needed // 2, self._room.dtype)
+    def _grow(self, size: int) -> None:
+        if self._room.size < size:
+            larger = np.empty(size + size // 2, self._room.dtype)
             larger[: self.count] = self._room[: self.count]
-            self._room = larger
+            self._room = self._lent.room = larger

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,17 +18,23 @@ class VertexMap:
     Attributes:
         table: `[V]` int32; an entry below `base` is of an earlier batch.
         base: what the entries of the next batch start at.
+        room: scratch memory for vertex ids, kept because fresh pages are costly.
     """
 
     table: np.ndarray
     base: int = 1
+    room: np.ndarray = field(default_factory=lambda: np.empty(0, np.int32))
 
 
 class VertexMaps:
-    """As many maps as batches are sampled at once."""
+    """As many maps as batches are sampled at once.
 
-    def __init__(self, num_nodes: int) -> None:
-        self._num_nodes = num_nodes
+    Args:
+        make: a new table, all of whose entries are 0, or -1 where the sign means something.
+    """
+
+    def __init__(self, make: Callable[[], np.ndarray]) -> None:
+        self._make = make
         self._spare: list[VertexMap] = []
 
     @contextmanager
@@ -37,9 +43,9 @@ class VertexMaps:
         try:
             lent = self._spare.pop()  # list.pop and append are atomic: no lock
         except IndexError:
-            lent = VertexMap(np.zeros(self._num_nodes, np.int32))
+            lent = VertexMap(self._make())
         if lent.base > _HALF_INT32:
-            lent.table.fill(0)
+            lent.table >>= 31  # every entry back to 0, or -1
             lent.base = 1
         yield lent
         self._spare.append(lent)

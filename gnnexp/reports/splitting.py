@@ -1,0 +1,192 @@
+"""What partitioners make of a mini-batch's split: load balance and cross edges by layer (GSplit, Figure 5)."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gnnexp.records import read_epochs
+from gnnexp.reports.redundancy import Setting, setting_columns, setting_of, splits_one_batch
+from gnnexp.reports.runs import Run
+from gnnexp.reports.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# GSplit's names (section 6.3), in the figure's order, with colours of Okabe and Ito's palette.
+_NAMES = {"random": "Rand", "metis": "Edge", "presampled_node": "Node", "presampled": "GSplit"}
+_COLOURS = {"Rand": "#999999", "Edge": "#56B4E9", "Node": "#E69F00", "GSplit": "#D55E00"}
+_COLUMNS = ("partitioner", "layer", "cross edges %", "load mean", "load max", "load below Edge %", "runs")
+BatchId = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer over all epochs and runs; layer 1 reads the features.
+
+    Attributes:
+        edges: that were computed.
+        cross_edges: those whose source another rank has.
+        loads: of every batch with edges, by (seed, epoch, step): the fullest rank's edges over the ranks' mean.
+    """
+
+    edges: float
+    cross_edges: float
+    loads: Mapping[BatchId, float]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Finished runs of one setting with one partitioner.
+
+    Attributes:
+        setting: theirs.
+        partitioner: GSplit's name for it, or its own.
+        runs: one per seed, the last where there were several.
+        layers: in order; empty where no counts by layer were recorded.
+    """
+
+    setting: Setting
+    partitioner: str
+    runs: Sequence[Run]
+    layers: Sequence[Layer]
+
+
+def find_splits(runs: Sequence[Run]) -> list[Split]:
+    """Finished split parallel runs by setting and partitioner, in the figure's order."""
+    grouped: dict[tuple[Setting, str], dict[str, Run]] = {}
+    for run in runs:
+        if run.status == "finished" and splits_one_batch(run):
+            kind = run.value("partitioner")
+            grouped.setdefault((setting_of(run), _NAMES.get(kind, kind)), {})[run.value("seed")] = run
+    order = [*_NAMES.values()]
+    keys = sorted(grouped, key=lambda key: (key[0], order.index(key[1]) if key[1] in order else len(order), key[1]))
+    return [Split(*key, seeds := list(grouped[key].values()), _layers(seeds)) for key in keys]
+
+
+def _layers(runs: Sequence[Run]) -> list[Layer]:
+    epochs = [epoch for run in runs for epoch in run.epochs]
+    loads = batch_loads(runs)
+    layers: list[Layer] = []
+    while any(f"work/edges_layer{len(layers) + 1}" in epoch for epoch in epochs):
+        edges, crossing = (sum(epoch.get(f"work/{name}_layer{len(layers) + 1}", 0) for epoch in epochs)
+                           for name in ("edges", "cross_edges"))
+        layers.append(Layer(edges, crossing, loads.get(len(layers), {})))
+    return layers
+
+
+def batch_loads(runs: Sequence[Run]) -> dict[int, dict[BatchId, float]]:
+    """By layer from 0: maximum over mean of the ranks' edges of every batch that has any."""
+    loads: dict[int, dict[BatchId, float]] = {}
+    for run in runs:
+        for epoch in read_epochs(run.path):
+            for step, layers in enumerate(epoch.get("batches", {}).get("edges", ())):
+                for layer, counts in enumerate(layers):
+                    if sum(counts):
+                        batch = run.value("seed"), int(epoch["epoch"]), step
+                        loads.setdefault(layer, {})[batch] = max(counts) * len(counts) / sum(counts)
+    return loads
+
+
+def share_below(loads: Mapping[BatchId, float], others: Mapping[BatchId, float]) -> float | None:
+    """Share of the batches of both whose load is below the other's; None where they have none in common."""
+    common = loads.keys() & others.keys()
+    return statistics.fmean(loads[batch] < others[batch] for batch in common) if common else None
+
+
+def make_table(runs: Sequence[Run]) -> Table:
+    """One row per setting, partitioner and layer, and one for all layers together."""
+    splits = find_splits(runs)
+    columns = setting_columns([split.setting for split in splits])
+    rows = [(*(str(getattr(split.setting, name)) for name in columns), split.partitioner, *cells, str(len(split.runs)))
+            for split in splits for cells in _cells(split, _edge_layers(splits, split.setting))]
+    return Table((*columns, *_COLUMNS), tuple(rows), _caption(runs, splits))
+
+
+def _edge_layers(splits: Sequence[Split], setting: Setting) -> Sequence[Layer]:
+    return next((one.layers for one in splits if one.setting == setting and one.partitioner == "Edge"), ())
+
+
+def _cells(split: Split, edge: Sequence[Layer]) -> Iterator[tuple[str, ...]]:
+    for number, layer in enumerate(split.layers):
+        loads = list(layer.loads.values())
+        known = (f"{statistics.fmean(loads):.3f}", f"{max(loads):.3f}") if loads else ("–", "–")
+        below = None
+        if split.partitioner == "GSplit" and number < len(edge):
+            below = share_below(layer.loads, edge[number].loads)
+        yield str(number + 1), _percent(layer), *known, "–" if below is None else f"{100 * below:.1f}"
+    if split.layers:
+        yield "all", _percent(*split.layers), "–", "–", "–"
+
+
+def _percent(*layers: Layer) -> str:
+    edges = sum(layer.edges for layer in layers)
+    return f"{100 * sum(layer.cross_edges for layer in layers) / edges:.2f}" if edges else "–"
+
+
+def _caption(runs: Sequence[Run], splits: Sequence[Split]) -> str:
+    failed = sum(run.status != "finished" for run in runs)
+    others = sum(run.status == "finished" and not splits_one_batch(run) for run in runs)
+    repeated = len(runs) - failed - others - sum(len(split.runs) for split in splits)
+    left_out = ((failed, "failed"), (others, "of other kinds"), (repeated, "repeated later with the same seed"))
+    return " ".join([
+        "Layer 1 reads the features. Cross edges: their source is another rank's. Load: the fullest rank's edges of a "
+        "batch over the ranks' mean, mean and maximum over batches. Below Edge: batches in which GSplit's load is.",
+        *(f"No counts by layer: {split.partitioner}, {split.setting}." for split in splits if not split.layers),
+        *(f"Left out: {count} runs {why}." for count, why in left_out if count),
+    ])
+
+
+def draw(runs: Sequence[Run], files: Sequence[Path], title: str = "") -> None:
+    """Save loads (left) and cross edges (right) by layer and partitioner, panels per setting, once per file."""
+    from matplotlib.figure import Figure
+
+    splits = [split for split in find_splits(runs) if split.layers]
+    settings = list(dict.fromkeys(split.setting for split in splits))
+    figure = Figure(figsize=(9, 0.4 + 3 * max(1, len(settings))), dpi=150, layout="constrained")
+    panels = figure.subplots(max(1, len(settings)), 2, squeeze=False)
+    for row, setting in zip(panels, settings, strict=False):
+        of_setting = [split for split in splits if split.setting == setting]
+        _draw_loads(row[0], of_setting)
+        _draw_crossing(row[1], of_setting)
+        row[0].set_title(str(setting), fontsize=8)
+        row[1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    if title:
+        figure.suptitle(title, fontsize=10)
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(file)
+
+
+def _draw_loads(axes: Axes, splits: Sequence[Split]) -> None:
+    means = [[statistics.fmean(layer.loads.values()) if layer.loads else 0.0 for layer in split.layers]
+             for split in splits]
+    _draw_bars(axes, splits, means, "load: mean (bar), maximum (dash)")
+    for number, split in enumerate(splits):
+        tops = [max(layer.loads.values(), default=0.0) for layer in split.layers]
+        axes.scatter(_places(number, len(splits), len(tops)), tops, marker="_", color="black", s=30)
+    axes.set_ylim(bottom=1.0)  # the load of an even split
+
+
+def _draw_crossing(axes: Axes, splits: Sequence[Split]) -> None:
+    shares = [[100 * layer.cross_edges / layer.edges if layer.edges else 0.0 for layer in split.layers]
+              for split in splits]
+    _draw_bars(axes, splits, shares, "cross edges, %")
+
+
+def _draw_bars(axes: Axes, splits: Sequence[Split], heights: Sequence[Sequence[float]], label: str) -> None:
+    for number, (split, values) in enumerate(zip(splits, heights, strict=True)):
+        axes.bar(_places(number, len(splits), len(values)), values, 0.8 / len(splits), label=split.partitioner,
+                 color=_COLOURS.get(split.partitioner))
+    num_layers = max(map(len, heights))
+    axes.set_xticks(range(num_layers), [f"layer {number + 1}" for number in range(num_layers)])
+    axes.set_ylabel(label)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _places(number: int, count: int, num_layers: int) -> list[float]:
+    """Middles of the bars of the `number`th of `count` partitioners."""
+    return [layer + 0.8 * ((number + 0.5) / count - 0.5) for layer in range(num_layers)]
