@@ -1,0 +1,57 @@
+"""Split, push-pull and placed data parallelism on CUDA: the same losses, gradients and counts as one CPU worker."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from nasty_graphs import nasty_graph
+from placement import joined, parts
+from training import MODELS, global_losses, run_steps, small_config, worst_gradient_error
+
+pytestmark = [
+    pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
+]
+
+SLICED = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"}
+PARTITIONED = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}
+SHARDED = {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCache", "capacity": 0.2}
+STATIC = {"_target_": "gnnexp.feature_stores.static_cache.StaticCache", "capacity": 0.2, "of": "owned"}
+LOCAL = {"_target_": "gnnexp.feature_stores.local.LocalStore"}
+SPLIT = {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}
+PUSH_PULL = {"_target_": "gnnexp.paradigms.push_pull.PushPull"}
+DATA = {"_target_": "gnnexp.paradigms.data_parallel.DataParallel", "assign": "owner"}
+SYSTEMS = {
+    "gsplit": (SPLIT, {**LOCAL, "cache": STATIC}, "replicated"),
+    "gsplit_topology": (SPLIT, PARTITIONED, "partitioned"),
+    "push_projections": ({**PUSH_PULL, "pull": "projections"}, SLICED, "replicated"),
+    "push_aggregates": ({**PUSH_PULL, "pull": "aggregates"}, SLICED, "replicated"),
+    "vanilla": (DATA, PARTITIONED, "partitioned"),
+    "quiver": (DATA, {**LOCAL, "cache": SHARDED}, "replicated"),
+}
+
+
+def _steps(config, num_parts, steps):
+    graph = nasty_graph()
+    partition = None if config["paradigm"]["_target_"].endswith("PushPull") else parts(graph, num_parts)
+    curve = run_steps(config, graph, steps, partition)
+    curve.gradients.update({name: value.cpu() for name, value in curve.gradients.items()})
+    return curve
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_cuda_equals_one_cpu_worker(ranks, size, model, system):
+    paradigm, store, topology = SYSTEMS[system]
+    plain = small_config(MODELS[model])
+    on_cpu = {**plain, "paradigm": paradigm, "feature_store": store,
+              "sampler": {**plain["sampler"], "topology": topology}}
+    on_gpu = {**on_cpu, "hardware": {**plain["hardware"], "device": "cuda"}}
+    reference = run_steps(plain, nasty_graph(), 20)
+    curves = ranks(size).run(_steps, on_gpu, size, 20)
+    expected, found = global_losses([reference]), global_losses(curves)
+    assert max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True)) <= 1e-10
+    assert worst_gradient_error(joined(curves, reference), reference) <= 1e-10
+    same = ranks(size).run(_steps, on_cpu, size, 20)
+    for curve, other in zip(curves, same, strict=True):
+        assert (curve.rounds, curve.sent_bytes, curve.work) == (other.rounds, other.sent_bytes, other.work)
