@@ -51,7 +51,8 @@ def presample(config: Mapping[str, Any], graph: Graph, epochs: int) -> Presample
     """
     started = time.perf_counter()
     run = run_config(config)
-    sampler, task = build({**config["sampler"], "topology": "replicated"}, Sampler), build(config["task"], Task)
+    node = {name: "replicated" if name == "topology" else value for name, value in config["sampler"].items()}
+    sampler, task = build(node, Sampler), build(config["task"], Task)
     sampler.setup(Shard(graph, needs=BlockNeeds(edge_ids=True)), config["model"]["layers"])
     task.setup(graph)
     seed = stream(run.seed, Purpose.PRESAMPLE)

@@ -104,7 +104,9 @@ class Communicator:
         return made_for
 
     def release(self) -> None:
-        """Leave the groups made by `within` and `beside`."""
+        """Leave the groups made by `within` and `beside`, when all ranks have come here; called by all ranks."""
+        if self._children:
+            self.barrier()  # a peer may still be joining a group that was never used
         while self._children:
             self._children.pop().release()
         while self._made:

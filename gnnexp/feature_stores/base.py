@@ -18,6 +18,7 @@ from gnnexp.feature_stores.rows import rows_nbytes
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.kernels.pool import Pool
 
 
 class FeatureStore(ABC):
@@ -36,6 +37,7 @@ class FeatureStore(ABC):
 
     def __init__(self, cache: FeatureCache | None = None) -> None:
         self.cache = cache
+        self._pool = Pool()
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 

@@ -6,7 +6,7 @@ import re
 import threading
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -20,6 +20,7 @@ from gnnexp.feature_stores.rows import rows_nbytes, take_rows
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.kernels.pool import Pool
 
 # What makes a row hot: how many vertices may draw it; how often it was read in pre-sampled epochs (GNNLab's criterion,
 # which GSplit gives to all systems); or its id, as GSplit's artifact does whatever the graph is.
@@ -36,13 +37,14 @@ class FeatureCache(ABC):
         capacity: per rank: rows (int), a fraction of all rows (float in (0, 1]), or bytes (`512MiB`).
         policy: what makes a row hot.
         epochs: pre-sampled for the policy `frequency`.
+        more: what is wrong with a subclass's own options.
     """
 
     origins: tuple[str, ...] = ("local",)
     communicates = False
 
-    def __init__(self, capacity: Capacity, policy: Policy, epochs: int) -> None:
-        problems = []
+    def __init__(self, capacity: Capacity, policy: Policy, epochs: int, more: Sequence[Problem] = ()) -> None:
+        problems = list(more)
         if epochs < 1:
             problems.append(Problem("feature_store.cache.epochs", epochs, "must be at least 1",
                                     "feature_store.cache.epochs=10"))
@@ -55,6 +57,7 @@ class FeatureCache(ABC):
         if problems:
             raise ConfigError(problems)
         self.capacity, self.policy, self.epochs = capacity, policy, epochs
+        self._pool = Pool()
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -78,11 +81,16 @@ class FeatureCache(ABC):
         if budget is None or graph.features is None:
             return []
         itemsize = torch.empty(0, dtype=getattr(torch, config["train"]["dtype"])).element_size()
-        needed = self.rows(graph, itemsize) * row_nbytes(graph.features, itemsize)
+        rows = min(self.rows(graph, itemsize), self.most_rows(config, graph))
+        needed = rows * row_nbytes(graph.features, itemsize)
         if needed <= budget:
             return []
         return [Problem("feature_store.cache.capacity", self.capacity, f"takes {needed} bytes, "
                         f"hardware.device_memory is {budget} bytes", "make the cache smaller, or state more memory")]
+
+    def most_rows(self, config: Mapping[str, Any], graph: Graph) -> int:
+        """More than this no rank will hold, whatever its capacity."""
+        return graph.num_nodes
 
     def rows(self, graph: Graph, itemsize: int) -> int:
         """The capacity in rows, of a graph whose features are held with `itemsize` bytes per value."""
@@ -140,7 +148,7 @@ class FeatureCache(ABC):
         """Rows of the cache by position."""
         if isinstance(self._held, Tensor) and self._held.is_cuda:
             return self._held.index_select(0, rows.to(self._device))
-        return take_rows(self._held, rows)
+        return take_rows(self._held, rows, self._pool)
 
 
 def hottest(shard: Shard, policy: Policy, among: Tensor | None = None) -> Tensor:

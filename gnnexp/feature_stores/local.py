@@ -30,11 +30,11 @@ class LocalStore(FeatureStore):
     def prepare(self, shard: Shard) -> None:
         """Map or copy the features."""
         features = features_of(shard)
-        self._features: Rows = features.clone() if self.memory == "ram" and isinstance(features, Tensor) else features
+        self._features: Rows = features.clone() if self.memory == "ram" else features
 
     def fetch(self, ids: Tensor) -> Rows:
         """Rows `ids` from the host tier."""
-        rows = take_rows(self._features, ids).to(self._dtype)
+        rows = take_rows(self._features, ids, self._pool).to(self._dtype)
         self.count("host", rows)
         return self.deliver(rows)
 

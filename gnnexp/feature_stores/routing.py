@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gnnexp.feature_stores.rows import in_places
 from gnnexp.graph.sparse import Rows
+from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.split import group_by_owner
 
 
@@ -47,6 +48,6 @@ def route(ids: Tensor, home: np.ndarray, rank: int, size: int) -> Routes:
     )
 
 
-def together(own: Rows, foreign: Rows, routes: Routes) -> Rows:
+def together(own: Rows, foreign: Rows, routes: Routes, pool: Pool) -> Rows:
     """Own and foreign rows in the order in which they were asked for."""
-    return in_places([(own, routes.own_places), (foreign, routes.foreign_places)])
+    return in_places([(own, routes.own_places), (foreign, routes.foreign_places)], pool)

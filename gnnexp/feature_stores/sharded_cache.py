@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from gnnexp.comm.rows import exchange_rows
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import Problem
 from gnnexp.feature_stores.cache import Capacity, FeatureCache, Policy, hottest
 from gnnexp.feature_stores.routing import route
 from gnnexp.feature_stores.rows import in_places
+from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 
@@ -38,20 +39,22 @@ class ShardedCache(FeatureCache):
     def __init__(
         self, capacity: Capacity, policy: Policy = "degree", clique: int | None = None, epochs: int = 10
     ) -> None:
-        super().__init__(capacity, policy, epochs)
-        if clique is not None and clique < 1:
-            raise ConfigError(Problem("feature_store.cache.clique", clique, "must be at least 1, or null",
-                                      "feature_store.cache.clique=null"))
+        wrong = Problem("feature_store.cache.clique", clique, "must be at least 1, or null",
+                        "feature_store.cache.clique=null")
+        super().__init__(capacity, policy, epochs, [wrong] if clique is not None and clique < 1 else [])
         self.clique = clique
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """Cliques are of equal size."""
-        ranks = config["hardware"]["nodes"] * config["hardware"]["workers"]
-        together = config["paradigm"].get("group_size") or ranks
+        together = _ranks(config)
         if self.clique is None or together % self.clique == 0:
             return []
         return [Problem("feature_store.cache.clique", self.clique, f"must divide the {together} ranks that share a "
                         "batch", "feature_store.cache.clique=null")]
+
+    def most_rows(self, config: Mapping[str, Any], graph: Graph) -> int:
+        """A share of all rows."""
+        return -(-graph.num_nodes // (self.clique or _ranks(config)))
 
     def choose(self, shard: Shard, num_rows: int) -> Tensor:
         """Every clique-size-th of the hottest rows."""
@@ -77,4 +80,11 @@ class ShardedCache(FeatureCache):
         self.count("peer", peer.shape[0])
         return in_places([
             (own, hits[routes.own_places]), (peer, hits[routes.foreign_places]), (fetch(ids[misses]), misses),
-        ])
+        ], self._pool)
+
+
+def _ranks(config: Mapping[str, Any]) -> int:
+    """Ranks that share a batch's parts."""
+    hardware = config["hardware"]
+    ranks: int = hardware.get("nodes", 1) * hardware.get("workers", 1)
+    return config.get("paradigm", {}).get("group_size") or ranks

@@ -27,11 +27,11 @@ class SlicedStore(FeatureStore):
         if isinstance(features, SparseRows):
             self._rows: Rows = features.columns_between(self.dims.start, self.dims.stop).to(self._dtype)
         else:
-            self._rows = features[:, self.dims].to(self._dtype).contiguous()
+            self._rows = features[:, self.dims].to(self._dtype, copy=True).contiguous()
 
     def fetch(self, ids: Tensor) -> Rows:
         """`[n, len(dims)]` from the host tier."""
-        rows = take_rows(self._rows, ids)
+        rows = take_rows(self._rows, ids, self._pool)
         self.count("host", rows)
         return self.deliver(rows)
 

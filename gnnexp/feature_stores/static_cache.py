@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import Problem
 from gnnexp.feature_stores.cache import Capacity, FeatureCache, Policy, hottest
 from gnnexp.feature_stores.rows import in_places
 from gnnexp.graph.shard import Shard
@@ -29,10 +29,8 @@ class StaticCache(FeatureCache):
     def __init__(
         self, capacity: Capacity, policy: Policy = "degree", of: Literal["all", "owned"] = "all", epochs: int = 10
     ) -> None:
-        super().__init__(capacity, policy, epochs)
-        if of not in ("all", "owned"):
-            raise ConfigError(Problem("feature_store.cache.of", of, "must be all or owned",
-                                      "feature_store.cache.of=all"))
+        wrong = Problem("feature_store.cache.of", of, "must be all or owned", "feature_store.cache.of=all")
+        super().__init__(capacity, policy, epochs, [] if of in ("all", "owned") else [wrong])
         self.of = of
 
     @property
@@ -51,4 +49,4 @@ class StaticCache(FeatureCache):
         cached = rows >= 0
         hits, misses = torch.nonzero(cached).flatten(), torch.nonzero(~cached).flatten()
         self.count("local", int(hits.numel()))
-        return in_places([(self.held_rows(rows[hits]), hits), (fetch(ids[misses]), misses)])
+        return in_places([(self.held_rows(rows[hits]), hits), (fetch(ids[misses]), misses)], self._pool)

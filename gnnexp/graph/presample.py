@@ -24,7 +24,8 @@ class Presample:
     Attributes:
         destinations: `[V]` int64, how often each vertex was a destination, over all hops.
         inputs: `[V]` int64, in how many batches each vertex's features were read.
-        edges: `[E]` int32, how often each edge was sampled; of parallel edges the first stands for all.
+        edges: `[E]` int32, how often each edge was sampled (parallel edges: the first of them counts for all where the
+            sampler does not tell them apart).
         epochs: number of epochs.
         seconds: wall time.
         convergence: after each epoch from the second on, by how much the mean weights moved (L1, relative): of vertices
@@ -57,10 +58,11 @@ def open_presample(folder: Path, graph: Graph) -> Presample:
     """
     stored = read_folder(folder, KIND, SCHEMA)
     meta: Mapping[str, Any] = stored.meta
-    shapes = {"destinations": graph.num_nodes, "inputs": graph.num_nodes, "edges": graph.num_edges}
-    found = {name: spec.shape for name, spec in stored.specs.items()}
-    wrong = found != {name: (length,) for name, length in shapes.items()}
-    if wrong or not isinstance(meta.get("epochs"), int) or not isinstance(meta.get("convergence"), list):
+    vertices, edges = ("<i8", (graph.num_nodes,)), ("<i4", (graph.num_edges,))
+    found = {name: (spec.dtype, spec.shape) for name, spec in stored.specs.items()}
+    wrong = found != {"destinations": vertices, "inputs": vertices, "edges": edges}
+    told = meta.get("epochs"), meta.get("seconds"), meta.get("convergence")
+    if wrong or not (isinstance(told[0], int) and isinstance(told[1], int | float) and isinstance(told[2], list)):
         raise DataError(Problem(str(folder), str(found)[:80], f"must be counts of a graph with {graph.num_nodes} "
                                 f"vertices and {graph.num_edges} edges", mend(folder)))
     arrays = stored.tensors(verify="sizes")

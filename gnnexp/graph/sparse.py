@@ -39,6 +39,10 @@ class SparseRows:
         """Bytes held."""
         return sum(array.numel() * array.element_size() for array in (self.indptr, self.columns, self.values))
 
+    def clone(self) -> SparseRows:
+        """A copy in RAM."""
+        return SparseRows(self.indptr.clone(), self.columns.clone(), self.values.clone(), self.num_columns)
+
     def rows(self, ids: Tensor) -> SparseRows:
         """The rows `ids` `[n]`, in that order."""
         ids = ids.to(torch.int64)

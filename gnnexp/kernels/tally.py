@@ -47,7 +47,9 @@ def tally_pairs(
     block_indptr: np.ndarray, sources: np.ndarray, vertices: np.ndarray, loops: int,
     indptr: np.ndarray, indices: np.ndarray, edges: np.ndarray,
 ) -> None:
-    """Count edges of a block by their ends: for samplers that do not tell positions. Parallel edges count as the first.
+    """Count edges of a block by their ends: for samplers that do not tell positions.
+
+    Parallel edges count as the first of them; pairs that are no edge of the graph (a random walk's) are not counted.
 
     Args:
         block_indptr: `[D + 1]` of the block, whose destinations are `vertices[:D]`.
@@ -68,7 +70,8 @@ def tally_pairs(
                     low = middle + 1
                 else:
                     high = middle
-            edges[low] += 1
+            if low < end and indices[low] == wanted:
+                edges[low] += 1
 
 
 @numba.njit(nogil=True, cache=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as package_version
 from typing import Literal
 
 import numpy as np
@@ -15,7 +13,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import owner_dtype
 from gnnexp.kernels.undirected import undirected
 from gnnexp.partitioners.base import Owners, Partitioner
-from gnnexp.partitioners.metis_library import check_limits, index_dtype, part_graph
+from gnnexp.partitioners.metis_library import check_limits, index_dtype, metis_version, part_graph
 
 # Peak of our arrays and METIS's per directed edge, 64-bit integers: 111 to 112 measured on 400,000 vertices with
 # 11.9 M directed edges and planted communities, 8 parts.
@@ -70,10 +68,7 @@ class MetisPartitioner(Partitioner):
     @property
     def version(self) -> str:
         """Another pymetis may bring another METIS."""
-        try:
-            return f"1, pymetis {package_version('pymetis')}"
-        except PackageNotFoundError:
-            return "1"
+        return metis_version()
 
     def assign(self, graph: Graph, num_parts: int) -> Owners:
         """Owners by METIS; no part is left empty."""

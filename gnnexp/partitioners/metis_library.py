@@ -8,6 +8,8 @@ several, so `METIS_PartGraphKway` is called directly, as the METIS 5 manual desc
 from __future__ import annotations
 
 import ctypes
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as package_version
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,14 @@ def _load() -> tuple[ctypes.CDLL, Any, np.dtype[np.signedinteger]]:
     return library, options, pymetis.zero_copy_dtype()
 
 
+def metis_version() -> str:
+    """For partitioners' versions: another pymetis may bring another METIS."""
+    try:
+        return f"1, pymetis {package_version('pymetis')}"
+    except PackageNotFoundError:
+        return "1"
+
+
 def index_dtype() -> np.dtype[np.signedinteger]:
     """The integers that METIS was built with, int32 or int64.
 
@@ -47,7 +57,8 @@ def index_dtype() -> np.dtype[np.signedinteger]:
 
 
 def check_limits(
-    num_nodes: int, num_entries: int, vertex_weights: np.ndarray, dtype: np.dtype[np.signedinteger]
+    num_nodes: int, num_entries: int, vertex_weights: np.ndarray, dtype: np.dtype[np.signedinteger],
+    edge_weight: int = 0,
 ) -> None:
     """Refuse a graph whose counts METIS cannot hold.
 
@@ -56,6 +67,7 @@ def check_limits(
         num_entries: M, entries of the undirected adjacency (two per edge).
         vertex_weights: `[V, C]` int64.
         dtype: METIS's integers.
+        edge_weight: sum of the edges' weights.
 
     Raises:
         ConfigError: naming the count and the limit.
@@ -63,7 +75,8 @@ def check_limits(
     limit = int(np.iinfo(dtype).max)
     totals = vertex_weights.sum(axis=0, dtype=np.float64)  # a float cannot overflow, and 2^53 is exact enough here
     weight = int(totals.max(initial=0))
-    counts = {"vertices": num_nodes, "adjacency entries": num_entries, "total vertex weight": weight}
+    counts = {"vertices": num_nodes, "adjacency entries": num_entries, "total vertex weight": weight,
+              "total edge weight": edge_weight}
     problems = [
         Problem("partitioner", "metis", f"METIS counts in {dtype.name}, up to {limit}: {count} {what} are too many",
                 "use a pymetis built with 64-bit indices, or partitioner=random")

@@ -18,7 +18,7 @@ from gnnexp.graph.presample import Presample
 from gnnexp.kernels.undirected import undirected
 from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.metis import check_memory, fill_empty
-from gnnexp.partitioners.metis_library import check_limits, index_dtype, part_graph
+from gnnexp.partitioners.metis_library import check_limits, index_dtype, metis_version, part_graph
 
 
 class PresampledPartitioner(Partitioner):
@@ -51,6 +51,11 @@ class PresampledPartitioner(Partitioner):
             raise ConfigError(problems)
 
     @property
+    def version(self) -> str:
+        """Another pymetis may bring another METIS."""
+        return metis_version()
+
+    @property
     def presampled_epochs(self) -> int:
         """Epochs that the launcher samples for it."""
         return self.epochs
@@ -67,7 +72,8 @@ class PresampledPartitioner(Partitioner):
         dtype = index_dtype()
         check_memory(graph, dtype)
         weights = self._vertex_weights(presample)
-        check_limits(graph.num_nodes, 2 * graph.num_edges, weights, dtype)
+        total = 2 * int(presample.edges.sum(dtype=torch.int64))
+        check_limits(graph.num_nodes, 2 * graph.num_edges, weights, dtype, total if self.edge_weights else 0)
         frequency = presample.edges.numpy() if self.edge_weights else None
         starts, neighbours, cut = undirected(graph.indptr.numpy(), graph.indices.numpy(), dtype, frequency)
         parts, _ = part_graph(
