@@ -106,6 +106,8 @@ _RULES: tuple[Rule, ...] = (
     ("hardware.nodes", lambda v: v >= 1, "must be at least 1", "hardware.nodes=1"),
     ("hardware.workers", lambda v: v >= 1, "must be at least 1", "hardware.workers=2"),
     ("hardware.threads", lambda v: v >= 0, "must be 0 (cores / workers) or more", "hardware.threads=0"),
+    ("hardware.device_memory", lambda v: v is None or v >= 1, "must be a positive number of bytes, or null",
+     "hardware.device_memory=null"),
     ("hardware.timeout_s", lambda v: 0 < v < math.inf, "must be positive and finite", "hardware.timeout_s=300"),
 )
 

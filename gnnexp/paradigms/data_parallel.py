@@ -153,10 +153,11 @@ class DataParallel(Paradigm[Loaded]):
 
     def memory(self) -> dict[str, int]:
         """Topology and features that this rank holds; gradients are the buffers."""
-        flat = self.gradients.flat
+        flat, store = self.gradients.flat, self.job.store
         return {
             "topology_bytes": self.job.sampler.topology_of(self.job.shard).topology_bytes,
-            "vertex_bytes": self.job.store.nbytes(),
+            "vertex_bytes": store.nbytes(),
+            "cache_bytes": 0 if store.cache is None else store.cache.nbytes(),
             "buffers_bytes": 2 * flat.numel() * flat.element_size(),
         }
 
