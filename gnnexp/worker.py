@@ -86,6 +86,7 @@ def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: 
             "config": request["config"],
             "provenance": {**request.get("provenance", {}), "chosen": dict(job.facts)},
             "partition": request.get("partition"),
+            "presampled": request.get("presampled", []),
             "paradigm": {"exact": paradigm.exact, "approximates": paradigm.approximates},
             "notes": list(job.graph.notes),
             "epochs": epochs,

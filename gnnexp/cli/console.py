@@ -25,6 +25,14 @@ def make_console() -> Console:
     return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 
 
+def describe_presample(told: Mapping[str, Any]) -> str:
+    """One line about pre-sampled epochs (`gnnexp.cli.prepare.told`)."""
+    moved = told["convergence"][-1:]
+    last = "".join(f"; the last one moved the mean weights of vertices by {100 * line['vertices']:.2f} %, of edges by "
+                   f"{100 * line['edges']:.2f} %" for line in moved)
+    return f"pre-sampled {told['epochs']} epochs in {told['seconds']:.2f} s{last}"
+
+
 def describe_graph(graph: Graph) -> str:
     """One line on the data."""
     splits = graph.splits

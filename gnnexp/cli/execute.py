@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from gnnexp.cli.console import EpochPrinter, describe_graph
+from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample
 from gnnexp.cli.prepare import Prepared, check_run_dir, prepare
 from gnnexp.cli.provenance import make_provenance
 from gnnexp.config.build import build
@@ -40,6 +40,8 @@ def execute(composed: Composed, console: Console, sweep: str | None = None) -> O
     console.print(f"{describe_graph(prepared.graph)}  [dim]ready in {seconds:.1f} s[/dim]", soft_wrap=True)
     for note in prepared.graph.notes:
         console.print(f"  note: {note}", soft_wrap=True, markup=False)
+    for told in prepared.presampled:
+        console.print(f"  {describe_presample(told)}", soft_wrap=True)
     run_dir = create_run(composed, prepared, sweep)
     del prepared  # the ranks map the same files; this process has no more use for them
     console.print(f"run directory {run_dir}", soft_wrap=True, markup=False)
@@ -80,6 +82,7 @@ def create_run(composed: Composed, prepared: Prepared, sweep: str | None) -> Pat
     _write_text(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False))
     write_json(run_dir / "job.json", {
         "schema": 1, "config": config, "graph": str(prepared.folder), "partition": partition, "presample": presample,
+        "presampled": list(prepared.presampled),
         "provenance": provenance,
     })
     return run_dir

@@ -6,8 +6,8 @@ import argparse
 
 from rich.table import Table
 
-from gnnexp.cli.console import describe_graph, make_console
-from gnnexp.cli.prepare import checked, dataset_of, prepare_parts
+from gnnexp.cli.console import describe_graph, describe_presample, make_console
+from gnnexp.cli.prepare import checked, dataset_of, prepare_parts, told
 from gnnexp.config.build import missing_module
 from gnnexp.config.schema import run_config
 from gnnexp.errors import ConfigError
@@ -23,7 +23,9 @@ def main(options: argparse.Namespace) -> int:
         dataset = dataset_of(config)
         graph, _ = prepare_graph(dataset, cache_root())
         console.print(describe_graph(graph), soft_wrap=True)
-        folder = prepare_parts(config, graph, dataset.key(), run_config(config).hardware.num_ranks)
+        folder, sampled = prepare_parts(config, graph, dataset.key(), run_config(config).hardware.num_ranks)
+        for item in sampled.items():
+            console.print(describe_presample(told(*item)), soft_wrap=True)
         partition = open_partition(folder, graph=graph)
     except ModuleNotFoundError as error:
         raise ConfigError(missing_module("partitioner", config["partitioner"]["_target_"], error)) from error

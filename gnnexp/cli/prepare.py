@@ -16,6 +16,7 @@ from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.presample import Presample
 from gnnexp.launchers.base import Launcher
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
@@ -40,7 +41,8 @@ class Prepared:
         folder: of the graph.
         key: content key of the dataset.
         partition: folder of the partition, None where nothing is placed by owner.
-        presample: folder of the pre-sampled epochs, None where nothing asks for them.
+        presample: folder of the pre-sampled epochs that the feature cache asks for, None where nothing does.
+        presampled: what was pre-sampled, for the cache or the partition: folder, epochs, seconds, convergence.
     """
 
     graph: Graph
@@ -48,6 +50,7 @@ class Prepared:
     key: str
     partition: Path | None
     presample: Path | None
+    presampled: tuple[Mapping[str, Any], ...] = ()
 
 
 def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
@@ -115,16 +118,29 @@ def _with_parts(config: Mapping[str, Any], graph: Graph, folder: Path, key: str)
     paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
     store = build(config["feature_store"], FeatureStore)
     presample = partition = None
+    found: dict[Path, Presample] = {}
     if store.needs_presampling:
-        presample = prepare_presample(config, graph, key, store.presampled_epochs, cache_root())[1]
+        counts, presample = prepare_presample(config, graph, key, store.presampled_epochs, cache_root())
+        found[presample] = counts
     if paradigm.wants_partition(config):
-        partition = prepare_parts(config, graph, key, paradigm.num_parts(run_config(config).hardware.num_ranks))
-    return Prepared(graph, folder, key, partition, presample)
+        num_ranks = paradigm.num_parts(run_config(config).hardware.num_ranks)
+        partition, sampled = prepare_parts(config, graph, key, num_ranks)
+        found |= sampled
+    return Prepared(graph, folder, key, partition, presample, tuple(told(*item) for item in found.items()))
 
 
-def prepare_parts(config: Mapping[str, Any], graph: Graph, key: str, num_ranks: int) -> Path:
-    """The folder of the partition of `config` for `num_ranks` ranks (of a group)."""
+def prepare_parts(
+    config: Mapping[str, Any], graph: Graph, key: str, num_ranks: int
+) -> tuple[Path, dict[Path, Presample]]:
+    """The folder of the partition of `config` for `num_ranks` ranks (of a group), and what was pre-sampled for it."""
     partitioner = build(config["partitioner"], Partitioner)
     num_parts, epochs = partitioner.resolve(num_ranks), partitioner.presampled_epochs
     sampled = prepare_presample(config, graph, key, epochs, cache_root()) if epochs else None
-    return prepare_partition(partitioner, graph, key, num_parts, cache_root(), sampled)[1]
+    folder = prepare_partition(partitioner, graph, key, num_parts, cache_root(), sampled)[1]
+    return folder, {} if sampled is None else {sampled[1]: sampled[0]}
+
+
+def told(folder: Path, counts: Presample) -> dict[str, Any]:
+    """What a record says of pre-sampled epochs."""
+    return {"folder": str(folder), "epochs": counts.epochs, "seconds": counts.seconds,
+            "convergence": [dict(line) for line in counts.convergence]}

@@ -1,7 +1,8 @@
 """Collectives with a purpose: every exchange is tagged, timed and counted to the byte.
 
 Time spent waiting for the slowest rank is not communication: before each payload exchange all ranks meet in a barrier
-that is timed as the phase `wait`; what the exchange itself takes stays in the caller's phase and in the ledger.
+that is timed as the phase `wait`; what the exchange itself takes stays in the caller's phase and in the ledger. Where
+the sizes of an uneven exchange have to be told first, that is where the ranks meet: a few bytes, timed as `wait` too.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class Communicator:
         self.device = device
         self._timer, self._ledger = timer, Ledger() if ledger is None else ledger
         self._group = group
+        self._met = False  # whether all ranks have just met in an exchange of sizes
         self._made: list[dist.ProcessGroup] = []
         self._children: list[Communicator] = []
         self._staged = self.size > 1 and device.type == "cuda" and dist.get_backend(group) == "gloo"
@@ -132,7 +134,9 @@ class Communicator:
             if payload is not tensor:
                 tensor.copy_(payload)
 
-    def all_to_all(self, rows: Tensor, sent: Sequence[int], received: Sequence[int], tag: Tag) -> Tensor:
+    def all_to_all(
+        self, rows: Tensor, sent: Sequence[int], received: Sequence[int], tag: Tag, out: Tensor | None = None
+    ) -> Tensor:
         """One round in which every rank sends rows to every other rank.
 
         Args:
@@ -140,32 +144,35 @@ class Communicator:
             sent: number of rows for each rank; 0 for this one.
             received: number of rows from each rank, as the others' `sent` says.
             tag: what for.
+            out: where received rows go, None for new memory.
 
         Returns:
             `[sum(received), ...]`, those of rank 0 first.
         """
-        out = rows.new_empty((sum(received), *rows.shape[1:]))
+        out = rows.new_empty((sum(received), *rows.shape[1:])) if out is None else out
         if self.size == 1:
             return out
         assert sent[self.rank] == 0 and received[self.rank] == 0, "rows for oneself need no exchange"
         with self._exchange(tag, _num_bytes(rows)):
             payload = self._stage(rows.contiguous())
-            target = torch.empty_like(out, device=payload.device)
+            target = out if payload.device == out.device else torch.empty_like(out, device=payload.device)
             dist.all_to_all_single(target, payload, list(received), list(sent), group=self._group)
-        return target.to(out.device)
+        return out if target is out else out.copy_(target)
 
     def swap(self, numbers: Tensor) -> Tensor:
         """Sizes of an exchange to come (tag `sizes`): row r of `[size, k]` goes to rank r; returns what all sent us."""
         if self.size == 1:
             return numbers
         out = torch.empty_like(numbers)
-        with self._exchange("sizes", _num_bytes(numbers) * (self.size - 1) // self.size):
+        with self._timer.phase("wait"):
             if self._staged or self.device.type == "cpu":
                 dist.all_to_all_single(out, numbers, group=self._group)
             else:
                 there = torch.empty_like(numbers, device=self.device)
                 dist.all_to_all_single(there, numbers.to(self.device), group=self._group)
                 out.copy_(there)
+        self._ledger.add("sizes", _num_bytes(numbers) * (self.size - 1) // self.size, 1, 0.0)
+        self._met = True
         return out
 
     def all_gather(self, part: Tensor, lengths: Sequence[int], tag: Tag) -> list[Tensor]:
@@ -211,8 +218,10 @@ class Communicator:
 
     @contextmanager
     def _exchange(self, tag: Tag, sent_bytes: int) -> Iterator[None]:
-        with self._timer.phase("wait"):
-            dist.barrier(self._group)
+        if not self._met:
+            with self._timer.phase("wait"):
+                dist.barrier(self._group)
+        self._met = False
         start = time.perf_counter()
         yield
         if self.device.type == "cuda":

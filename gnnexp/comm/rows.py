@@ -10,11 +10,12 @@ from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.kernels.pool import Pool
 from gnnexp.measure.ledger import Tag
 
 
 def exchange_rows(
-    rows: Rows, sent: Sequence[int], received: Sequence[int], comm: Communicator, tag: Tag
+    rows: Rows, sent: Sequence[int], received: Sequence[int], comm: Communicator, tag: Tag, pool: Pool | None = None
 ) -> Rows:
     """Send rows to every other rank, receive theirs.
 
@@ -27,9 +28,13 @@ def exchange_rows(
         received: rows from each rank.
         comm: among the ranks that take part.
         tag: what the rows are.
+        pool: where received dense rows are put, None for new memory.
     """
     if isinstance(rows, Tensor):
-        return comm.all_to_all(rows, sent, received, tag)
+        out = None if pool is None or rows.is_cuda else torch.from_numpy(
+            pool.empty((sum(received), rows.shape[1]), rows.numpy().dtype)
+        )
+        return comm.all_to_all(rows, sent, received, tag, out)
     bounds = _bounds(sent)
     packets = [_pack(rows, first, last) for first, last in pairwise(bounds)]
     sizes = torch.tensor([[packet.numel()] for packet in packets])

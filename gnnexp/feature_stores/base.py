@@ -14,7 +14,6 @@ from torch import Tensor
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import Problem
 from gnnexp.feature_stores.cache import FeatureCache
-from gnnexp.feature_stores.rows import rows_nbytes
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
@@ -106,11 +105,11 @@ class FeatureStore(ABC):
         found = {f"features_loaded_{origin}": 0 for origin in self.origins} | {"tier/h2d_bytes": 0} | counts
         return found if self.cache is None else found | self.cache.take_counts()
 
-    def count(self, origin: str, rows: Rows) -> None:
-        """Note that `rows` came from `origin`, across to the device tier."""
+    def count(self, origin: str, num_rows: int, num_bytes: int) -> None:
+        """Note rows that came from `origin`, across to the device tier."""
         with self._lock:
-            self._counts[f"features_loaded_{origin}"] += rows.shape[0]
-            self._counts["tier/h2d_bytes"] += rows_nbytes(rows)
+            self._counts[f"features_loaded_{origin}"] += num_rows
+            self._counts["tier/h2d_bytes"] += num_bytes
 
     def deliver(self, rows: Rows) -> Rows:
         """Rows in the run's dtype on its device, through pinned memory where that is a GPU."""

@@ -35,7 +35,7 @@ class LocalStore(FeatureStore):
     def fetch(self, ids: Tensor) -> Rows:
         """Rows `ids` from the host tier."""
         rows = take_rows(self._features, ids, self._pool).to(self._dtype)
-        self.count("host", rows)
+        self.count("host", rows.shape[0], rows_nbytes(rows))
         return self.deliver(rows)
 
     def nbytes(self) -> int:

@@ -42,14 +42,15 @@ class PartitionedStore(FeatureStore):
         """Own rows from the host tier, the others from their owners' (2 rounds, tag `features`)."""
         comm = self._comm
         routes: Routes = route(ids, self._owner, comm.rank, comm.size)
-        own = take_rows(self._rows, self._row_of[routes.own.long()], self._pool)
-        self.count("host", own)
         asked = comm.swap(torch.tensor(routes.sent).unsqueeze(1)).flatten().tolist()
         wanted = comm.all_to_all(routes.foreign, routes.sent, asked, "features")
         answer = take_rows(self._rows, self._row_of[wanted.long()], self._pool)
-        foreign = exchange_rows(answer, asked, routes.sent, comm, "features")
-        self.count("remote", foreign)
-        return self.deliver(together(own, foreign, routes, self._pool))
+        foreign = exchange_rows(answer, asked, routes.sent, comm, "features", self._pool)
+        self.count("remote", foreign.shape[0], rows_nbytes(foreign))
+        own = self._row_of[routes.own.long()]
+        rows, num_bytes = together(self._rows, own, foreign, routes, self._pool)
+        self.count("host", own.numel(), num_bytes)
+        return self.deliver(rows)
 
     def nbytes(self) -> int:
         """Bytes of this part's rows."""

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnexp.feature_stores.rows import in_places
-from gnnexp.graph.sparse import Rows
+from gnnexp.feature_stores.rows import in_places, rows_nbytes, take_rows
+from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.kernels.gather import move_rows, place_rows
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.split import group_by_owner
 
@@ -48,6 +49,22 @@ def route(ids: Tensor, home: np.ndarray, rank: int, size: int) -> Routes:
     )
 
 
-def together(own: Rows, foreign: Rows, routes: Routes, pool: Pool) -> Rows:
-    """Own and foreign rows in the order in which they were asked for."""
-    return in_places([(own, routes.own_places), (foreign, routes.foreign_places)], pool)
+def together(held: Rows, own: Tensor, foreign: Rows, routes: Routes, pool: Pool) -> tuple[Rows, int]:
+    """Rows in the order in which they were asked for, and the bytes of those that are ours.
+
+    Args:
+        held: this rank's rows, in host memory.
+        own: `[a]` which of them.
+        foreign: `[b]` rows from other ranks.
+        routes: where they belong.
+        pool: where the result is put, if it is dense.
+    """
+    if isinstance(held, SparseRows):
+        rows = take_rows(held, own)
+        return in_places([(rows, routes.own_places), (foreign, routes.foreign_places)]), rows_nbytes(rows)
+    assert isinstance(foreign, Tensor)
+    shape = own.numel() + foreign.shape[0], held.shape[1]
+    out = torch.from_numpy(pool.empty(shape, held.numpy().dtype))
+    move_rows(held, own, routes.own_places, out)
+    place_rows(foreign, routes.foreign_places, out)
+    return out, own.numel() * held.shape[1] * held.element_size()

@@ -32,7 +32,7 @@ class SlicedStore(FeatureStore):
     def fetch(self, ids: Tensor) -> Rows:
         """`[n, len(dims)]` from the host tier."""
         rows = take_rows(self._rows, ids, self._pool)
-        self.count("host", rows)
+        self.count("host", rows.shape[0], rows_nbytes(rows))
         return self.deliver(rows)
 
     def nbytes(self) -> int:

@@ -84,3 +84,25 @@ def place_rows(rows: Tensor, places: Tensor, out: Tensor) -> None:
     """
     if places.numel():
         _place(evenly(places.numel(), rows.numel()), rows.numpy(), places.numpy(), out.numpy())
+
+
+@RowKernel
+@numba.njit(nogil=True, cache=True)
+def _move(first: int, last: int, x: np.ndarray, ids: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
+    for row in range(first, last):
+        source, target = np.uint64(ids[row]), np.uint64(places[row])
+        for column in range(x.shape[1]):
+            out[target, column] = x[source, column]
+
+
+def move_rows(x: Tensor, ids: Tensor, places: Tensor, out: Tensor) -> None:
+    """`out[places] = x[ids]` in one pass.
+
+    Args:
+        x: `[N, d]`.
+        ids: `[n]` int32 or int64, all in 0..N-1.
+        places: `[n]` int64, each once.
+        out: `[M, d]`.
+    """
+    if ids.numel():
+        _move(evenly(ids.numel(), ids.numel() * x.shape[1]), x.numpy(), ids.numpy(), places.numpy(), out.numpy())

@@ -84,11 +84,14 @@ def group_by_owner(
         grouped: `[n]` filled with the vertices, those of part 0 first.
         places: `[n]` int32, filled with where each went.
     """
-    for i in range(foreign.size):
-        counts[owner[_U(foreign[i])]] += 1
+    last = _U(foreign.size) - _1
+    for i in range(_U(foreign.size)):
+        prefetch(owner, foreign[min(i + _AHEAD, last)])
+        places[i] = owner[_U(foreign[i])]  # for the second pass: looked up once
+        counts[places[i]] += 1
     starts = np.cumsum(counts) - counts
-    for i in range(foreign.size):
-        part = owner[_U(foreign[i])]
+    for i in range(_U(foreign.size)):
+        part = places[i]
         places[i] = starts[part]
         grouped[_U(starts[part])] = foreign[i]
         starts[part] += 1
@@ -111,7 +114,9 @@ def join_frontier(
     Returns:
         The new number of local vertices.
     """
-    for i in range(wanted.size):
+    last = _U(wanted.size) - _1
+    for i in range(_U(wanted.size)):
+        prefetch(table, wanted[min(i + _AHEAD, last)])
         vertex = _U(wanted[i])
         if table[vertex] < base:
             table[vertex] = base + num_local

@@ -21,7 +21,7 @@ import torch
 from gnnexp.kernels import attention, counter, edges, outer, transpose
 from gnnexp.kernels.aggregate import Edges, Matrix, dot_rows, groups, sum_and_dot_rows, sum_rows
 from gnnexp.kernels.dropout import drop_edges, drop_rows, drop_sparse, keep_positive
-from gnnexp.kernels.gather import add_rows, gather_rows, place_rows
+from gnnexp.kernels.gather import add_rows, gather_rows, move_rows, place_rows
 from gnnexp.kernels.layout import layout, max_width
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.rowkernel import SERIAL_FLOATS
@@ -125,6 +125,8 @@ def _dropout(heads: int, width: int) -> None:
     rows, places = torch.zeros(_E, width), torch.from_numpy(_ORDER)
     add_rows(rows, places, torch.zeros(_E, width))
     place_rows(torch.zeros(_E, width), places, rows)
+    for ids in (_SOURCES, _ORDER):
+        move_rows(torch.zeros(_E, width), torch.from_numpy(ids), places, rows)
     keep_positive(out, x, x, 1)
 
 

@@ -1,0 +1,48 @@
+"""Every mini-batch system through the console script: it trains, and its record has the rounds that its paper says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STEPS, LAYERS = 5, 3  # 1078 training vertices of digits in batches of 256, over 2 ranks
+# Payload rounds per batch by purpose, gradients apart (docs/systems.md).
+ROUNDS = {
+    "gsplit": {"frontier": LAYERS, "features": 1, "activations": 2 * (LAYERS - 1)},
+    "p3": {"topology": 1, "activations": 2},
+    "fastsample": {"features": 2},
+    "quiver": {"features": 2},
+    "distdgl": {"frontier": 2 * (LAYERS - 1), "features": 2},
+}
+QUICK = ("gsplit",)
+
+
+@pytest.mark.parametrize(
+    "system", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in ROUNDS]
+)
+def test_it_trains_and_makes_the_rounds_of_its_paper(tmp_path: Path, system: str) -> None:
+    if system == "distdgl":
+        pytest.importorskip("dgl")
+    run = tmp_path / "run"
+    done = subprocess.run(
+        [sys.executable, "-m", "gnnexp", "run", f"system={system}", "train=default", "dataset=digits",
+         "sampler.fanouts=[5,4,3]", "model.hidden=16", "hardware.workers=2", "train.epochs=2", "train.batch_size=256",
+         "tracker=none", f"hydra.run.dir={run}"],
+        capture_output=True, text=True, cwd=tmp_path, check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    result = json.loads((run / "result.json").read_text())
+    assert result["status"] == "finished" and result["paradigm"]["exact"]
+    metrics = result["epochs"][1]["metrics"]
+    rounds = {name.removeprefix("comm/rounds_"): value for name, value in metrics.items() if "rounds" in name}
+    expected = {tag: count * STEPS for tag, count in ROUNDS[system].items()} | {"gradients": STEPS}
+    assert {tag: count for tag, count in rounds.items() if tag != "sizes"} == expected
+    if system == "gsplit":
+        (sampled,) = result["presampled"]
+        assert sampled["epochs"] == 10 and len(sampled["convergence"]) == 9
+        assert "pre-sampled 10 epochs" in done.stdout
+        assert all(rank["memory"]["cache_bytes"] > 0 for rank in result["epochs"][1]["ranks"])
