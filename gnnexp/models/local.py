@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from gnnexp.graph.block import Block
@@ -36,13 +37,20 @@ class Shortened(Protocol):
 
 
 def aggregates_first(layer: Layer, block: Block, h: Rows) -> bool:
-    """Whether summing raw rows and projecting the D sums is cheaper than projecting the S sources first."""
+    """Whether summing raw rows and projecting the D sums is cheaper than projecting the S sources first.
+
+    Backward counts too: projected rows always take a gradient, back through the sums; features, which take none, leave
+    nothing to do behind their sums.
+    """
     if isinstance(h, SparseRows):
         return False
     copies = layer.num_weights if layer.kind == "projected" else 1
-    project_flops = 2 * layer.in_dim * layer.width
-    first = block.num_edges * layer.in_dim * copies * _FLOPS_PER_GATHERED_FLOAT + block.num_dst * project_flops
-    after = block.num_edges * layer.width * _FLOPS_PER_GATHERED_FLOAT + block.num_src * project_flops
+    trains = torch.is_grad_enabled()
+    back = int(trains and h.requires_grad)
+    gathered = block.num_edges * _FLOPS_PER_GATHERED_FLOAT
+    projected = 2 * layer.in_dim * layer.width * (1 + trains + back)  # forward, the weight's gradient, the input's
+    first = gathered * layer.in_dim * copies * (1 + back) + block.num_dst * projected
+    after = gathered * layer.width * (1 + trains) + block.num_src * projected
     return first < after
 
 
