@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from nasty_graphs import nasty_graph
-from placement import assert_exact
+from placement import assert_exact, combinations
 from torch import Tensor, nn
 from training import MODELS, small_config
 
@@ -56,12 +56,12 @@ def cache(tmp_path_factory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
-@pytest.fixture(params=DATASETS)
-def make(request, cache) -> Callable[[], Graph]:
+@pytest.fixture
+def make(request, data, cache) -> Callable[[], Graph]:
     """Opens a prepared graph, in any rank."""
-    if request.param != "rmat" and not os.environ.get(ROOT_VARIABLE):
-        pytest.skip(f"{request.node.name} needs the files of {request.param}: set {ROOT_VARIABLE} to their root")
-    return partial(open_graph, prepare_graph(DATASETS[request.param](), cache)[1])
+    if data != "rmat" and not os.environ.get(ROOT_VARIABLE):
+        pytest.skip(f"{request.node.name} needs the files of {data}: set {ROOT_VARIABLE} to their root")
+    return partial(open_graph, prepare_graph(DATASETS[data](), cache)[1])
 
 
 def _config(model: str, **changes: dict[str, Any]) -> dict[str, Any]:
@@ -76,29 +76,43 @@ def _partition(partitioner: Partitioner, graph: Graph, config: dict[str, Any], n
     return partitioner.partition(graph, num_parts, "", presample(config, graph, epochs) if epochs else None)
 
 
-@pytest.mark.parametrize("partitioner", PARTITIONERS)
-@pytest.mark.parametrize("model", ["sage", "gat"])
-def test_split_parallel(ranks, make, partitioner, model):
+FEW = {("cora", "sage"), ("amazon-computers", "gat"), ("amazon-computers", "gcn"), ("rmat", "gin")}
+# What runs in `make test`: every data set and every partitioner once, and every model.
+QUICK = {("cora", "metis", "gat"), ("amazon-computers", "presampled", "sage"), ("rmat", "range", "gat"),
+         ("rmat", "presampled_node", "sage")}
+
+
+@pytest.mark.parametrize(
+    ("data", "partitioner", "model"),
+    combinations(DATASETS, PARTITIONERS, ["sage", "gat"], quick=lambda *case: case in QUICK),
+)
+def test_split_parallel(ranks, make, data, partitioner, model):
     config = _config(model, paradigm=SPLIT)
     partition = _partition(PARTITIONERS[partitioner](), make(), config, 4)
     assert_exact(ranks, 4, make, config, 1e-10, partition=partition)
 
 
-@pytest.mark.parametrize("model", ["gcn", "gin"])
-def test_split_parallel_in_float32_and_groups(ranks, make, model):
+@pytest.mark.parametrize(
+    ("data", "model"), combinations(DATASETS, ["gcn", "gin"], quick=lambda data, model: (data, model) in FEW)
+)
+def test_split_parallel_in_float32_and_groups(ranks, make, data, model):
     config = _config(model, paradigm={**SPLIT, "group_size": 2}, train={"dtype": "float32"},
                      sampler={"topology": "partitioned"})
     assert_exact(ranks, 4, make, config, 1e-5, partition=_partition(MetisPartitioner(), make(), config, 2))
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_push_pull(ranks, make, model):
+@pytest.mark.parametrize(
+    ("data", "model"), combinations(DATASETS, MODELS, quick=lambda data, model: (data, model) in FEW)
+)
+def test_push_pull(ranks, make, data, model):
     config = {**_config(model, paradigm=PUSH_PULL), "feature_store": SLICED}
     assert_exact(ranks, 3, make, config, 1e-10)
 
 
-@pytest.mark.parametrize("model", ["sage", "gat"])
-def test_partitioned_topology_and_features(ranks, make, model):
+@pytest.mark.parametrize(
+    ("data", "model"), combinations(DATASETS, ["sage", "gat"], quick=lambda data, model: (data, model) in FEW)
+)
+def test_partitioned_topology_and_features(ranks, make, data, model):
     cache = {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCache", "capacity": 0.05}
     config = _config(model, paradigm={"assign": "owner"}, sampler={"topology": "partitioned"})
     config["feature_store"] = {**PARTITIONED, "cache": cache}

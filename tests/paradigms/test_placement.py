@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from nasty_graphs import nasty_graph
-from placement import assert_exact, parts
+from placement import assert_exact, combinations, parts
 from training import MODELS, run_steps, small_config
 
 OWNER = {"assign": "owner"}
@@ -28,17 +28,22 @@ def _config(model: str = "gat", **changes: Mapping[str, Any]) -> dict[str, Any]:
     return small_config(MODELS[model], **changes)
 
 
-@pytest.mark.parametrize("overlap", [True, False])
-@pytest.mark.parametrize("size", [2, 3, 4])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    ("overlap", "size", "model"),
+    combinations([True, False], [2, 3, 4], MODELS,
+                 quick=lambda overlap, size, model: (overlap, size) == (True, 3) or (size == 4 and model == "gat")),
+)
 def test_distdgl_vanilla_equals_one_worker(ranks, size, model, overlap):
     config = _config(model, sampler={"topology": "partitioned"}, paradigm=OWNER, train={"overlap": overlap})
     config["feature_store"] = PARTITIONED
     assert_exact(ranks, size, nasty_graph, config, 1e-10, num_parts=size, kind="skewed")
 
 
-@pytest.mark.parametrize("cache", [None, *CACHES])
-@pytest.mark.parametrize("store", ["local", "partitioned"])
+@pytest.mark.parametrize(
+    ("cache", "store"),
+    combinations([None, *CACHES], ["local", "partitioned"],
+                 quick=lambda cache, store: store == "partitioned" or cache == "everything"),
+)
 def test_stores_and_caches_equal_one_worker(ranks, store, cache):
     config = _config("sage", paradigm=OWNER)
     if store == "partitioned":

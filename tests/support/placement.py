@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
+import pytest
 import torch
 from training import Curve, global_losses, run_steps, small_config, worst_gradient_error
 
@@ -13,6 +15,11 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 
 FUSED = "gnnexp.samplers.fused.FusedSampler"
+
+
+def combinations(*axes: Iterable[Any], quick: Callable[..., bool]) -> list[Any]:
+    """Every combination as a case of `pytest.mark.parametrize`; those that are not `quick` run in `make test-slow`."""
+    return [pytest.param(*values, marks=() if quick(*values) else pytest.mark.slow) for values in product(*axes)]
 
 
 def parts(graph: Graph, num_parts: int, kind: str = "random") -> Partition:
