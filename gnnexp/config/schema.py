@@ -108,7 +108,7 @@ def run_config(config: Mapping[str, Any]) -> RunConfig:
     placed = HardwareConfig(**hardware)
     train = TrainConfig(**config["train"])
     return RunConfig(
-        train=replace(train, batch_size=_global_batch(train, placed.num_ranks, config["dataset"].get("scale", 1.0))),
+        train=replace(train, batch_size=_global_batch(train, placed.num_ranks, config.get("dataset", {}).get("scale", 1.0))),
         hardware=placed,
         seed=config.get("seed", 0),
         system=config.get("system"),
