@@ -106,9 +106,9 @@ def run_config(config: Mapping[str, Any]) -> RunConfig:
     straggler = hardware.get("straggler")
     hardware["straggler"] = None if straggler is None else Straggler(**straggler)
     placed = HardwareConfig(**hardware)
-    train = TrainConfig(**config["train"])
+    train, scale = TrainConfig(**config["train"]), config.get("dataset", {}).get("scale", 1.0)
     return RunConfig(
-        train=replace(train, batch_size=_global_batch(train, placed.num_ranks, config.get("dataset", {}).get("scale", 1.0))),
+        train=replace(train, batch_size=_global_batch(train, placed.num_ranks, scale)),
         hardware=placed,
         seed=config.get("seed", 0),
         system=config.get("system"),
