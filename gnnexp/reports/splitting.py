@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # GSplit's names (section 6.3), in the figure's order, with colours of Okabe and Ito's palette.
-_NAMES = {"random": "Rand", "metis": "Edge", "presampled_node": "Node", "presampled": "GSplit"}
+_NAMES = {
+    "random": "Rand", "metis": "Edge", "metis_edge": "Edge", "presampled_node": "Node", "presampled": "GSplit"
+}
 _COLOURS = {"Rand": "#999999", "Edge": "#56B4E9", "Node": "#E69F00", "GSplit": "#D55E00"}
 _COLUMNS = ("partitioner", "layer", "cross edges %", "load mean", "load max", "load below Edge %", "runs")
 BatchId = tuple[str, int, int]

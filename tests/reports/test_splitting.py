@@ -51,7 +51,7 @@ def make_run(
 
 def both(folder: Path) -> list[Run]:
     return [make_run(folder / "gsplit", "presampled", GSPLIT, [[3, 1], [4, 0]]),
-            make_run(folder / "edge", "metis", EDGE, [[40, 4], [20, 0]])]
+            make_run(folder / "edge", "metis_edge", EDGE, [[40, 4], [20, 0]])]
 
 
 def test_cells_by_hand(tmp_path: Path) -> None:
