@@ -67,27 +67,6 @@ def add_rows(x: Tensor, ids: Tensor, values: Tensor) -> None:
 
 @RowKernel
 @numba.njit(nogil=True, cache=True)
-def _place(first: int, last: int, rows: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
-    for row in range(first, last):
-        target = np.uint64(places[row])
-        for column in range(rows.shape[1]):
-            out[target, column] = rows[row, column]
-
-
-def place_rows(rows: Tensor, places: Tensor, out: Tensor) -> None:
-    """`out[places] = rows`.
-
-    Args:
-        rows: `[n, d]`.
-        places: `[n]` int64, each once.
-        out: `[N, d]`.
-    """
-    if places.numel():
-        _place(evenly(places.numel(), rows.numel()), rows.numpy(), places.numpy(), out.numpy())
-
-
-@RowKernel
-@numba.njit(nogil=True, cache=True)
 def _move(first: int, last: int, x: np.ndarray, ids: np.ndarray, places: np.ndarray, out: np.ndarray) -> None:
     for row in range(first, last):
         source, target = np.uint64(ids[row]), np.uint64(places[row])
@@ -106,3 +85,8 @@ def move_rows(x: Tensor, ids: Tensor, places: Tensor, out: Tensor) -> None:
     """
     if ids.numel():
         _move(evenly(ids.numel(), ids.numel() * x.shape[1]), x.numpy(), ids.numpy(), places.numpy(), out.numpy())
+
+
+def place_rows(rows: Tensor, places: Tensor, out: Tensor) -> None:
+    """`out[places] = rows`; arguments as `move_rows`."""
+    move_rows(rows, torch.arange(places.numel()), places, out)

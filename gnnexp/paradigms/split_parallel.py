@@ -11,7 +11,7 @@ data parallel across groups of consecutive ranks, split parallel within each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from gnnexp.comm.shuffle import ShuffleIndex, shuffle
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.graph.block import Batch, BatchKey
+from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.paradigms.checks import (
@@ -30,31 +30,28 @@ from gnnexp.paradigms.checks import (
     one_thread_where_batches_communicate,
     whole_rows,
 )
-from gnnexp.paradigms.data_parallel import DataParallel
-from gnnexp.paradigms.pipeline import prepared
+from gnnexp.paradigms.mini_batch import MiniBatch, Ready
 from gnnexp.paradigms.targets import Assign, share
 from gnnexp.samplers.layerwise import LayerSampler
 from gnnexp.samplers.split import SplitBatch, Splitter
 
 
 @dataclass(frozen=True, eq=False)
-class LoadedSplit:
+class LoadedSplit(Ready):
     """A split with the features of its local input vertices.
 
     Attributes:
-        batch: blocks on the device.
-        shuffles: per block.
+        shuffles: per block, on the device.
         cross_edges: per block.
         features: `[n, D]` rows of the local input vertices.
     """
 
-    batch: Batch
     shuffles: tuple[ShuffleIndex, ...]
     cross_edges: tuple[int, ...]
     features: Rows
 
 
-class SplitParallel(DataParallel):
+class SplitParallel(MiniBatch[SplitBatch, LoadedSplit]):
     """Cooperative training of one mini-batch per group of ranks.
 
     Args:
@@ -100,31 +97,15 @@ class SplitParallel(DataParallel):
         assert isinstance(job.sampler, LayerSampler)
         self.splitter = Splitter(job.sampler, job.shard, job.batch_comm, job.model.num_layers)
 
-    def batches(self, epoch: int) -> Generator[LoadedSplit, None, None]:  # type: ignore[override]
-        """This rank's split of every global batch."""
-        with self.job.timer.phase("sample"):
-            seeds = self._shares(epoch)
-        return (yield from prepared(self.job, self.schedule.num_steps, lambda step: self._load(seeds, epoch, step)))
+    @property
+    def drawing_unit(self) -> int:
+        """A group draws as one."""
+        return self.job.comm.rank // self.job.shard.num_parts
 
-    def forward_backward(self, batch: LoadedSplit) -> tuple[Tensor, int]:  # type: ignore[override]
-        """Algorithm 2, `sp_forward`, and its reverse; every rank takes part, with or without targets."""
-        job, sampled = self.job, batch.batch
-        with job.timer.phase("forward"):
-            self.count_computed(sampled, batch.cross_edges)
-
-            def exchange(layer: int, rows: Rows) -> Rows:
-                return shuffle(rows, batch.shuffles[layer], job.group_comm, "activations" if layer else "features")
-
-            logits = job.model(sampled, batch.features, exchange)
-            loss = job.task.loss_sum(logits, sampled.targets)
-        with job.timer.phase("backward"):
-            (loss / max(1, sampled.global_count)).backward()  # type: ignore[no-untyped-call]
-        return loss.detach(), int(sampled.targets.numel())
-
-    def _shares(self, epoch: int) -> Callable[[int], tuple[Tensor, int]]:
+    def targets_of(self, epoch: int) -> Callable[[int], tuple[Tensor, int]]:
         """The group's even share of the global batch, of which each rank takes what it owns."""
         if self.assign == "stratified":
-            return super()._shares(epoch)
+            return super().targets_of(epoch)
         comm, shard, order = self.job.comm, self.job.shard, self.schedule.order(epoch)
         size = shard.num_parts
 
@@ -135,14 +116,24 @@ class SplitParallel(DataParallel):
 
         return of_step
 
-    def _load(self, seeds: Callable[[int], tuple[Tensor, int]], epoch: int, step: int) -> LoadedSplit:
-        job = self.job
-        with job.timer.phase("sample"):
-            targets, global_count = seeds(step)
-            micro = job.comm.rank // job.shard.num_parts if job.sampler.key == "micro" else -1
-            split: SplitBatch = self.splitter.sample(targets, BatchKey(job.run.seed, epoch, step, micro), global_count)
-        with job.timer.phase("load"):
-            features = job.store.read(split.input_ids)
-            batch = self._to_device(split.batch, features)
-            shuffles = tuple(index.to(job.device) for index in split.shuffles)
-            return LoadedSplit(batch, shuffles, split.cross_edges, features)
+    def sample(self, targets: Tensor, key: BatchKey, global_count: int) -> SplitBatch:
+        """Algorithm 1: hop by hop, the mixed frontier split to its owners."""
+        return self.splitter.sample(targets, key, global_count)
+
+    def load(self, sampled: SplitBatch) -> LoadedSplit:
+        """The rows of the local input vertices."""
+        features = self.job.store.read(sampled.input_ids)
+        shuffles = tuple(index.to(self.job.device) for index in sampled.shuffles)
+        return LoadedSplit(self.to_device(sampled.batch, features), shuffles, sampled.cross_edges, features)
+
+    def forward(self, ready: LoadedSplit) -> Tensor:
+        """Algorithm 2, `sp_forward` (autograd runs its reverse); every rank takes part, with or without targets."""
+
+        def exchange(layer: int, rows: Rows) -> Rows:
+            return shuffle(rows, ready.shuffles[layer], self.job.group_comm, "activations" if layer else "features")
+
+        return self.job.model(ready.batch, ready.features, exchange)  # type: ignore[no-any-return]
+
+    def cross_edges(self, ready: LoadedSplit) -> Sequence[int]:
+        """Counted when the frontier was split."""
+        return ready.cross_edges

@@ -1,17 +1,18 @@
-"""Collectives do what they say, and every byte, round and wait is counted."""
+"""Collectives do what they say, in groups and beside each other, and every byte, round and wait is counted."""
 
 from __future__ import annotations
 
+import threading
 import time
+from typing import Any
 
 import pytest
 import torch
+from exchanging import CPU, Sent, connect, counts, how_many, rows_for, traffic
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.measure.phases import PhaseTimer
-
-CPU = torch.device("cpu")
 
 
 def _all_reduce(length: int, dtype: torch.dtype) -> tuple[list[float], int, int]:
@@ -75,3 +76,189 @@ def test_a_single_rank_sends_nothing():
     assert tensor.tolist() == [1, 1, 1]
     assert comm.gather_objects("x") == ["x"]
     assert comm.ledger.take() == {}
+
+
+# --- all_to_all, swap, all_gather -------------------------------------------------------------------------------------
+
+
+def _all_to_all(width: int, dtype: torch.dtype) -> tuple[int, int]:
+    comm = connect()
+    sent, received = counts(comm)
+    rows = torch.cat([rows_for(comm.rank, other, width, dtype) for other in range(comm.size)])
+    found = comm.all_to_all(rows, sent, received, "features")
+    assert torch.equal(found, torch.cat([rows_for(other, comm.rank, width, dtype) for other in range(comm.size)]))
+    assert found.dtype == dtype
+    ((tag, entry),) = traffic(comm).items()
+    assert tag == "features"
+    return entry
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize(("width", "dtype"), [(3, torch.float64), (1, torch.float32), (0, torch.float32),
+                                              (2, torch.int32)])
+def test_all_to_all_delivers_every_row_and_counts_those_that_leave(ranks, size, width, dtype):
+    found = ranks(size).run(_all_to_all, width, dtype)
+    for rank, entry in enumerate(found):
+        rows = sum(how_many(rank, other) for other in range(size))
+        assert entry == (rows * width * dtype.itemsize, 1)
+
+
+def _nothing_and_strided() -> Sent:
+    comm = connect()
+    none = comm.all_to_all(torch.empty(0, 5), [0] * comm.size, [0] * comm.size, "features")
+    assert none.shape == (0, 5)
+    flat = comm.all_to_all(torch.arange(2 * comm.size)[::2][: comm.size - 1], _others(comm), _others(comm), "frontier")
+    position = [comm.rank - (other < comm.rank) for other in range(comm.size) if other != comm.rank]
+    assert flat.tolist() == [2 * place for place in position]
+    return traffic(comm)
+
+
+def _others(comm: Communicator) -> list[int]:
+    return [int(other != comm.rank) for other in range(comm.size)]
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_nothing_at_all_is_a_round_and_rows_need_not_be_contiguous(ranks, size):
+    for found in ranks(size).run(_nothing_and_strided):
+        assert found == {"features": (0, 1), "frontier": (8 * (size - 1), 1)}
+
+
+def _to_oneself() -> bool:
+    comm = connect()
+    with pytest.raises(AssertionError, match="oneself"):
+        comm.all_to_all(torch.zeros(comm.size), [1] * comm.size, [1] * comm.size, "features")
+    return True
+
+
+def test_rows_for_oneself_are_refused_before_anything_is_sent(ranks):
+    assert ranks(2).run(_to_oneself) == [True, True]
+
+
+def _swap(width: int) -> tuple[int, int]:
+    comm = connect()
+    numbers = torch.tensor([[100 * comm.rank + 10 * other + k for k in range(width)] for other in range(comm.size)])
+    expected = [[100 * other + 10 * comm.rank + k for k in range(width)] for other in range(comm.size)]
+    assert comm.swap(numbers).tolist() == expected
+    ((tag, entry),) = traffic(comm).items()
+    assert tag == "sizes"
+    return entry
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("width", [1, 4])
+def test_swap_tells_sizes(ranks, size, width):
+    assert ranks(size).run(_swap, width) == [((size - 1) * width * 8, 1)] * size
+
+
+def _all_gather() -> tuple[int, int]:
+    comm = connect()
+    lengths = [0 if rank == 1 else rank + 2 for rank in range(comm.size)]
+    parts = [torch.full((length, 2), float(rank), dtype=torch.float32) for rank, length in enumerate(lengths)]
+    found = comm.all_gather(parts[comm.rank], lengths, "topology")
+    assert len(found) == comm.size
+    assert all(torch.equal(a, b) for a, b in zip(found, parts, strict=True))
+    ((tag, entry),) = traffic(comm).items()
+    assert tag == "topology"
+    return entry
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_all_gather_has_every_part_everywhere(ranks, size):
+    lengths = [0 if rank == 1 else rank + 2 for rank in range(size)]
+    assert ranks(size).run(_all_gather) == [((size - 1) * length * 2 * 4, 1) for length in lengths]
+
+
+# --- groups, and another thread ---------------------------------------------------------------------------------------
+
+
+def _groups() -> tuple[list[int], Sent, list[Any]]:
+    whole = connect()
+    pair = whole.within(2)
+    assert whole.within(4) is whole
+    assert (pair.rank, pair.size, whole.size) == (whole.rank % 2, 2, 4)
+    number = torch.tensor([float(1 << whole.rank)])
+    pair.all_reduce(number, "gradients")
+    swapped = pair.swap(torch.tensor([[10 * whole.rank], [10 * whole.rank + 1]])).flatten().tolist()
+    sent = [0, 3] if pair.rank == 0 else [2, 0]
+    received = [0, 2] if pair.rank == 0 else [3, 0]
+    rows = pair.all_to_all(torch.full((sum(sent), 2), whole.rank), sent, received, "features")
+    copied = torch.full((3,), whole.rank)
+    pair.broadcast(copied, 1, "evaluation")
+    gathered = pair.all_gather(torch.tensor([whole.rank]), [1, 1], "topology")
+    everybody = pair.gather_objects(whole.rank)
+    everything = [int(number), swapped, rows.tolist(), copied.tolist(), [int(part) for part in gathered], everybody]
+    found = traffic(pair)
+    assert pair.ledger is whole.ledger, "one ledger for all groups"
+    whole.barrier()
+    whole.release()
+    total = torch.ones(1)
+    whole.all_reduce(total, "gradients")  # the run goes on without its groups
+    return [int(total), whole.rank], found, everything
+
+
+def test_groups_of_two_in_four_ranks_keep_to_themselves(ranks):
+    for rank, ((total, number), sent, everything) in enumerate(ranks(4).run(_groups)):
+        first, place = rank // 2 * 2, rank % 2
+        other = first + 1 - place
+        assert (total, number) == (4, rank)
+        assert everything == [
+            (1 << first) + (1 << first + 1), [10 * first + place, 10 * (first + 1) + place],
+            [[other, other]] * (2 if place == 0 else 3), [first + 1] * 3, [first, first + 1], [first, first + 1],
+        ]
+        assert sent == {
+            "gradients": (4, 1), "sizes": (8, 1), "features": ((3 if place == 0 else 2) * 2 * 8, 1),
+            "evaluation": (24 if place else 0, 1), "topology": (8, 1),
+        }
+
+
+def _beside(rounds: int, group_size: int) -> tuple[Sent, list[int]]:
+    """The main thread reduces while another one swaps and exchanges, each at its own pace."""
+    timer = PhaseTimer()
+    main = Communicator(read_environment(), timer, CPU).within(group_size)
+    aside, order = main.beside(), list[int]()
+    failures: list[BaseException] = []
+
+    def exchange(step: int) -> None:
+        numbers = torch.full((aside.size, 1), 100 * step + aside.rank)
+        assert aside.swap(numbers).flatten().tolist() == [100 * step + rank for rank in range(aside.size)]
+        rows = torch.full((aside.size - 1, 50), float(aside.rank + step))
+        found = aside.all_to_all(rows, _others(aside), _others(aside), "frontier")
+        assert found[:, 0].tolist() == [rank + step for rank in range(aside.size) if rank != aside.rank]
+
+    def work() -> None:
+        try:
+            with timer.aside() as stretches:
+                for step in range(rounds):
+                    exchange(step)
+                    order.append(step)
+            assert [stretch.what for stretch in stretches].count("comm") == rounds  # sizes are where ranks meet: `wait`
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    for step in range(3 * rounds):
+        tensor = torch.full((1000,), float(main.rank + step))
+        main.all_reduce(tensor, "gradients")
+        expected = sum(rank + step for rank in range(main.size))
+        assert tensor[0] == tensor[-1] == expected
+    thread.join(60)
+    assert not thread.is_alive() and not failures
+    found = traffic(main)
+    connect().barrier()
+    main.release()
+    return found, order
+
+
+@pytest.mark.parametrize(("size", "group_size"), [(3, 3), (4, 2)])
+def test_two_threads_communicate_beside_each_other(ranks, size, group_size):
+    rounds = 20
+    results = ranks(size).run(_beside, rounds, group_size)
+    for found, order in results:
+        assert order == list(range(rounds))
+        assert found["sizes"] == ((group_size - 1) * 8 * rounds, rounds)
+        assert found["frontier"] == ((group_size - 1) * 50 * 4 * rounds, rounds)
+        assert found["gradients"][1] == 3 * rounds
+    total = sum(found["gradients"][0] for found, _ in results)
+    assert total == size // group_size * 2 * (group_size - 1) * 4000 * 3 * rounds

@@ -11,9 +11,9 @@ from nasty_graphs import nasty_graph
 from placement import assert_exact, combinations
 from training import MODELS, run_steps, small_config
 
-import gnnexp.paradigms.push_pull as push_pull_module
 from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
+from gnnexp.paradigms import sliced_layer
 
 PUSH_PULL = {"_target_": "gnnexp.paradigms.push_pull.PushPull"}
 BOUNDS = {"float64": 1e-10, "float32": 1e-5}
@@ -116,11 +116,11 @@ def test_attention_per_slice_would_be_seen(ranks):
 
 
 def _per_slice(config):
-    spread, total = push_pull_module.spread_from_owners, push_pull_module.sum_at_owners
+    spread, total = sliced_layer.spread_from_owners, sliced_layer.sum_at_owners
     try:
-        push_pull_module.sum_at_owners = lambda parts, comm, tag: (
+        sliced_layer.sum_at_owners = lambda parts, comm, tag: (
             list(parts[comm.rank]) if parts[0][0].shape[1] == 2 else total(parts, comm, tag)
         )
         return run_steps(config, nasty_graph(), 1)
     finally:
-        push_pull_module.spread_from_owners, push_pull_module.sum_at_owners = spread, total
+        sliced_layer.spread_from_owners, sliced_layer.sum_at_owners = spread, total

@@ -1,0 +1,162 @@
+"""A layer whose input columns are sliced over ranks: each rank runs its slice for every rank's block (P3's pull).
+
+What is summed over slices is linear in the input, so every layer on the contract is exact. Bias, normalisation and
+activation come after the sum, once. Attention needs whole keys before it can weigh, so they are summed first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+from torch import Tensor
+
+from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.owners import spread_from_owners, sum_at_owners
+from gnnexp.graph.block import BatchKey, Block
+from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.kernels.counter import Purpose
+from gnnexp.models.backend import Drop
+from gnnexp.models.layer import Destinations, Layer
+from gnnexp.models.local import destination_rows, edge_weights, mixed_from_projected
+from gnnexp.models.model import Model
+
+Pull = Literal["auto", "projections", "aggregates"]
+
+
+@dataclass(frozen=True, eq=False)
+class Slice:
+    """One rank's block with the columns of its input that are here.
+
+    Attributes:
+        block: the first layer's.
+        raw: `[S, d]` columns of the sources' rows.
+        rows: the same after dropout.
+        drop: attention dropout of the block's batch, or None.
+    """
+
+    block: Block
+    raw: Rows
+    rows: Rows
+    drop: Drop | None
+
+
+class SlicedLayer:
+    """The first layer of a model.
+
+    Args:
+        model: set up, its first layer on the contract.
+        dims: the columns that are here; of the input weights only these are kept.
+        comm: all ranks, one slice each.
+        pull: what is summed at a block's owner: `projections` of all sources, `aggregates` of the destinations (the
+            layer contract's second formula), or `auto`, whichever is fewer elements.
+    """
+
+    def __init__(self, model: Model, dims: slice, comm: Communicator, pull: Pull) -> None:
+        first = model.layers[0]
+        assert isinstance(first, Layer), "checked before"
+        self.model, self.layer, self.dims, self.comm, self.pull = model, first, dims, comm, pull
+        self.sliced = first.keep_columns(dims)
+
+    def run(self, blocks: Sequence[Block], features: Sequence[Rows], key: BatchKey) -> Tensor:
+        """`[D, out]` of this rank's block, as `Model.run_layer` would return it.
+
+        Args:
+            blocks: every rank's.
+            features: `[S, d]` here, for every block.
+            key: of this rank's batch; with micro-batch draws the others' follow from their ranks.
+        """
+        slices = [self._slice(block, rows, key if key.micro < 0 else replace(key, micro=rank))
+                  for rank, (block, rows) in enumerate(zip(blocks, features, strict=True))]
+        pulled = self._pull_projections if self.pulls_projections(slices) else self._pull_aggregates
+        mixed, residual = pulled(slices)
+        return self.model.finish_layer(0, self.layer.preactivation(mixed), residual)
+
+    def pulls_projections(self, slices: Sequence[Slice]) -> bool:
+        """Whether sources' projections are summed, not aggregates; the same on all ranks."""
+        layer = self.layer
+        if isinstance(slices[0].raw, SparseRows) or self.pull != "auto":
+            return self.pull != "aggregates" or isinstance(slices[0].raw, SparseRows)
+        sources = sum(own.block.num_src for own in slices)
+        destinations = sum(own.block.num_dst for own in slices)
+        keys = layer.num_weights if layer.kind == "projected" else 0
+        own = layer.width if layer.self_is_neighbour else 0
+        shipped = (sources + destinations) * keys if self.ships_keys else 0
+        aggregates = destinations * (layer.width + own) + 2 * (sources + destinations) * keys
+        return sources * layer.width + shipped < aggregates
+
+    @property
+    def ships_keys(self) -> bool:
+        """Whether the owner cannot compute keys from summed projections."""
+        return self.layer.kind == "projected" and type(self.layer).keys_of_projected is Layer.keys_of_projected
+
+    # --- the two ways ----------------------------------------------------------------------------------------------
+    def _pull_projections(self, slices: Sequence[Slice]) -> tuple[Tensor, Tensor | None]:
+        """The owner gets the whole projection of its sources, and mixes as if it had computed it."""
+        parts = [
+            [self.layer.neighbour(of.rows, self.dims), *(self._keys(of) if self.ships_keys else []),
+             *self._self_part(of, among_sources=True)]
+            for of in slices
+        ]
+        (projected, *summed), residual = self._sum(parts, slices)
+        keys = (summed.pop(0), summed.pop(0)) if self.ships_keys else None
+        mine = slices[self.comm.rank]
+        own = summed[0] if summed else None
+        return mixed_from_projected(self.layer, mine.block, projected, own, mine.drop, keys), residual
+
+    def _pull_aggregates(self, slices: Sequence[Slice]) -> tuple[Tensor, Tensor | None]:
+        """Every rank aggregates its columns over every block, then projects; the owner gets the sums."""
+        layer = self.layer
+        weights, mass = self._weights(slices)
+        parts = []
+        for of, weight in zip(slices, weights, strict=True):
+            assert isinstance(of.rows, Tensor), "sparse rows are pulled as projections"
+            aggregated = layer.project_aggregated(layer.aggregate(of.block, of.rows, weight, None), self.dims)
+            parts.append([aggregated, *self._self_part(of, among_sources=False)])
+        (aggregated, *own), residual = self._sum(parts, slices)
+        block = slices[self.comm.rank].block
+        return layer.mix(Destinations(block.dst_ids, block.degree, mass), aggregated, own[0] if own else None), residual
+
+    # --- their pieces ----------------------------------------------------------------------------------------------
+    def _slice(self, block: Block, features: Rows, key: BatchKey) -> Slice:
+        model = self.model
+        return Slice(block, features, model.drop_features(block.src_ids, features, self.dims, key),
+                     model.drop(Purpose.ATTENTION_DROPOUT, 0, self.layer.weight_dropout, key))
+
+    def _keys(self, of: Slice) -> list[Tensor]:
+        """Partial keys of sources and destinations."""
+        both = self.layer.keys(of.rows, self.dims)
+        assert both is not None, "a layer with projected weights has keys"
+        return [both[0].contiguous(), cast(Tensor, destination_rows(of.block, both[1]))]
+
+    def _self_part(self, of: Slice, *, among_sources: bool) -> list[Tensor]:
+        """The destinations' own partial, unless it is among the sources' projections anyway."""
+        own = destination_rows(of.block, of.rows)
+        if self.layer.self_is_neighbour:
+            return [] if among_sources else [self.layer.neighbour(own, self.dims)]
+        part = self.layer.self_(own, self.dims)
+        return [] if part is None else [part]
+
+    def _sum(self, parts: list[list[Tensor]], slices: Sequence[Slice]) -> tuple[list[Tensor], Tensor | None]:
+        """Sums of this rank's parts, and of its residual, in one round."""
+        residuals = [self.layer.residual_part(destination_rows(of.block, of.raw), self.dims) for of in slices]
+        together = [of_rank if residual is None else [*of_rank, residual]
+                    for of_rank, residual in zip(parts, residuals, strict=True)]
+        summed = sum_at_owners(together, self.comm, "activations")
+        return (summed, None) if residuals[0] is None else (summed[:-1], summed[-1])
+
+    def _weights(self, slices: Sequence[Slice]) -> tuple[list[Tensor | None], Tensor | None]:
+        """Edge weights of every block on every rank, and the mass of our own destinations; keys are summed first."""
+        layer, comm = self.layer, self.comm
+        keys: list[tuple[Tensor, Tensor] | None] = [None] * len(slices)
+        if layer.kind == "projected":
+            partial = [self._keys(of) for of in slices]
+            whole = sum_at_owners(partial, comm, "activations")
+            shapes = [[tuple(part.shape) for part in of_rank] for of_rank in partial]
+            keys = [(of_sources, of_destinations) for of_sources, of_destinations
+                    in spread_from_owners(whole, shapes, comm, "activations")]
+        found = [edge_weights(layer, of.block, key) for of, key in zip(slices, keys, strict=True)]
+        weights = [layer.drop_weights(of.block, weight, of.drop)
+                   for of, (weight, _) in zip(slices, found, strict=True)]
+        return weights, found[comm.rank][1]
