@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-by-make
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow test-gpu lint bench ui clean
+.PHONY: help setup run test test-slow test-gpu test-core lint bench ui clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -32,6 +32,17 @@ test-slow: setup ## longer checks: statistics of samplers, accuracy against publ
 test-gpu: setup ## checks that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
 
+CORE_TESTS := tests/test_core_only.py tests/test_train.py tests/comm tests/feature_stores tests/graph tests/kernels tests/measure \
+	tests/paradigms/test_data_parallel.py tests/paradigms/test_push_pull.py tests/paradigms/test_split_parallel.py \
+	tests/samplers/test_fused.py tests/samplers/test_pipeline.py
+
+test-core: ## the training core in a new environment with nothing but `gnnexp[core]`: no dgl, mlflow, hydra, submitit
+	rm -rf .venv-core && $(PYTHON) -m venv .venv-core
+	.venv-core/bin/pip install -q $(TORCH)
+	.venv-core/bin/pip install -q -c constraints.txt -e '.[core]' pytest pytest-timeout hypothesis cloudpickle
+	.venv-core/bin/python -c "import importlib.util as i; assert not any(map(i.find_spec, ('dgl', 'mlflow', 'hydra', 'submitit')))"
+	.venv-core/bin/python -m pytest $(CORE_TESTS)
+
 lint: setup ## style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -44,4 +55,4 @@ ui: setup ## MLflow's dashboard on the runs made here
 	$(BIN)/gnnexp ui
 
 clean: ## remove the virtual environment and the artifact cache (runs and records stay)
-	rm -rf $(VENV) .gnnexp
+	rm -rf $(VENV) .venv-core .gnnexp
