@@ -1,4 +1,7 @@
-"""A graph with communities whose training vertices lie in a few of them: what balanced edges say nothing about.
+"""A graph with communities of different density whose training vertices lie in a few of them.
+
+What balanced edges and targets say nothing about: how many edges a target's neighbourhood has. Community c keeps a
+share of its edges, spread evenly in the logarithm between 1 and `--sparsest`; every fourth community holds targets.
 
 Writes a gnnexp graph folder: `gnnexp sweep splitting dataset=gnnexp_format dataset.path=FOLDER`.
 """
@@ -9,13 +12,15 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from gnnexp.config.build import build
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
 from gnnexp.graph.format import save_graph
-from gnnexp.graph.graph import Splits
+from gnnexp.graph.graph import Graph, Splits
 from gnnexp.prepare import cache_root, prepare_graph
 
 
@@ -23,9 +28,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--num-nodes", type=int, default=100_000)
-    parser.add_argument("--num-edges", type=int, default=2_000_000)
+    parser.add_argument("--num-edges", type=int, default=6_000_000)
     parser.add_argument("--communities", type=int, default=64)
-    parser.add_argument("--train-communities", type=int, default=8, help="communities that hold all training vertices")
+    parser.add_argument("--train-every", type=int, default=4, help="every how-manieth community has training vertices")
+    parser.add_argument("--sparsest", type=float, default=1 / 32, help="share of its edges that the last one keeps")
     parser.add_argument("--train", type=int, default=5_000, help="training vertices")
     chosen = parser.parse_args()
     overrides = [
@@ -35,14 +41,27 @@ def main() -> None:
     ]
     graph, _ = prepare_graph(build(compose(overrides).config["dataset"], Dataset), cache_root())
     assert graph.labels is not None
+    graph = _thinned(graph, chosen.sparsest ** (graph.labels / (2 * (chosen.communities - 1))))
     order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
-    dense = order[graph.labels[order] < chosen.train_communities]
-    train = dense[: chosen.train].sort().values
+    candidates = order[graph.labels[order] % chosen.train_every == 0]
+    train = candidates[: chosen.train].sort().values
     rest = order[~torch.isin(order, train)]
     splits = Splits(train, rest[:1000].sort().values, rest[1000:2000].sort().values)
     save_graph(replace(graph, splits=splits, name="skewed", notes=()), chosen.folder)
     print(f"{chosen.folder}: {graph.num_nodes} vertices, {graph.num_edges} edges, {train.numel()} training vertices in "
-          f"{chosen.train_communities} of {chosen.communities} communities")
+          f"every {chosen.train_every}th of {chosen.communities} communities")
+
+
+def _thinned(graph: Graph, keep: Tensor) -> Graph:
+    """The graph without the edges (u, v) and (v, u) that lose a draw of `keep[u] * keep[v]`."""
+    src, dst = graph.indices.long(), graph.destinations().long()
+    pair = torch.minimum(src, dst) * graph.num_nodes + torch.maximum(src, dst)
+    pairs, which = torch.unique(pair, return_inverse=True)
+    drawn = torch.from_numpy(np.random.default_rng(0).random(pairs.numel()))[which]
+    stays = drawn < keep[src] * keep[dst]
+    degrees = torch.bincount(dst[stays], minlength=graph.num_nodes)
+    indptr = torch.cat((torch.zeros(1, dtype=torch.int64), degrees.cumsum(0)))
+    return replace(graph, indptr=indptr, indices=graph.indices[stays])
 
 
 if __name__ == "__main__":

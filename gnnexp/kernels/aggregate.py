@@ -168,11 +168,13 @@ def sum_rows(edges: Edges, x: Matrix, out: Matrix, weight: np.ndarray, num_slots
         num_slots: weights per edge.
         parts: which columns take which weights (`groups`).
     """
+    # Positions of edges lead to their weights only: without weights they would be 8 bytes per edge read for nothing.
+    positions = edges.edges if weight.size else _NONE
     for start, width, slot, heads in parts:
         form = layout(width, x.values.itemsize, heads, width // max(1, heads))
         _sum_range(
             by_edges(edges.indptr, edges.index.size * width),
-            edges.indptr, edges.index, edges.edges, weight, num_slots, slot,
+            edges.indptr, edges.index, positions, weight, num_slots, slot,
             x.values, x.stride, x.first + start, out.values, out.stride, out.first + start, width, distance(form),
             _streams(out, start, width), form.code,
         )
