@@ -6,7 +6,6 @@ ranks, in one group; where there is none, a run of one rank, whose batch is the 
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections import Counter
@@ -14,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gnnexp.config.schema import run_config
 from gnnexp.reports.runs import Run
+from gnnexp.reports.setting import Setting, setting_columns, setting_of, splits_one_batch
 from gnnexp.reports.table import Table
 
 _ORIGINS = ("host", "local", "peer", "remote", "disk")
@@ -24,64 +23,6 @@ _COLUMNS = ("edges micro", "edges mini", "edges ratio", "features micro", "featu
 # Edges and features, micro over mini, on 4 GPUs (GSplit, Table 1).
 _PAPER = {"orkut_like": ("1.2x", "2.5x"), "papers_like": ("1.2x", "1.5x"), "friendster_like": ("1.0x", "1.2x")}
 Role = Literal["micro", "split", "alone", "other"]
-
-
-@dataclass(frozen=True, order=True)
-class Setting:
-    """What runs must share for their counters to be compared.
-
-    Attributes:
-        dataset: name, shape and scale, to be read.
-        ranks: that train.
-        fanouts: of the sampler.
-        batch: targets of a global batch, whatever `train.batch_of` counts.
-        layers: of the model.
-        shape: the dataset's, `null` where it has none.
-        data: every option of the dataset but where it lies.
-    """
-
-    dataset: str
-    ranks: int
-    fanouts: str
-    batch: str
-    layers: str
-    shape: str
-    data: str
-
-    def __str__(self) -> str:
-        """For a caption."""
-        ranks = "1 rank" if self.ranks == 1 else f"{self.ranks} ranks"
-        return f"{self.dataset} on {ranks} (fanouts {self.fanouts}, batch {self.batch}, {self.layers} layers)"
-
-
-def setting_of(run: Run) -> Setting:
-    """The setting of `run`, from its configuration."""
-    dataset, hardware = run.config["dataset"], run.config["hardware"]
-    data = {key: value for key, value in dataset.items() if key not in ("path", "buffer_bytes")}
-    words = (run.value("dataset"), dataset.get("shape"), f"x{dataset['scale']}" if "scale" in dataset else "",
-             f"{dataset['num_nodes']} nodes" if dataset.get("num_nodes") else "")
-    return Setting(
-        " ".join(filter(None, words)), int(hardware.get("nodes", 1) * hardware["workers"]),
-        run.value("sampler.fanouts"), _global_batch(run), run.value("model.layers"),
-        run.value("dataset.shape"), json.dumps(data, sort_keys=True))
-
-
-def _global_batch(run: Run) -> str:
-    if run.value("train.batch_of") in ("null", "run"):
-        return run.value("train.batch_size")
-    return str(run_config(run.config).train.batch_size)
-
-
-def setting_columns(settings: Sequence[Setting]) -> tuple[str, ...]:
-    """Fields of a setting that head a row: dataset and ranks, and what else differs between `settings`."""
-    differing = (name for name in ("fanouts", "batch", "layers") if len({getattr(one, name) for one in settings}) > 1)
-    return ("dataset", "ranks", *differing)
-
-
-def splits_one_batch(run: Run) -> bool:
-    """Whether all ranks share a mini-batch by split parallelism (in groups of ranks only those of a group do)."""
-    groups = run.value("paradigm.group_size")
-    return run.value("paradigm") == "split_parallel" and groups in ("null", str(setting_of(run).ranks))
 
 
 def role_of(run: Run) -> Role:

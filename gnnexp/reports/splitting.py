@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnexp.records import read_epochs
-from gnnexp.reports.redundancy import Setting, setting_columns, setting_of, splits_one_batch
 from gnnexp.reports.runs import Run
+from gnnexp.reports.setting import Setting, setting_columns, setting_of, splits_one_batch
 from gnnexp.reports.table import Table
 
 if TYPE_CHECKING:
@@ -49,12 +49,14 @@ class Split:
         partitioner: GSplit's name for it, or its own.
         runs: one per seed, the last where there were several.
         layers: in order; empty where no counts by layer were recorded.
+        whole: all layers together; a rank's load is its edges of all of them.
     """
 
     setting: Setting
     partitioner: str
     runs: Sequence[Run]
     layers: Sequence[Layer]
+    whole: Layer
 
 
 def find_splits(runs: Sequence[Run]) -> list[Split]:
@@ -66,12 +68,18 @@ def find_splits(runs: Sequence[Run]) -> list[Split]:
             grouped.setdefault((setting_of(run), _NAMES.get(kind, kind)), {})[run.value("seed")] = run
     order = [*_NAMES.values()]
     keys = sorted(grouped, key=lambda key: (key[0], order.index(key[1]) if key[1] in order else len(order), key[1]))
-    return [Split(*key, seeds := list(grouped[key].values()), _layers(seeds)) for key in keys]
+    return [_split(*key, list(grouped[key].values())) for key in keys]
 
 
-def _layers(runs: Sequence[Run]) -> list[Layer]:
-    epochs = [epoch for run in runs for epoch in run.epochs]
+def _split(setting: Setting, partitioner: str, runs: Sequence[Run]) -> Split:
     loads = batch_loads(runs)
+    layers = _layers(runs, loads)
+    whole = Layer(sum(layer.edges for layer in layers), sum(layer.cross_edges for layer in layers), loads.get(None, {}))
+    return Split(setting, partitioner, runs, layers, whole)
+
+
+def _layers(runs: Sequence[Run], loads: Mapping[int | None, Mapping[BatchId, float]]) -> list[Layer]:
+    epochs = [epoch for run in runs for epoch in run.epochs]
     layers: list[Layer] = []
     while any(f"work/edges_layer{len(layers) + 1}" in epoch for epoch in epochs):
         edges, crossing = (sum(epoch.get(f"work/{name}_layer{len(layers) + 1}", 0) for epoch in epochs)
@@ -80,15 +88,16 @@ def _layers(runs: Sequence[Run]) -> list[Layer]:
     return layers
 
 
-def batch_loads(runs: Sequence[Run]) -> dict[int, dict[BatchId, float]]:
-    """By layer from 0: maximum over mean of the ranks' edges of every batch that has any."""
-    loads: dict[int, dict[BatchId, float]] = {}
+def batch_loads(runs: Sequence[Run]) -> dict[int | None, dict[BatchId, float]]:
+    """By layer from 0, and None for all layers: maximum over mean of the ranks' edges of every batch that has any."""
+    loads: dict[int | None, dict[BatchId, float]] = {}
     for run in runs:
         for epoch in read_epochs(run.path):
             for step, layers in enumerate(epoch.get("batches", {}).get("edges", ())):
-                for layer, counts in enumerate(layers):
+                batch = run.value("seed"), int(epoch["epoch"]), step
+                whole = [sum(of_rank) for of_rank in zip(*layers, strict=True)]
+                for layer, counts in [*enumerate(layers), (None, whole)]:
                     if sum(counts):
-                        batch = run.value("seed"), int(epoch["epoch"]), step
                         loads.setdefault(layer, {})[batch] = max(counts) * len(counts) / sum(counts)
     return loads
 
@@ -104,29 +113,26 @@ def make_table(runs: Sequence[Run]) -> Table:
     splits = find_splits(runs)
     columns = setting_columns([split.setting for split in splits])
     rows = [(*(str(getattr(split.setting, name)) for name in columns), split.partitioner, *cells, str(len(split.runs)))
-            for split in splits for cells in _cells(split, _edge_layers(splits, split.setting))]
+            for split in splits for cells in _cells(split, _edge_of(splits, split.setting))]
     return Table((*columns, *_COLUMNS), tuple(rows), _caption(runs, splits))
 
 
-def _edge_layers(splits: Sequence[Split], setting: Setting) -> Sequence[Layer]:
-    return next((one.layers for one in splits if one.setting == setting and one.partitioner == "Edge"), ())
+def _edge_of(splits: Sequence[Split], setting: Setting) -> Split | None:
+    return next((one for one in splits if one.setting == setting and one.partitioner == "Edge"), None)
 
 
-def _cells(split: Split, edge: Sequence[Layer]) -> Iterator[tuple[str, ...]]:
-    for number, layer in enumerate(split.layers):
+def _cells(split: Split, edge: Split | None) -> Iterator[tuple[str, ...]]:
+    names = [*(str(number + 1) for number in range(len(split.layers))), "all"] if split.layers else []
+    peers = [None] * len(names) if edge is None else [*edge.layers, edge.whole]
+    for name, layer, peer in zip(names, [*split.layers, split.whole], peers, strict=False):
         loads = list(layer.loads.values())
         known = (f"{statistics.fmean(loads):.3f}", f"{max(loads):.3f}") if loads else ("–", "–")
-        below = None
-        if split.partitioner == "GSplit" and number < len(edge):
-            below = share_below(layer.loads, edge[number].loads)
-        yield str(number + 1), _percent(layer), *known, "–" if below is None else f"{100 * below:.1f}"
-    if split.layers:
-        yield "all", _percent(*split.layers), "–", "–", "–"
+        below = None if split.partitioner != "GSplit" or peer is None else share_below(layer.loads, peer.loads)
+        yield name, _percent(layer), *known, "–" if below is None else f"{100 * below:.1f}"
 
 
-def _percent(*layers: Layer) -> str:
-    edges = sum(layer.edges for layer in layers)
-    return f"{100 * sum(layer.cross_edges for layer in layers) / edges:.2f}" if edges else "–"
+def _percent(layer: Layer) -> str:
+    return f"{100 * layer.cross_edges / layer.edges:.2f}" if layer.edges else "–"
 
 
 def _caption(runs: Sequence[Run], splits: Sequence[Split]) -> str:

@@ -61,11 +61,13 @@ def test_cells_by_hand(tmp_path: Path) -> None:
         # 60 of 300 edges; (1.5 + 1 + 1.2) / 3; 4 of 20; (1 + 1.6) / 2; 64 of 320.
         ("computers", "2", "Edge", "1", "20.00", "1.233", "1.500", "–", "1"),
         ("computers", "2", "Edge", "2", "20.00", "1.300", "1.600", "–", "1"),
-        ("computers", "2", "Edge", "all", "20.00", "–", "–", "–", "1"),
+        # Both layers of a batch: 80 and 30, 58 and 52, 60 and 40: (1.4545 + 1.0545 + 1.2) / 3.
+        ("computers", "2", "Edge", "all", "20.00", "1.236", "1.455", "–", "1"),
         # 7 of 128; (1.25 + 1.1 + 1) / 3; 1 of 22; (1 + 1.2) / 2; 8 of 150.
         ("computers", "2", "GSplit", "1", "5.47", "1.117", "1.250", "66.7", "1"),
         ("computers", "2", "GSplit", "2", "4.55", "1.100", "1.200", "50.0", "1"),
-        ("computers", "2", "GSplit", "all", "5.33", "–", "–", "–", "1"),
+        # 11 and 9, 17 and 13, 50 and 50: (1.1 + 1.1333 + 1) / 3, two of three below Edge's.
+        ("computers", "2", "GSplit", "all", "5.33", "1.078", "1.133", "66.7", "1"),
     )
     assert "Left out" not in table.caption and "No counts" not in table.caption
 
