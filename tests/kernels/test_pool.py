@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnexp.kernels.pool import HUGE_PAGE_BYTES, SMALLEST_POOLED_BYTES, Pool, allocate, size_class
+from gnnexp.kernels.pool import HUGE_PAGE_BYTES, KEPT_FOR, SMALLEST_POOLED_BYTES, Pool, allocate, size_class
 
 ROWS = SMALLEST_POOLED_BYTES // 4
 
@@ -61,12 +61,26 @@ def test_idle_memory_is_bounded_and_the_longest_idle_goes_first() -> None:
     assert pool.idle_bytes == 0 and pool.leased_bytes == 0
 
 
-def test_memory_held_is_bounded_by_what_was_in_use_at_once() -> None:
+def test_what_is_not_wanted_again_is_freed() -> None:
     pool = Pool()
-    for k in range(1, 40):
-        pool.empty((ROWS * k,), np.float32)
-        assert pool.idle_bytes + pool.leased_bytes <= 1.5 * pool.peak_bytes + size_class(4 * ROWS * k)
-    assert pool.peak_bytes == size_class(4 * ROWS * 39)
+    pool.empty((ROWS * 40,), np.float32)
+    pool.empty((ROWS * 2,), np.float32)
+    for _ in range(KEPT_FOR):
+        assert pool.idle_bytes >= size_class(4 * ROWS * 40)
+        pool.empty((ROWS * 2,), np.float32)
+    pool.empty((ROWS * 2,), np.float32)
+    assert pool.idle_bytes + pool.leased_bytes < size_class(4 * ROWS * 4)
+    assert pool.peak_bytes == size_class(4 * ROWS * 40)
+
+
+def test_sizes_used_one_after_the_other_all_stay() -> None:
+    pool, sizes = Pool(), (40, 10, 3, 25)
+
+    def step() -> set[int]:
+        return {pool.empty((ROWS * k,), np.float32).ctypes.data for k in sizes}
+
+    first = step()
+    assert len(first) == len(sizes) and all(step() == first for _ in range(50))
 
 
 def test_a_step_of_several_sizes_reuses_all_of_them() -> None:
