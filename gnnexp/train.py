@@ -41,6 +41,8 @@ def run_epoch(
     """One epoch of this rank, timed."""
     paradigm.module.train()
     reset_host_peak()
+    if job.device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(job.device)
     losses: list[tuple[Tensor, int]] = []
     timer = job.timer
     timer.start_epoch()
@@ -97,6 +99,7 @@ def probe_memory(job: Job, paradigm: Paradigm[Any]) -> dict[str, int]:
     paradigm.clear_gradients()
     paradigm.end_epoch()
     paradigm.batch_counts()
+    paradigm.forget_batches()
     job.comm.ledger.take()
     parameters = sum(p.numel() * p.element_size() for p in paradigm.module.parameters())
     return {

@@ -84,7 +84,7 @@ def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: 
         {
             "schema": 1,
             "config": request["config"],
-            "provenance": {**request.get("provenance", {}), "chosen": dict(job.facts)},
+            "provenance": {**request.get("provenance", {}), "chosen": {**job.facts, "draws": _draws(job)}},
             "partition": request.get("partition"),
             "presampled": request.get("presampled", []),
             "paradigm": {"exact": paradigm.exact, "approximates": paradigm.approximates},
@@ -95,6 +95,15 @@ def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: 
             "reason": "",
         },
     )
+
+
+def _draws(job: Job) -> str:
+    """Whether the global batch of one worker is that of N."""
+    if not job.sampler.exact_key:
+        return "by the sampler's own generator: another number of ranks draws other neighbours"
+    if job.sampler.key == "micro":
+        return "by seed, epoch, batch, rank, hop and vertex: another number of ranks draws other neighbours"
+    return "by seed, epoch, batch, hop and vertex: the same for any number of ranks"
 
 
 def _status(run_dir: Path, environment: Environment, state: str, **more: object) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from nasty_graphs import nasty_graph
+from placement import parts
 from training import MODELS, small_config
 
 from gnnexp.assemble import Artifacts, assemble
@@ -40,6 +41,31 @@ def test_phases_add_up_on_every_rank(ranks):
             total = sum(times["phases"].values()) + times["unaccounted_s"]
             assert total == pytest.approx(times["epoch_s"], rel=1e-9)
             assert set(times["phases"]) == set(PHASES)
+
+
+def _train_parts(config: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    environment, graph = read_environment(), nasty_graph(**LARGER)
+    with tempfile.TemporaryDirectory() as folder:
+        job, paradigm = assemble(config, Artifacts(graph, parts(graph, 2, kind)), Path(folder), environment)
+        train(job, paradigm, EpochLog(Path(folder), environment.rank))
+        return read_epochs(Path(folder))
+
+
+@pytest.mark.parametrize("kind", ["random", "skewed", "empty"])
+@pytest.mark.parametrize("topology", ["partitioned", "replicated"])
+def test_batches_prepared_ahead_by_exchanges_end_together(ranks, kind, topology):
+    """The untimed pass closes its batches early, when a rank may be ahead of its peers in preparing them."""
+    config = small_config(
+        MODELS["sage"], train={"epochs": 2, "batch_size": 16, "overlap": True},
+        sampler={"topology": topology, "threads": 1, "prefetch": 3},
+    )
+    config["paradigm"] = {"_target_": "gnnexp.paradigms.data_parallel.DataParallel", "assign": "owner"}
+    config["feature_store"] = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}
+    epochs = ranks(2).run(_train_parts, config, kind)[0]
+    steps = len(epochs[0]["batches"]["edges"])
+    assert [epoch["metrics"]["comm/rounds_features"] for epoch in epochs] == [2 * steps] * 2
+    sampling = 2 * steps if topology == "partitioned" else 0
+    assert [epoch["metrics"].get("comm/rounds_frontier", 0) for epoch in epochs] == [sampling] * 2
 
 
 @pytest.mark.slow  # it compares measured times: not for a busy machine

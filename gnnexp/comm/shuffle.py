@@ -41,6 +41,10 @@ class ShuffleIndex:
         """Rows that come from other ranks."""
         return sum(self.received)
 
+    def nbytes(self) -> int:
+        """Bytes of what lies on the device."""
+        return self.send_rows.numel() * self.send_rows.element_size()
+
     def to(self, device: torch.device) -> ShuffleIndex:
         """The same index on another device."""
         return ShuffleIndex(self.send_rows.to(device), self.sent, self.received, self.num_local)

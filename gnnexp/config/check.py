@@ -142,6 +142,9 @@ def _check_straggler(config: Mapping[str, Any]) -> list[Problem]:
     if not 0 <= straggler["rank"] < ranks:
         problems.append(Problem("hardware.straggler.rank", straggler["rank"], f"must be 0..{ranks - 1}",
                                 "hardware.straggler.rank=0"))
+    if straggler["phase"] in ("sample", "load") and config["train"].get("overlap"):
+        problems.append(Problem("hardware.straggler.phase", straggler["phase"], "with train.overlap=true batches are "
+                                "prepared in the background, which is not delayed", "set train.overlap=false"))
     if not 0 <= straggler["seconds"] < math.inf:
         problems.append(Problem("hardware.straggler.seconds", straggler["seconds"], "must be 0 or positive",
                                 "hardware.straggler.seconds=0.05"))
@@ -186,6 +189,6 @@ def check_data(config: Mapping[str, Any], graph: Graph) -> list[Problem]:
     if graph.features is None:
         problems.append(Problem("dataset", graph.name, "has no vertex features", "add a file of features"))
     task: Any = build(config["task"])
-    store: Any = build(config["feature_store"])
-    found = store.check_data(config, graph) if hasattr(store, "check_data") else []
+    others: list[Any] = [build(config[group]) for group in ("feature_store", "model")]
+    found = [problem for one in others if hasattr(one, "check_data") for problem in one.check_data(config, graph)]
     return [*problems, *task.check(graph), *found]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.block import Batch, BatchKey, Block
+from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.counter import Purpose, stream
@@ -78,6 +79,13 @@ class Model(nn.Module, ABC):
             wrong.append(Problem("model.kernel", self.kernel, "must be torch or auto with hardware.device=cuda",
                                  "set model.kernel=auto"))
         return wrong
+
+    def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
+        """What does not fit the prepared data."""
+        if not isinstance(graph.features, SparseRows) or not isinstance(self.make_layer(0, 8, 8), BlockLayer):
+            return []
+        return [Problem("model", config["model"]["_target_"], "its layers take dense rows, and the features are sparse",
+                        "set dataset.sparse=false, or choose model=sage, gcn, gat or gin")]
 
     @property
     def needs(self) -> BlockNeeds:

@@ -75,6 +75,9 @@ class Paradigm(ABC, Generic[B]):
         """Counts of every batch by layer (`edges`, `cross_edges`), `[steps][layers]`; then starts afresh."""
         return {}
 
+    def forget_batches(self) -> None:
+        """Drop what was kept of earlier batches, so that the next epoch counts as the first one."""
+
     @abstractmethod
     def evaluation_model(self) -> Model:
         """The trained model for layer-wise inference."""

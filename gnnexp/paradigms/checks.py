@@ -66,6 +66,14 @@ def plain_features(config: Mapping[str, Any], paradigm: str) -> list[Problem]:
                     "choose feature_store=local")]
 
 
+def whole_topology(config: Mapping[str, Any], paradigm: str) -> list[Problem]:
+    """DGL's scripts sample from the whole graph."""
+    if config.get("sampler", {}).get("topology") != "partitioned":
+        return []
+    return [Problem("sampler.topology", "partitioned", f"{paradigm} samples from the whole graph on every rank",
+                    "set sampler.topology=replicated")]
+
+
 def whole_rows(config: Mapping[str, Any], paradigm: str) -> list[Problem]:
     """Only push-pull reads slices of rows."""
     target = config["feature_store"]["_target_"]

@@ -85,6 +85,11 @@ class DataParallel(MiniBatch[Batch, Loaded]):
         features = self._read(sampled)
         return Loaded(self.to_device(sampled, features), features)
 
+    def forget_batches(self) -> None:
+        """The features of a full batch are read again."""
+        super().forget_batches()
+        self._kept = None
+
     def forward(self, ready: Loaded) -> Tensor | None:
         """The replicated model on whole rows."""
         return None if ready.features is None else self.job.model(ready.batch, ready.features)

@@ -13,7 +13,7 @@ from gnnexp.job import Job
 from gnnexp.models.dgl_layers import DGLStack, supported, wants_self_loops
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.paradigms.checks import plain_features
+from gnnexp.paradigms.checks import plain_features, whole_topology
 from gnnexp.paradigms.dgl_reference import dense_features, to_dgl, unsupported_model
 
 
@@ -26,7 +26,8 @@ class DGLFullGraph(Paradigm[Tensor]):
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """One worker only, and a model that DGL has."""
         ranks = config["hardware"]["nodes"] * config["hardware"]["workers"]
-        problems = [*unsupported_model(config), *plain_features(config, "dgl_full_graph")]
+        problems = [*unsupported_model(config), *plain_features(config, "dgl_full_graph"),
+                *whole_topology(config, "dgl_full_graph")]
         if ranks != 1:
             problems.append(
                 Problem("hardware.workers", ranks, "dgl_full_graph runs on one worker", "set hardware.workers=1")

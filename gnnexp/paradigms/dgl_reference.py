@@ -28,7 +28,7 @@ from gnnexp.measure.ledger import all_reduce_share
 from gnnexp.models.dgl_layers import DGLStack, supported, wants_self_loops
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.paradigms.checks import plain_features
+from gnnexp.paradigms.checks import plain_features, whole_topology
 
 os.environ.setdefault("DGLBACKEND", "pytorch")  # read by dgl when it is imported
 import dgl
@@ -70,7 +70,8 @@ class DGLReference(Paradigm[DGLBatch]):
             )
         if self.num_workers < 0:
             problems.append(Problem("paradigm.num_workers", self.num_workers, "must be 0 or more", "set it to 0"))
-        return [*problems, *unsupported_model(config), *plain_features(config, "dgl_reference")]
+        return [*problems, *unsupported_model(config), *plain_features(config, "dgl_reference"),
+                *whole_topology(config, "dgl_reference")]
 
     def setup(self, job: Job) -> None:
         """Build DGL's graph, stack and loader."""

@@ -101,6 +101,8 @@ class MiniBatch(Paradigm[R], Generic[S, R]):
         self.schedule = TargetSchedule(
             job.task.targets(), job.run.train.batch_size, job.run.seed, job.run.train.shuffle
         )
+        if job.comm.size > 1 and job.config["model"].get("degrees") == "block":
+            self.exact, self.approximates = False, "degrees are those of each rank's own block"
         assert_same_parameters(job.model, job.comm)
         self.gradients = FlatGradients(job.model.parameters())
         self.work: Counter[str] = Counter()
@@ -155,13 +157,23 @@ class MiniBatch(Paradigm[R], Generic[S, R]):
         """Zero the flat buffer."""
         self.gradients.clear()
 
-    def to_device(self, batch: Batch, features: Rows | None) -> Batch:
-        """Blocks cross to the device tier (the store counts its rows); counted on CPU as an emulated crossing."""
+    def to_device(self, batch: Batch, features: Rows | None, beside: int = 0) -> Batch:
+        """Blocks cross to the device tier (the store counts its rows); counted on CPU as an emulated crossing.
+
+        Args:
+            batch: on the host.
+            features: None where nothing is trained: then nothing crosses.
+            beside: bytes of what crosses with them.
+        """
         if features is not None and self._crossed is not batch.blocks:
             if self.schedule.num_steps == 1:
                 self._crossed = batch.blocks
-            self.count("tier/h2d_bytes", sum(block.nbytes() for block in batch.blocks))
+            self.count("tier/h2d_bytes", beside + sum(block.nbytes() for block in batch.blocks))
         return batch.to(self.job.device)
+
+    def forget_batches(self) -> None:
+        """What crossed before crosses again."""
+        self._crossed = None
 
     # --- counts ----------------------------------------------------------------------------------------------------
     def end_epoch(self) -> dict[str, int]:
@@ -180,7 +192,7 @@ class MiniBatch(Paradigm[R], Generic[S, R]):
         """Topology and features that this rank holds; gradients are the buffers."""
         flat, store = self.gradients.flat, self.job.store
         return {
-            "topology_bytes": self.job.sampler.topology_of(self.job.shard).topology_bytes,
+            "topology_bytes": self.job.sampler.topology_bytes(self.job.shard),
             "vertex_bytes": store.nbytes(),
             "cache_bytes": 0 if store.cache is None else store.cache.nbytes(),
             "buffers_bytes": 2 * flat.numel() * flat.element_size(),
@@ -191,11 +203,14 @@ class MiniBatch(Paradigm[R], Generic[S, R]):
         return ()
 
     def count_computed(self, ready: R) -> None:
-        """Edges and vertices of a batch, and how many edges have a foreign source; by layer for every batch."""
+        """Edges and vertices of a batch, and how many edges have a foreign source; by layer for every batch.
+
+        Self loops that the model adds are computed, but nobody sampled them and none crosses.
+        """
         blocks, cross_edges = ready.batch.blocks, self.cross_edges(ready)
-        edges = [block.num_edges for block in blocks]
+        edges = [block.num_edges - block.num_dst * block.self_loops for block in blocks]
         self.count("edges_sampled", sum(edges))
-        self.count("edges_computed", sum(edges))
+        self.count("edges_computed", sum(block.num_edges for block in blocks))
         self.count("vertices_computed", sum(block.num_dst for block in blocks))
         self._batches.setdefault("edges", []).append(edges)
         if cross_edges:

@@ -113,8 +113,10 @@ class PushPull(MiniBatch[Sampled, Pushed]):
         """This rank's dimensions of the rows of all blocks."""
         job = self.job
         features = tuple(job.store.read(block.src_ids) for block in sampled.blocks)
-        batch = self.to_device(sampled.batch, features[job.comm.rank])
-        return Pushed(batch, tuple(block.to(job.device) for block in sampled.blocks), features)
+        others = [block for rank, block in enumerate(sampled.blocks) if rank != job.comm.rank]
+        batch = self.to_device(sampled.batch, features[job.comm.rank], sum(block.nbytes() for block in others))
+        return Pushed(batch, tuple(batch.blocks[0] if block is sampled.batch.blocks[0] else block.to(job.device)
+                                   for block in sampled.blocks), features)
 
     def forward(self, ready: Pushed) -> Tensor:
         """The pull, then data parallel; every rank takes part, with or without targets."""

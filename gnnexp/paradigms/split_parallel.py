@@ -124,7 +124,8 @@ class SplitParallel(MiniBatch[SplitBatch, LoadedSplit]):
         """The rows of the local input vertices."""
         features = self.job.store.read(sampled.input_ids)
         shuffles = tuple(index.to(self.job.device) for index in sampled.shuffles)
-        return LoadedSplit(self.to_device(sampled.batch, features), shuffles, sampled.cross_edges, features)
+        batch = self.to_device(sampled.batch, features, sum(index.nbytes() for index in sampled.shuffles))
+        return LoadedSplit(batch, shuffles, sampled.cross_edges, features)
 
     def forward(self, ready: LoadedSplit) -> Tensor:
         """Algorithm 2, `sp_forward` (autograd runs its reverse); every rank takes part, with or without targets."""

@@ -13,7 +13,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import owner_dtype
 from gnnexp.kernels.undirected import undirected
 from gnnexp.partitioners.base import Owners, Partitioner
-from gnnexp.partitioners.metis_library import check_limits, index_dtype, metis_version, part_graph
+from gnnexp.partitioners.metis_library import MOST_IMBALANCE, check_limits, index_dtype, metis_version, part_graph
 
 # Peak of our arrays and METIS's per directed edge, 64-bit integers: 111 to 112 measured on 400,000 vertices with
 # 11.9 M directed edges and planted communities, 8 parts.
@@ -58,8 +58,9 @@ class MetisPartitioner(Partitioner):
         if not self.balance or len(set(self.balance)) != len(self.balance):
             problems.append(Problem("partitioner.balance", self.balance, "some of vertices, edges, train, each once",
                                     "partitioner.balance=[vertices,edges,train]"))
-        if not imbalance > 0:
-            problems.append(Problem("partitioner.imbalance", imbalance, "above 0", "partitioner.imbalance=0.03"))
+        if not 0 < imbalance <= MOST_IMBALANCE:
+            problems.append(Problem("partitioner.imbalance", imbalance, f"above 0, at most {MOST_IMBALANCE}",
+                                    "partitioner.imbalance=0.03"))
         if not 0 <= seed < (1 << 31) - 1:
             problems.append(Problem("partitioner.seed", seed, "must be 0 to 2^31 - 2", "partitioner.seed=0"))
         if problems:

@@ -19,6 +19,8 @@ from gnnexp.errors import ConfigError, Problem, RunError
 # Status codes of metis.h.
 _OK, _ERROR_MEMORY = 1, -3
 # At least METIS_NOPTIONS (40) entries.
+# METIS takes thousandths in its own integer, and a part cannot hold more than everything.
+MOST_IMBALANCE = 1000.0
 _NUM_OPTIONS = 64
 
 
@@ -115,6 +117,7 @@ def part_graph(
     settings = np.empty(_NUM_OPTIONS, dtype)
     library.METIS_SetDefaultOptions(_pointer(settings))
     settings[option.SEED] = seed + 1  # METIS calls srand, for which glibc takes 0 and 1 as the same seed
+    assert imbalance <= MOST_IMBALANCE
     settings[option.UFACTOR] = max(1, round(imbalance * 1000))
     num_nodes, num_weights = vertex_weights.shape
     scalars = np.array([num_nodes, num_weights, num_parts, 0], dtype)

@@ -18,7 +18,7 @@ from gnnexp.graph.presample import Presample
 from gnnexp.kernels.undirected import undirected
 from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.metis import check_memory, fill_empty
-from gnnexp.partitioners.metis_library import check_limits, index_dtype, metis_version, part_graph
+from gnnexp.partitioners.metis_library import MOST_IMBALANCE, check_limits, index_dtype, metis_version, part_graph
 
 
 class PresampledPartitioner(Partitioner):
@@ -42,7 +42,7 @@ class PresampledPartitioner(Partitioner):
         wrong = [
             (epochs < 1, "epochs", epochs, "must be at least 1", 10),
             (not 0 <= input_weight < 1e6, "input_weight", input_weight, "must be in [0, 1e6)", 0.0),
-            (not imbalance > 0, "imbalance", imbalance, "above 0", 0.03),
+            (not 0 < imbalance <= MOST_IMBALANCE, "imbalance", imbalance, f"above 0, at most {MOST_IMBALANCE}", 0.03),
             (not 0 <= seed < (1 << 31) - 1, "seed", seed, "must be 0 to 2^31 - 2", 0),
         ]
         problems = [Problem(f"partitioner.{name}", value, allowed, f"partitioner.{name}={mend}")

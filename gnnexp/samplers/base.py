@@ -66,6 +66,10 @@ class Sampler(ABC):
         """The graph that this rank samples from."""
         return shard.graph if self.topology == "replicated" else shard.owned_topology
 
+    def topology_bytes(self, shard: Shard) -> int:
+        """Bytes of topology that this rank samples from."""
+        return self.topology_of(shard).topology_bytes
+
     @abstractmethod
     def setup(self, shard: Shard, num_layers: int) -> None:
         """Take the graph of this rank.

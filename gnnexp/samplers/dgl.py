@@ -108,6 +108,10 @@ class DGLSampler(LayerSampler):
         self._types = graph.edge_types if typed else None
         self._lock = Lock()  # the seed and the map of DGL's fused sampler are shared state
 
+    def topology_bytes(self, shard: Shard) -> int:
+        """Ours, and DGL's int64 copy of the sources."""
+        return super().topology_bytes(shard) + 8 * self.topology_of(shard).num_edges
+
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
         """The blocks of one batch; calls from several threads take turns."""
         with self._lock:

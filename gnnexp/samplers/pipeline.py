@@ -14,7 +14,9 @@ def prefetched(make: Callable[[int], T], count: int, threads: int, depth: int) -
     """Yield `make(0)`, `make(1)`, ... `make(count - 1)`, prepared ahead by threads.
 
     Nothing starts before the first result is asked for. An error of `make(i)` is raised where result i would have been
-    yielded, after which nothing more is made. When the generator ends or is closed, its threads have ended.
+    yielded, after which nothing more is started. When the generator ends or is closed, its threads have ended; closed
+    early, it has made result `depth` after the last one that was yielded, no more and no fewer: where making a result
+    takes an exchange between ranks, they all take part in the same ones.
 
     Args:
         make: safe to call from several threads at once.
@@ -28,6 +30,7 @@ def prefetched(make: Callable[[int], T], count: int, threads: int, depth: int) -
         return
     waiting: deque[Future[T]] = deque()
     pool = ThreadPoolExecutor(min(threads, depth), thread_name_prefix="prefetch")
+    cancel = True
     try:
         for number in range(min(depth, count)):
             waiting.append(pool.submit(make, number))
@@ -37,7 +40,11 @@ def prefetched(make: Callable[[int], T], count: int, threads: int, depth: int) -
             result = waiting.popleft().result()
             if number < count:
                 waiting.append(pool.submit(make, number))
-            yield result
+            try:
+                yield result
+            except GeneratorExit:
+                cancel = False
+                raise
             del result  # or it would live until the next one is there: one batch more than `depth` in memory
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        pool.shutdown(wait=True, cancel_futures=cancel)

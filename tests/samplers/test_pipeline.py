@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -68,6 +69,22 @@ def test_depth_results_are_made_while_the_consumer_is_busy() -> None:
     assert not made.acquire(blocking=False)
 
 
+@pytest.mark.parametrize(("taken", "depth"), [(1, 1), (1, 3), (2, 2), (4, 2)])
+def test_closed_early_the_same_results_were_made_whatever_the_timing(taken: int, depth: int) -> None:
+    made: list[int] = []
+
+    def make(number: int) -> int:
+        time.sleep(0.001 * (number % 3))
+        made.append(number)
+        return number
+
+    ready = prefetched(make, 10, threads=1, depth=depth)
+    for _ in range(taken):
+        next(ready)
+    ready.close()
+    assert made == list(range(taken + depth))
+
+
 def test_nothing_starts_before_it_is_asked_for() -> None:
     calls: list[int] = []
     ready = prefetched(calls.append, 3, threads=2, depth=2)
@@ -94,7 +111,7 @@ def test_an_error_is_raised_in_its_place(threads: int) -> None:
     assert max(calls) <= 2 + 4
 
 
-def test_closing_waits_for_what_runs_and_cancels_what_waits() -> None:
+def test_closing_waits_for_what_runs_and_what_waits() -> None:
     started, release, finished = threading.Event(), threading.Event(), []
 
     def make(number: int) -> int:
@@ -111,7 +128,7 @@ def test_closing_waits_for_what_runs_and_cancels_what_waits() -> None:
     timer.start()
     ready.close()
     timer.join()
-    assert finished == [0, 1]
+    assert finished == [0, 1, 2, 3, 4, 5]
 
 
 def test_without_threads_the_caller_makes_them() -> None:
