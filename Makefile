@@ -26,7 +26,7 @@ run: setup ## the quickstart sweep: DGL's training loop against gnnexp's, on rea
 test: setup ## the test suite, a few minutes
 	$(BIN)/python -m pytest
 
-test-slow: setup ## longer checks: statistics of samplers, accuracy against published numbers
+test-slow: setup ## longer checks: every combination of the exactness tests, injected delays, whole systems
 	$(BIN)/python -m pytest -m slow
 
 test-gpu: setup ## checks that need a CUDA device

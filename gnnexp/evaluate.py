@@ -153,19 +153,20 @@ class Evaluation:
         num_bytes = count * width * torch.empty(0, dtype=self._job.dtype).element_size()
         if 2 * num_bytes <= self._job.run.train.eval_memory:
             return torch.zeros(count, width, dtype=self._job.dtype)
+        path.parent.mkdir(parents=True, exist_ok=True)
         array = np.memmap(path, dtype=self._job.run.train.dtype, mode="w+", shape=(count, width))
         return torch.from_numpy(array)
 
     @contextmanager
     def _scratch(self) -> Iterator[Path]:
         folder = self._job.directory / "scratch" / f"rank_{self._job.comm.rank}"
-        folder.mkdir(parents=True, exist_ok=True)
         try:
             yield folder
         finally:
-            for path in folder.iterdir():
-                path.unlink()
-            folder.rmdir()
+            if folder.is_dir():
+                for path in folder.iterdir():
+                    path.unlink()
+                folder.rmdir()
 
 
 def split_by_edges(graph: Graph, ids: Tensor, parts: int) -> list[int]:

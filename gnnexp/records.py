@@ -62,11 +62,15 @@ class EpochLog:
 
 
 def summarize(epochs: Sequence[Mapping[str, Any]], primary: str) -> dict[str, float]:
-    """Figures at the best validation epoch, and typical times (median over the epochs after the first)."""
+    """Figures at the best validation epoch, and typical times (median over the epochs after the first).
+
+    Without validation vertices they are those of the last evaluated epoch.
+    """
     summary: dict[str, float] = {}
+    figures = [e for e in epochs if not math.isnan(e["metrics"].get(f"{primary}/test", math.nan))]
     evaluated = [e for e in epochs if not math.isnan(e["metrics"].get(f"{primary}/val", math.nan))]
-    if evaluated:
-        best = max(evaluated, key=lambda e: e["metrics"][f"{primary}/val"])
+    if evaluated or figures:
+        best = max(evaluated, key=lambda e: e["metrics"][f"{primary}/val"]) if evaluated else figures[-1]
         summary["best_epoch"] = best["epoch"]
         summary |= {k: v for k, v in best["metrics"].items() if k.partition("/")[2] in ("val", "test")}
     if epochs:

@@ -91,6 +91,8 @@ def _read(file: Path) -> dict[str, Any]:
 
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (UnicodeDecodeError, OSError) as error:
+        raise ConfigError(Problem(str(file), "text", str(error), "save it as UTF-8, readable by you")) from None
     except yaml.YAMLError as error:
         raise ConfigError(Problem(str(file), "yaml", " ".join(str(error).split()), "correct the file")) from None
     if not isinstance(content, dict):
@@ -114,6 +116,12 @@ def _check_shape(file: Path, content: Mapping[str, Any]) -> list[Problem]:
     for case in content.get("cases", []):
         if not isinstance(case, dict) or set(case) != {"overrides"} or not isinstance(case["overrides"], list):
             problems.append(Problem(f"{file}: cases", case, "must be `overrides: [key=value, …]`", "correct the file"))
+    rows = content.get("report", {}).get("rows", [])
+    if not isinstance(rows, list) or not all(isinstance(row, str) for row in rows):
+        problems.append(Problem(f"{file}: report.rows", rows, "must be a list of config keys",
+                                "rows: [dataset, system]"))
+    problems += [unknown(f"{file}: report.{key}", value, str(key), ("kind", "rows"))
+                 for key, value in content.get("report", {}).items() if key not in ("kind", "rows")]
     kind = content.get("report", {}).get("kind")
     if kind is not None and kind not in REPORT_KINDS:
         problems.append(unknown(f"{file}: report.kind", kind, str(kind), REPORT_KINDS))

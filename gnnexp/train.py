@@ -45,6 +45,7 @@ def run_epoch(
         torch.cuda.reset_peak_memory_stats(job.device)
     losses: list[tuple[Tensor, int]] = []
     timer = job.timer
+    job.comm.barrier()  # what ranks did before it (starting, evaluation, the log) is not this epoch's waiting
     timer.start_epoch()
     for batch in paradigm.batches(epoch):
         losses.append(paradigm.forward_backward(batch))

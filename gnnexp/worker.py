@@ -36,7 +36,7 @@ def main() -> int:
     try:
         _run(run_dir, environment, job)
     except BaseException as error:
-        phase = (job[0].timer.current or "between phases") if job else "starting"
+        phase = job[0].timer.failed_in or "" if job else "start"
         code = error.exit_code if isinstance(error, GnnexpError) else 1
         _status(
             run_dir, environment, "failed", phase=phase, reason=f"{type(error).__name__}: {error}",

@@ -83,6 +83,7 @@ def test_cfg_prints_the_resolved_configuration(capsys: pytest.CaptureFixture[str
     (["run", "model=sage_pool", "system=dgl_reference"], ["SAGEPool has no counterpart"]),
     (["run", "task.metric=roc_auc"], ["task.metric='roc_auc'"]),
     (["run", "sampler.fanouts=5", "hardware.straggler=9"], ["sampler.fanouts=5", "{rank:…,phase:…,seconds:…}"]),
+    (["run", "task.metric=micro_f1"], ["task.metric='micro_f1'", "task.metric=acc"]),
     (["run", "sampler.fanouts=[5,x]"], ["sampler.fanouts=[5, 'x']"]),
     (["run", "hardware.straggler.rank=9"], ["hardware.straggler is null"]),
     (["run", "hardware.straggler={rank:9,phase:sample,seconds:1}"], ["hardware.straggler.rank=9", "0..0"]),

@@ -128,7 +128,7 @@ def test_a_load_that_fails_leaves_nothing_and_may_be_tried_again(tmp_path: Path,
     assert [path for path in (tmp_path / "cache").rglob("*") if path.name != "graphs"] == []
 
 
-@pytest.mark.parametrize("damage", ["truncated", "meta gone", "array gone", "not a folder of ours"])
+@pytest.mark.parametrize("damage", ["truncated", "meta gone", "array gone", "not a folder of ours", "ids"])
 def test_a_damaged_graph_is_said_and_made_again(
     tmp_path: Path, journal: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -138,6 +138,10 @@ def test_a_damaged_graph_is_said_and_made_again(
         os.truncate(folder / "indices.npy", 150)
     elif damage == "meta gone":
         (folder / "meta.json").unlink()
+    elif damage == "ids":
+        indices = np.load(folder / "indices.npy")
+        indices[::7] = 2_000_000_000
+        np.save(folder / "indices.npy", indices)
     elif damage == "array gone":
         (folder / "labels.npy").unlink()
     else:
@@ -215,7 +219,8 @@ def test_partitions_are_kept_with_their_quality(tmp_path: Path, journal: Path) -
     assert torch.equal(first.node_owner, second.node_owner)
     assert second.graph_key == dataset.key()
     assert second.seconds == first.seconds > 0
-    assert read_quality(folder) == quality(graph, first)
+    cost = {"seconds": first.seconds, "peak_rss_bytes": float(first.peak_rss_bytes)}
+    assert read_quality(folder) == quality(graph, first) | cost
     others = {prepare_partition(made, graph, key, parts, tmp_path)[1]
               for made, key, parts in ((partitioner, dataset.key(), 2), (partitioner, "other", 3),
                                        (RandomPartitioner(seed=1), dataset.key(), 3),
@@ -240,7 +245,8 @@ def test_a_damaged_partition_is_said_and_made_again(
         second, _ = prepare_partition(RandomPartitioner(), graph, "key", 3, tmp_path)
     assert "is damaged and is made again" in caplog.text
     assert torch.equal(owners, second.node_owner)
-    assert read_quality(folder) == quality(graph, second)
+    cost = {"seconds": second.seconds, "peak_rss_bytes": float(second.peak_rss_bytes)}
+    assert read_quality(folder) == quality(graph, second) | cost
 
 
 def test_too_many_parts_are_refused_before_anything_is_made(tmp_path: Path) -> None:

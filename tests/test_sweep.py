@@ -47,6 +47,7 @@ def test_typed_overrides_win_and_may_be_axes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "key"), [
     ("fixd: [a=1]", "fixd"), ("axes: [1]", "axes"), ("axes: {b: 3}", "axes.b"), ("axes: {b: []}", "axes.b"),
+    ("report: {rows: system}", "report.rows"), ("report: {row: [system]}", "report.row"),
     ("cases: [{override: [a=1]}]", "cases"), ("- 1", "yaml"), ("a: [", "yaml"),
 ])
 def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str, key: str) -> None:

@@ -138,3 +138,5 @@ def test_summary_takes_the_test_metric_at_the_best_validation_epoch():
     summary = summarize(epochs, "acc")
     assert (summary["best_epoch"], summary["acc/test"]) == (1, 0.4)
     assert summary["time/epoch_s"] == 3.0
+    unchosen = [{**epoch, "metrics": {**epoch["metrics"], "acc/val": float("nan")}} for epoch in epochs]
+    assert summarize(unchosen, "acc")["acc/test"] == 0.1, "without validation vertices the last evaluation counts"

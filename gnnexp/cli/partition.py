@@ -43,7 +43,7 @@ def main(options: argparse.Namespace) -> int:
 def _overall(report: dict[str, float], seconds: float, peak_bytes: int, method: str) -> Table:
     table = Table("quality", "", title=f"{method}, {int(report['parts'])} parts", title_justify="left")
     for name, value in report.items():
-        if "/" not in name and name != "parts":
+        if "/" not in name and name not in ("parts", "seconds", "peak_rss_bytes"):
             table.add_row(name, f"{value:.4f}")
     table.add_row("seconds", f"{seconds:.2f}")
     table.add_row("peak_rss_bytes", f"{peak_bytes:,}")

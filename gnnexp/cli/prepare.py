@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from gnnexp.config.check import check_config, check_data
 from gnnexp.config.compose import Composed, draft
 from gnnexp.config.schema import run_config
 from gnnexp.datasets.base import Dataset
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.presample import Presample
@@ -21,7 +21,7 @@ from gnnexp.launchers.base import Launcher
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.partitioners.base import Partitioner
-from gnnexp.prepare import cache_root, prepare_graph, prepare_partition, prepare_presample
+from gnnexp.prepare import cache_root, graph_folder, prepare_graph, prepare_partition, prepare_presample
 from gnnexp.samplers.base import Sampler
 from gnnexp.tasks.base import Task
 from gnnexp.trackers.base import Tracker
@@ -67,11 +67,29 @@ def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
         problems += check_run_dir(made.composed.run_dir)
         wrong = made.unsure | {problem.key.partition(".")[0] for problem in problems}
         if problems and "dataset" not in wrong:
-            problems += dataset_of(config).missing()
+            problems += _data_problems(config, wrong)
     if problems:
         raise ConfigError(problems)
     assert made.composed is not None
     return made.composed
+
+
+def _data_problems(config: Mapping[str, Any], wrong: Collection[str]) -> list[Problem]:
+    """What is wrong with the data of a configuration that has mistakes elsewhere, as far as that can be judged."""
+    dataset = dataset_of(config)
+    if missing := dataset.missing():
+        return missing
+    try:
+        if graph_folder(dataset, cache_root()).exists():
+            graph, _ = prepare_graph(dataset, cache_root())
+        elif dataset.at_hand:
+            graph = dataset.load()  # and not kept: nothing is written for a run that cannot start
+        else:
+            return []
+    except DataError as error:
+        return list(error.problems)
+    judged = {"hardware", "task", "feature_store", "model"}
+    return [] if judged & set(wrong) else check_data(config, graph)
 
 
 def check_run_dir(run_dir: Path) -> list[Problem]:
@@ -79,12 +97,16 @@ def check_run_dir(run_dir: Path) -> list[Problem]:
     if os.path.lexists(run_dir):
         return [Problem("hydra.run.dir", str(run_dir), "a run never writes into a folder that exists",
                         "name a new one, or remove it")]
-    above = next((folder for folder in run_dir.absolute().parents if os.path.lexists(folder)), Path("/"))
+    return check_folder("hydra.run.dir", run_dir)
+
+
+def check_folder(key: str, folder: Path) -> list[Problem]:
+    """Whether files can be written into `folder`, which is made where it is missing."""
+    above = next((one for one in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(one)), Path("/"))
     if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
         return []
     why = "may not be written to" if above.is_dir() else "is no folder"
-    return [Problem("hydra.run.dir", str(run_dir), f"cannot be made: {above} {why}",
-                    "hydra.run.dir=<a folder that you may write to>")]
+    return [Problem(key, str(folder), f"cannot be made: {above} {why}", f"{key}=<a folder that you may write to>")]
 
 
 def dataset_of(config: Mapping[str, Any]) -> Dataset:

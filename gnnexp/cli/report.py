@@ -11,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from gnnexp.cli.console import make_console, states_table
+from gnnexp.cli.prepare import check_folder
 from gnnexp.config.build import build
 from gnnexp.config.compose import compose
 from gnnexp.config.signature import unknown
@@ -38,6 +39,8 @@ def main(options: argparse.Namespace) -> int:
     if options.rows and options.names[0] in REPORT_KINDS:
         raise ConfigError(Problem("--rows", options.rows, f"{options.names[0]} has rows of its own", "leave it out"))
     choice = choose(options.names)
+    if options.out and (problems := check_folder("--out", Path(options.out))):
+        raise ConfigError(problems)
     if options.rows:  # asks for the comparison table
         choice = replace(choice, rows=options.rows.split(","), kind="")
     formats = [suffix for suffix, wanted in (("md", options.markdown), ("csv", options.csv)) if wanted]
@@ -127,6 +130,10 @@ def show(
 
 def _comparison(choice: Choice, runs: Sequence[Run], folder: Path) -> tuple[Table, list[Path]]:
     keys = row_keys(runs, choice.rows)
+    absent = [key for key in keys if runs and all(run.value(key) == "null" and not run.knows(key) for run in runs)]
+    if choice.rows and absent:
+        raise ConfigError([Problem("rows", key, "is no key of these runs' configurations",
+                                   "a config key such as dataset, system, model.layers") for key in absent])
     groups = group_runs(runs, keys)
     figures = [folder / "breakdown.png", folder / "breakdown.svg"]
     draw_breakdown(groups, figures, choice.name)

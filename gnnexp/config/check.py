@@ -187,8 +187,9 @@ def check_data(config: Mapping[str, Any], graph: Graph) -> list[Problem]:
                                 f"more ranks ({ranks}) than training vertices ({num_train})",
                                 f"hardware.workers={max(1, num_train // hardware.get('nodes', 1))}"))
     if graph.features is None:
-        problems.append(Problem("dataset", graph.name, "has no vertex features", "add a file of features"))
+        problems.append(Problem("dataset", graph.name, "has no vertex features",
+                                "dataset.features=<file of [V, D] rows>, or another dataset"))
     task: Any = build(config["task"])
-    others: list[Any] = [build(config[group]) for group in ("feature_store", "model")]
+    others: list[Any] = [build(config[group]) for group in ("feature_store", "model") if group in config]
     found = [problem for one in others if hasattr(one, "check_data") for problem in one.check_data(config, graph)]
     return [*problems, *task.check(graph), *found]

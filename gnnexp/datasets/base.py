@@ -86,6 +86,11 @@ class Dataset(ABC):
             raise DataError(unreadable)
         return digest.hexdigest()
 
+    @property
+    def at_hand(self) -> bool:
+        """Whether it is read from files that are there: its mistakes are then told with the configuration's."""
+        return True
+
     def generate(self, folder: Path) -> Graph | None:
         """Write the graph straight to `folder` in the on-disk format and open it; None if it can only be loaded.
 

@@ -49,6 +49,11 @@ class DglBuiltin(Dataset):
         self.val = val
         self.seed = seed
 
+    @property
+    def at_hand(self) -> bool:
+        """DGL may have to download it."""
+        return False
+
     def options(self) -> dict[str, object]:
         """With the version of DGL, which stands for the files that it downloads and checks."""
         try:

@@ -79,6 +79,11 @@ class Ogb(Dataset):
         self.symmetrize = symmetrize
         self.self_loops = self_loops
 
+    @property
+    def at_hand(self) -> bool:
+        """Nothing is downloaded for a run that cannot start."""
+        return not self.download
+
     def missing(self) -> list[Problem]:
         """See `Dataset.missing`; what is to be downloaded is not missing."""
         return [] if self.download else super().missing()

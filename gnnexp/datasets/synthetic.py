@@ -81,6 +81,11 @@ class Synthetic(Dataset):
 
     unkeyed = frozenset({"buffer_bytes"})
 
+    @property
+    def at_hand(self) -> bool:
+        """Drawing it may take long."""
+        return False
+
     @abstractmethod
     def plan(self) -> Plan:
         """Sizes and parameters."""

@@ -58,6 +58,18 @@ def validate_graph(graph: Graph, *, name: str) -> list[Problem]:
     return problems
 
 
+def validate_ids(graph: Graph, *, name: str) -> list[Problem]:
+    """Whether topology, labels and splits of a stored graph still point to what exists; features are not read."""
+    problems: list[Problem] = []
+
+    def report(array: str, found: str, allowed: str, mend: str) -> None:
+        problems.append(Problem(f"{name}: {array}", found, allowed, mend))
+
+    _check_topology(graph, report)
+    _check_splits(graph, _check_labels(graph, report), report)
+    return problems
+
+
 def _check_rows(indptr: Tensor, length: int, array: str, report: Report) -> bool:
     """Whether `indptr` can be walked: from 0 to `length`, never falling."""
     values = indptr.numpy()

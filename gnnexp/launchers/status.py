@@ -112,7 +112,8 @@ def judge(run_dir: Path, deaths: Sequence[Death]) -> Outcome:
         return Outcome(1, "failed", "the run ended without a rank saying why", f"see {run_dir / 'logs'}")
     if spoken.exit_code == USER_ERROR:
         return Outcome(USER_ERROR, "failed", spoken.reason, spoken.reason)
-    reason = f"{_where(spoken.rank, spoken.host)} failed in phase {spoken.phase or 'start'}: {spoken.reason}"
+    where = f"in phase {spoken.phase}" if spoken.phase else "between phases"
+    reason = f"{_where(spoken.rank, spoken.host)} failed {where}: {spoken.reason}"
     return Outcome(1, "failed", reason, f"{reason}\n{spoken.traceback}".rstrip())
 
 

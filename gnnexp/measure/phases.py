@@ -71,6 +71,7 @@ class PhaseTimer:
         self._synchronize, self._delay, self._clock = synchronize, delay, clock
         self._stack: list[Phase] = []
         self._others = threading.local()
+        self._failed: tuple[Phase, BaseException | None] | None = None
         self.start_epoch()
 
     def start_epoch(self) -> None:
@@ -127,6 +128,15 @@ class PhaseTimer:
                 self.move(waiting, what, exposed)
             self._hidden[what] = self._hidden.get(what, 0.0) + end - start - exposed
 
+    @property
+    def failed_in(self) -> Phase | None:
+        """The innermost phase that the last error left."""
+        return None if self._failed is None else self._failed[0]
+
+    def _fail(self, name: Phase, error: BaseException | None) -> None:
+        if self._failed is None or self._failed[1] is not error:
+            self._failed = name, error
+
     def _boundary(self) -> None:
         if self._synchronize is not None:
             self._synchronize()
@@ -158,6 +168,9 @@ class _Record:
         self._clock = clock
         self._mark = 0.0
 
+    def _fail(self, name: Phase, error: BaseException | None) -> None:
+        """The training loop, which raises it again, notes where."""
+
     def _enter(self, name: Phase) -> None:
         self._cut()
         self._stack.append(name)
@@ -187,4 +200,6 @@ class _Span:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None:
+            self._timer._fail(self._name, error)
         self._timer._exit()

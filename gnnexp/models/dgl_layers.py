@@ -43,6 +43,11 @@ class DGLStack(nn.Module):
         self.dropout, self.input_dropout = model.dropout, model.input_dropout
         self.load_from(model)
 
+    @property
+    def layers(self) -> nn.ModuleList:
+        """The convolutions, by the name that models have for them."""
+        return self.convs
+
     def forward(self, graphs: list[Any], h: Tensor) -> Tensor:
         """`[T, classes]` from DGL blocks (or the same whole graph for every layer) and input rows."""
         h = F.dropout(h, self.input_dropout, self.training)
@@ -72,6 +77,9 @@ class DGLStack(nn.Module):
                 target = layer.get_parameter(ours)
                 source = conv_layer.get_parameter(theirs)
                 target.copy_((source.T if turned else source).reshape(target.shape))
+
+
+SUPPORTED = "model=sage, gcn, gat or gin, with model.bias=true, model.residual=false and model.norm=false"
 
 
 def supported(model: Model) -> str:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.job import Job
-from gnnexp.models.dgl_layers import DGLStack, supported, wants_self_loops
+from gnnexp.models.dgl_layers import SUPPORTED, DGLStack, supported, wants_self_loops
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.checks import plain_features, whole_topology
@@ -37,7 +37,7 @@ class DGLFullGraph(Paradigm[Tensor]):
     def setup(self, job: Job) -> None:
         """Build DGL's graph and stack."""
         if reason := supported(job.model):
-            raise ConfigError(Problem("model", type(job.model).__name__, reason, "choose model=sage, gcn, gat or gin"))
+            raise ConfigError(Problem("model", type(job.model).__name__, reason, SUPPORTED))
         self.job = job
         self.graph = to_dgl(job.graph, wants_self_loops(job.model))
         self.graph.create_formats_()

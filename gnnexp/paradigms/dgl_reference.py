@@ -25,7 +25,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.job import Job
 from gnnexp.measure.ledger import all_reduce_share
-from gnnexp.models.dgl_layers import DGLStack, supported, wants_self_loops
+from gnnexp.models.dgl_layers import SUPPORTED, DGLStack, supported, wants_self_loops
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.checks import plain_features, whole_topology
@@ -43,7 +43,7 @@ def unsupported_model(config: Mapping[str, Any]) -> list[Problem]:
         reason = supported(build(node, Model))
     except ConfigError:
         return []  # the model's own problems are reported as such
-    return [Problem("model", node["_target_"], reason, "choose model=sage, gcn, gat or gin")] if reason else []
+    return [Problem("model", node["_target_"], reason, SUPPORTED)] if reason else []
 
 
 class DGLReference(Paradigm[DGLBatch]):
@@ -76,7 +76,7 @@ class DGLReference(Paradigm[DGLBatch]):
     def setup(self, job: Job) -> None:
         """Build DGL's graph, stack and loader."""
         if reason := supported(job.model):
-            raise ConfigError(Problem("model", type(job.model).__name__, reason, "choose model=sage, gcn, gat or gin"))
+            raise ConfigError(Problem("model", type(job.model).__name__, reason, SUPPORTED))
         self.job = job
         self.graph = to_dgl(job.graph, wants_self_loops(job.model))
         self.features = dense_features(job)

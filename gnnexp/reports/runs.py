@@ -56,9 +56,19 @@ class Run:
     def best(self, split: str) -> tuple[str, float]:
         """Name and value of the task's metric on `split` at the best validation epoch (`acc/test`, 0.81)."""
         names = [name for name in self.summary if name.endswith(f"/{split}") and name != f"loss/{split}"]
-        order = {"acc": 0, "micro_f1": 1, "auc": 2}
+        chosen = self.value("task.metric")
+        order = {"acc": 0, "micro_f1": 1, "roc_auc": 2} | {chosen: -1}
         names.sort(key=lambda name: order.get(name.partition("/")[0], 9))
         return (names[0], self.summary[names[0]]) if names else ("", math.nan)
+
+    def knows(self, key: str) -> bool:
+        """Whether the configuration has the dotted `key`."""
+        node: object = self.config
+        for part in key.split("."):
+            if not isinstance(node, Mapping) or part not in node:
+                return key in ("system", *self.provenance.get("choices", {}))
+            node = node[part]
+        return True
 
     def value(self, key: str) -> str:
         """A config value by its dotted key, or the chosen file of a group (`dataset`), as text."""

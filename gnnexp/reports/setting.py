@@ -22,6 +22,8 @@ class Setting:
         layers: of the model.
         shape: the dataset's, `null` where it has none.
         data: every option of the dataset but where it lies.
+        model: its choice; a model may add self loops.
+        sampler: its choice.
     """
 
     dataset: str
@@ -31,6 +33,8 @@ class Setting:
     layers: str
     shape: str
     data: str
+    model: str = "None"
+    sampler: str = "None"
 
     def __str__(self) -> str:
         """For a caption."""
@@ -47,7 +51,7 @@ def setting_of(run: Run) -> Setting:
     return Setting(
         " ".join(filter(None, words)), int(hardware.get("nodes", 1) * hardware["workers"]),
         run.value("sampler.fanouts"), _global_batch(run), run.value("model.layers"),
-        run.value("dataset.shape"), json.dumps(data, sort_keys=True))
+        run.value("dataset.shape"), json.dumps(data, sort_keys=True), run.value("model"), run.value("sampler"))
 
 
 def _global_batch(run: Run) -> str:
@@ -58,7 +62,8 @@ def _global_batch(run: Run) -> str:
 
 def setting_columns(settings: Sequence[Setting]) -> tuple[str, ...]:
     """Fields of a setting that head a row: dataset and ranks, and what else differs between `settings`."""
-    differing = (name for name in ("fanouts", "batch", "layers") if len({getattr(one, name) for one in settings}) > 1)
+    candidates = ("fanouts", "batch", "layers", "model", "sampler")
+    differing = (name for name in candidates if len({getattr(one, name) for one in settings}) > 1)
     return ("dataset", "ranks", *differing)
 
 

@@ -62,10 +62,13 @@ class Split:
 def find_splits(runs: Sequence[Run]) -> list[Split]:
     """Finished split parallel runs by setting and partitioner, in the figure's order."""
     grouped: dict[tuple[Setting, str], dict[str, Run]] = {}
+    names = dict(_NAMES)
+    if {"metis", "metis_edge"} <= {run.value("partitioner") for run in runs}:
+        names["metis"] = "metis"  # both balance edges and targets; `metis` vertices too
     for run in runs:
         if run.status == "finished" and splits_one_batch(run):
             kind = run.value("partitioner")
-            grouped.setdefault((setting_of(run), _NAMES.get(kind, kind)), {})[run.value("seed")] = run
+            grouped.setdefault((setting_of(run), names.get(kind, kind)), {})[run.value("seed")] = run
     order = [*_NAMES.values()]
     keys = sorted(grouped, key=lambda key: (key[0], order.index(key[1]) if key[1] in order else len(order), key[1]))
     return [_split(*key, list(grouped[key].values())) for key in keys]

@@ -110,19 +110,29 @@ def group_runs(runs: Sequence[Run], keys: Sequence[str]) -> list[Group]:
 
 def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
     """Accuracy at the best validation epoch, phases and epoch in seconds, bytes sent per epoch, over all ranks."""
-    metric = next((run.best("test")[0] for group in groups for run in group.runs), "acc/test")
+    metrics = {run.best("test")[0] for group in groups for run in group.runs} - {""} or {"acc/test"}
     sent = (*BYTES, *(pair for pair in _MORE_BYTES if any(group.median(pair[1]) > 0 for group in groups)))
     header = (
         *(key.rpartition(".")[2] if key.startswith("hardware") else key for key in keys),
-        f"{metric or 'test'} %", *(f"{name} s" for name, _ in TIMES), *(f"{name} MB" for name, _ in sent), "runs",
+        f"{min(metrics) if len(metrics) == 1 else 'test'} %",
+        *(f"{name} s" for name, _ in TIMES), *(f"{name} MB" for name, _ in sent), "runs",
     )
     rows = [
-        (*group.labels, accuracy_cell([run.best("test")[1] for run in group.runs]),
+        (*group.labels, _metric_cell(group, named=len(metrics) > 1),
          *(seconds_cell(group.median(name)) for _, name in TIMES),
          *(megabytes_cell(group.median(name)) if group.runs else "–" for _, name in sent), _count_cell(group))
         for group in groups
     ]
     return Table(header, tuple(rows), _caption(groups))
+
+
+def _metric_cell(group: Group, *, named: bool) -> str:
+    """The test figures of a group; with the metric's name where the table has several."""
+    best = [run.best("test") for run in group.runs]
+    metrics = {name.partition("/")[0] for name, _ in best} - {""}
+    if len(metrics) > 1:
+        return f"– ({', '.join(sorted(metrics))} in one row)"
+    return accuracy_cell([value for _, value in best]) + (f" {min(metrics)}" if named and metrics else "")
 
 
 def _caption(groups: Sequence[Group]) -> str:

@@ -38,16 +38,23 @@ class NodeClassification(Task):
         problems = []
         if graph.labels is None:
             problems.append(
-                Problem("task", "node_classification", f"{graph.name} has no vertex labels", "choose another dataset")
+                Problem("task", "node_classification", f"{graph.name} has no vertex labels",
+                        "dataset.labels=<file of one label per vertex>, or another dataset")
             )
         if graph.splits.train.numel() == 0:
             problems.append(
-                Problem("dataset", graph.name, "has no training vertices", "give it a split with training vertices")
+                Problem("dataset", graph.name, "has no training vertices",
+                        "dataset.train=0.6, or the dataset's own key for training vertices")
             )
         if self.metric == "roc_auc" and not graph.multilabel and graph.num_classes != 2:
             problems.append(
                 Problem("task.metric", "roc_auc", f"needs 2 classes, {graph.name} has {graph.num_classes}",
                         "set task.metric=auto")
+            )
+        if self.metric == "micro_f1" and not graph.multilabel:
+            problems.append(
+                Problem("task.metric", "micro_f1", f"{graph.name} has one label per vertex, where it equals accuracy",
+                        "set task.metric=acc")
             )
         if self.metric == "acc" and graph.multilabel:
             problems.append(

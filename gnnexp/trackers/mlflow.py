@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -124,7 +125,9 @@ class MlflowTracker(Tracker):
             delivery = replace(delivery, run_id=found[0].info.run_id, epochs=0)
         else:
             tags = {**make_tags(run_dir, record), _UID_TAG: uid}
-            created = client.create_run(self._experiment_id, tags=tags, run_name=_run_name(record))
+            created = client.create_run(
+                self._experiment_id, start_time=_started(record), tags=tags, run_name=_run_name(record)
+            )
             delivery = replace(delivery, run_id=created.info.run_id)
         params = [_param(key, value) for key, value in flatten(record.job["config"]).items()]
         for part in _parts(params, _MAX_PARAMS):
@@ -170,7 +173,18 @@ def _deliver_end(client: MlflowClient, run_dir: Path, record: RunRecord, deliver
     client.set_tag(delivery.run_id, "status", status)
     if record.result.get("reason"):
         client.set_tag(delivery.run_id, "reason", str(record.result["reason"])[:_MAX_VALUE])
-    client.set_terminated(delivery.run_id, "FINISHED" if status == "finished" else "FAILED")
+    client.set_terminated(delivery.run_id, "FINISHED" if status == "finished" else "FAILED", end_time=_ended(record))
+
+
+def _started(record: RunRecord) -> int | None:
+    """When the run began, not when it was delivered: ms since 1970, None for now."""
+    date = record.job["provenance"].get("date")
+    return None if date is None else int(1000 * datetime.fromisoformat(date).timestamp())
+
+
+def _ended(record: RunRecord) -> int | None:
+    """When its last epoch was written, ms since 1970, None for now."""
+    return int(1000 * record.epochs[-1]["time"]) if record.epochs else None
 
 
 def make_tags(run_dir: Path, record: RunRecord) -> dict[str, str]:

@@ -72,6 +72,9 @@ def test_one_fanout_per_layer(default: dict[str, Any]) -> None:
 def test_a_straggler_must_be_a_rank(default: dict[str, Any]) -> None:
     straggler = {"rank": 2, "phase": "sample", "seconds": -0.1}
     wrong = changed(default, hardware__workers=2, hardware__straggler=straggler)
+    assert keys(check_config(wrong)) == [
+        "hardware.straggler.phase", "hardware.straggler.rank", "hardware.straggler.seconds"]
+    wrong["hardware"]["straggler"] = {**straggler, "phase": "forward"}
     assert keys(check_config(wrong)) == ["hardware.straggler.rank", "hardware.straggler.seconds"]
 
 

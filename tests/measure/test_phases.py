@@ -121,3 +121,11 @@ def test_all_reduce_shares_add_up_exactly(payload, num_ranks):
     shares = [all_reduce_share(payload, rank, num_ranks) for rank in range(num_ranks)]
     assert sum(shares) == 2 * (num_ranks - 1) * payload
     assert max(shares) - min(shares) <= 1
+
+
+def test_the_innermost_phase_that_an_error_left_is_known() -> None:
+    timer = PhaseTimer()
+    assert timer.failed_in is None
+    with pytest.raises(ValueError, match="here"), timer.phase("forward"), timer.phase("wait"):
+        raise ValueError("here")
+    assert timer.failed_in == "wait"

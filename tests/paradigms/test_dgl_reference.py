@@ -17,7 +17,7 @@ from gnnexp.config.build import build
 from gnnexp.errors import ConfigError
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.records import EpochLog, read_epochs
-from gnnexp.train import train
+from gnnexp.train import make_optimizer, train
 
 REFERENCE = {"_target_": "gnnexp.paradigms.dgl_reference.DGLReference"}
 FULL_GRAPH = {"_target_": "gnnexp.paradigms.dgl_full_graph.DGLFullGraph"}
@@ -62,6 +62,17 @@ def test_full_graph_gradients_are_those_of_data_parallel_without_dropout():
     for (loss, count), (other, other_count) in zip(expected.losses, found.losses, strict=True):
         assert count == other_count
         assert loss == pytest.approx(other, rel=1e-10)
+
+
+@pytest.mark.parametrize("paradigm", [REFERENCE, FULL_GRAPH])
+def test_weight_decay_may_be_on_the_first_layer_only(paradigm):
+    environment = read_environment()
+    with tempfile.TemporaryDirectory() as folder:
+        config = _config("sage", paradigm, weight_decay=0.5, weight_decay_on="first")
+        job, made = assemble(config, Artifacts(nasty_graph()), Path(folder), environment)
+        decayed, rest = make_optimizer(made.module, job.run.train).param_groups
+    assert (decayed["weight_decay"], rest["weight_decay"]) == (0.5, 0.0)
+    assert {id(p) for p in decayed["params"]} == {id(p) for p in made.module.convs[0].parameters()}
 
 
 def test_evaluation_uses_the_trained_parameters():

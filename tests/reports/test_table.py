@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,16 @@ def test_the_figure_is_written_in_every_format(tmp_path: Path) -> None:
     assert svg.count("<path") > 10
     draw_breakdown(group_runs([make_run(tmp_path / "c", status="failed")], ("system",)), [tmp_path / "none.png"])
     assert (tmp_path / "none.png").exists(), "nothing to show is an empty figure, not a crash"
+
+
+def test_the_metric_that_chose_the_epoch_is_shown(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a")
+    by_area = replace(run, config={**run.config, "task": {"metric": "roc_auc"}},
+                      summary={**run.summary, "roc_auc/val": 0.6, "roc_auc/test": 0.65})
+    assert by_area.best("test") == ("roc_auc/test", 0.65)
+    alone = make_table(group_runs([by_area], ("system",)), ("system",))
+    assert dict(zip(alone.header, alone.rows[0], strict=True))["roc_auc/test %"] == "65.00"
+    mixed = make_table(group_runs([run, by_area], ("task.metric",)), ("task.metric",))
+    assert [row[:2] for row in mixed.rows] == [("null", "73.00 acc"), ("roc_auc", "65.00 roc_auc")]
+    (row,) = make_table(group_runs([run, by_area], ("system",)), ("system",)).rows
+    assert row[1] == "– (acc, roc_auc in one row)"
