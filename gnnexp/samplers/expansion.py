@@ -14,6 +14,7 @@ from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.kernels import sample as kernels
+from gnnexp.kernels.pool import Pool
 from gnnexp.samplers.layerwise import Neighbours
 
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
@@ -77,6 +78,8 @@ class Expansion:
         # The type is part of an edge's identity, so who needs the identity on a typed graph gets the type as well.
         self._types = graph.edge_types if needs.edge_types or needs.edge_identity else None
         self._spare: list[_Workspace] = []
+        # Batches are made by threads other than the main one, whose large buffers glibc serves from fresh pages.
+        self._pool = Pool()
         self._hops, self._largest = tuple(hops), 0
         if max(hops) >= kernels.LARGE_FANOUT or graph.num_edges >= 1 << 32:
             self._largest = int(kernels.largest_degree(self._indptr))
@@ -125,7 +128,9 @@ class Expansion:
             count = total
         space.base += count
         # Not torch's copy: it would start OpenMP's threads, which then spin on cores that others could use.
-        vertices = torch.from_numpy(space.vertices[:count].copy())
+        kept = self._pool.empty((count,), space.vertices.dtype)
+        kept[:] = space.vertices[:count]
+        vertices = torch.from_numpy(kept)
         return tuple(self._block(vertices, *part) for part in reversed(parts))
 
     def neighbours(self, frontier: Tensor, hop: int, hop_key: int) -> Neighbours:
@@ -154,7 +159,7 @@ class Expansion:
             raise ValueError(f"a batch of {most} vertices: at most 2^30 are supported, use smaller batches or fanouts")
         space.vertices = _grown(space.vertices, most + 1, keep=count)
         # Positions replace the vertex ids where these were, unless ids are wider.
-        sources = found if found.dtype == np.int32 else np.empty(found.size, np.int32)
+        sources = found if found.dtype == np.int32 else self._pool.empty((found.size,), np.int32)
         known = kernels.relabel(found, space.table, space.base, space.vertices, count, sources)
         return indptr, torch.from_numpy(sources), positions, known
 
@@ -163,13 +168,13 @@ class Expansion:
     ) -> tuple[Tensor, np.ndarray, Tensor | None]:
         """`(indptr [D + 1], source ids [E], positions [E] or None)` of the edges drawn by `vertices[:count]`."""
         space.starts, space.room = _grown(space.starts, count), _grown(space.room, count)
-        indptr = torch.empty(count + 1, dtype=torch.int64)
+        indptr = torch.from_numpy(self._pool.empty((count + 1,), np.int64))
         total = kernels.count_hop(
             self._indptr, vertices, count, fanout, loops, space.starts, space.room, indptr.numpy()
         )
         wanted = self._occurrence is not None or self._types is not None or self._needs.edge_ids
         positions = torch.empty(total, dtype=torch.int64) if wanted else None
-        found = torch.empty(total, dtype=self._graph.indices.dtype).numpy()
+        found = self._pool.empty((total,), self._indices.dtype)
         self._find(space, vertices, count, fanout, loops, key, indptr.numpy(), positions, found)
         return indptr, found, positions
 
