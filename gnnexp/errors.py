@@ -102,3 +102,7 @@ class Findings:
 
 class RunError(GnnexpError):
     """A run was started and failed; the message names the rank and the cause (exit code 1)."""
+
+
+class DivergedError(RunError):
+    """The loss is not finite: the same run would end so again."""

@@ -18,13 +18,27 @@ RESULT_FILE = "result.json"
 
 def write_json(path: Path, value: object) -> None:
     """Write atomically: a temporary file beside it, fsync, rename."""
+    write_text(path, json.dumps(value, indent=1, default=str))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write atomically: a temporary file beside it, fsync, rename."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with temporary.open("w", encoding="utf-8") as file:
-        json.dump(value, file, indent=1, default=str)
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have what was renamed in `folder` on disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_epochs(run_dir: Path) -> list[dict[str, Any]]:
@@ -37,28 +51,56 @@ def read_epochs(run_dir: Path) -> list[dict[str, Any]]:
 
 
 class EpochLog:
-    """Appends one line per epoch to `epochs.jsonl`, on rank 0 only, each on disk before training goes on."""
+    """Appends one line per epoch to `epochs.jsonl`, on rank 0 only, each on disk before training goes on.
+
+    A run that was resumed does some epochs again, those after its checkpoint: they stay as they were first recorded.
+    """
 
     def __init__(self, run_dir: Path, rank: int) -> None:
         self._path = run_dir / EPOCHS_FILE
         self._writes = rank == 0
+        self._next = 0
+        if self._writes and self._path.exists():
+            self._drop_unfinished_line()
+            self._next = len(read_epochs(run_dir))
+
+    @property
+    def num_epochs(self) -> int:
+        """Epochs recorded; on rank 0 only."""
+        return self._next
 
     def append(
-        self, epoch: int, metrics: Mapping[str, float], ranks: Sequence[RankRecord], steps: Sequence[float]
+        self, epoch: int, metrics: Mapping[str, float], ranks: Sequence[RankRecord], steps: Sequence[float],
+        resumed: Sequence[Mapping[str, int]] = (),
     ) -> None:
-        """Record one epoch: reduced metrics, every rank's own record, the loss of every step."""
-        if not self._writes:
+        """Record one epoch.
+
+        Args:
+            epoch: its number.
+            metrics: reduced over ranks.
+            ranks: every rank's own record.
+            steps: the loss of every step.
+            resumed: the steps from which this epoch was gone on with after a stop, and on how many ranks before.
+        """
+        if not self._writes or epoch < self._next:
             return
-        line = json.dumps(
-            {
-                "epoch": epoch, "time": time.time(), "metrics": dict(metrics),
-                "ranks": [rank.to_json() for rank in ranks], "losses": list(steps), "batches": layer_counts(ranks),
-            }
-        )
+        assert epoch == self._next, f"epoch {epoch} follows {self._next - 1}"
+        line: dict[str, Any] = {
+            "epoch": epoch, "time": time.time(), "metrics": dict(metrics),
+            "ranks": [rank.to_json() for rank in ranks], "losses": list(steps), "batches": layer_counts(ranks),
+        }
+        if resumed:
+            line["resumed"] = [dict(piece) for piece in resumed]
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(line + "\n")
+            file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
+        self._next += 1
+
+    def _drop_unfinished_line(self) -> None:
+        with self._path.open("rb+") as file:
+            whole = file.read().rfind(b"\n") + 1
+            file.truncate(whole)
 
 
 def summarize(epochs: Sequence[Mapping[str, Any]], primary: str) -> dict[str, float]:

@@ -19,6 +19,10 @@ from gnnexp.errors import ConfigError, Problem
 RESULT_VERSION = 1
 # Reports other than the comparison table; `gnnexp.cli.report` knows how each is made.
 REPORT_KINDS = ("redundancy", "splitting")
+# Keys that change neither a result nor a time of it.
+_WITHOUT_RESULTS = {
+    "hardware": {"launcher", "timeout_s", "max_restarts", "detach"}, "train": {"checkpoint_every", "checkpoints_kept"},
+}
 _KEYS = {"description": str, "fixed": list, "axes": dict, "cases": list, "report": dict}
 
 
@@ -157,8 +161,9 @@ def label_cases(cases: Sequence[tuple[str, ...]]) -> list[Case]:
 
 def run_key(config: Mapping[str, Any], dataset_key: str) -> str:
     """What makes two runs the same: the configuration but for where records and files are, and the data's content."""
-    content = {name: value for name, value in config.items() if name not in ("tracker", "name")}
-    content["hardware"] = {key: value for key, value in config["hardware"].items() if key != "launcher"}
+    content = {name: value for name, value in config.items() if name not in ("tracker", "name", "preflight")}
+    for group, unimportant in _WITHOUT_RESULTS.items():
+        content[group] = {key: value for key, value in config[group].items() if key not in unimportant}
     content["dataset"] = {key: value for key, value in config["dataset"].items() if key != "path"}
     text = json.dumps([RESULT_VERSION, content, dataset_key], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -2,65 +2,120 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from gnnexp.checkpoint import Position
 from gnnexp.config.schema import TrainConfig
-from gnnexp.errors import RunError
+from gnnexp.errors import DivergedError
 from gnnexp.evaluate import Evaluation
+from gnnexp.interruption import Interruption, Wish
 from gnnexp.job import Job
 from gnnexp.measure.memory import TensorMeter, host_peak_bytes, reset_host_peak
 from gnnexp.measure.record import RankRecord, reduce_epoch, step_losses
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.records import EpochLog
+from gnnexp.state import Earlier, RunState
 
 
-def train(job: Job, paradigm: Paradigm[Any], log: EpochLog) -> None:
-    """Train for `train.epochs` epochs; rank 0 writes one record per epoch.
+def train(job: Job, paradigm: Paradigm[Any], log: EpochLog) -> str:
+    """Train for `train.epochs` epochs from where the run directory's last checkpoint ends; rank 0 writes the records.
+
+    Returns:
+        Empty if the run is over; else who asked it to stop, and it has written a checkpoint to go on from.
 
     Raises:
-        RunError: the loss is not finite.
+        DivergedError: the loss is not finite.
     """
     optimizer = make_optimizer(paradigm.module, job.run.train)
     evaluation = Evaluation(job, paradigm)
     memory = probe_memory(job, paradigm)
-    for epoch in range(job.run.train.epochs):
-        record = run_epoch(job, paradigm, optimizer, epoch, memory)
-        ranks = [rank for rank in job.comm.gather_objects(record) if isinstance(rank, RankRecord)]
+    state, interruption = RunState(job, paradigm, optimizer), Interruption(job.comm)
+    position, earlier = state.restore(log)
+    with interruption.listening(), job.timer.activity.during("train"):
+        while position.epoch < job.run.train.epochs:
+            piece = run_epoch(job, paradigm, optimizer, position, memory, interruption)
+            earlier = earlier.then(piece.record)
+            wish = piece.wish
+            if piece.ended:
+                wish = finish_epoch(job, position.epoch, earlier, evaluation, log, wish)
+                position, earlier = Position(position.epoch + 1), Earlier()
+            else:
+                position = Position(position.epoch, piece.next_step)
+            state.save_if(wish, position, earlier)
+            if wish == Wish.STOP and position.epoch < job.run.train.epochs:
+                return interruption.asked_by
+            interruption.granted()
+    return ""
+
+
+def finish_epoch(
+    job: Job, epoch: int, whole: Earlier, evaluation: Evaluation, log: EpochLog, wish: Wish
+) -> Wish:
+    """Evaluate and record an epoch; returns what any rank was asked to do."""
+    told: Any = job.comm.gather_objects((whole.record, wish))
+    ranks = [rank for rank, _ in told]
+    with job.timer.activity.during("evaluate"):
         metrics = {**reduce_epoch(ranks), **evaluation.after(epoch)}
-        log.append(epoch, metrics, ranks, step_losses(ranks))
-        if not torch.isfinite(torch.tensor(metrics["loss/train"])):
-            raise RunError(f"loss is {metrics['loss/train']} in epoch {epoch}: try a smaller train.lr")
+    log.append(epoch, metrics, ranks, step_losses(ranks), whole.resumed)
+    if not torch.isfinite(torch.tensor(metrics["loss/train"])):
+        raise DivergedError(f"loss is {metrics['loss/train']} in epoch {epoch}: try a smaller train.lr")
+    return Wish(max(wish for _, wish in told))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of an epoch, most often the whole of it.
+
+    Attributes:
+        record: this rank's.
+        next_step: the step after its last one.
+        ended: whether the epoch is over.
+        wish: what the ranks were asked to do; the same on all of them if the epoch is not over.
+    """
+
+    record: RankRecord
+    next_step: int
+    ended: bool
+    wish: Wish
 
 
 def run_epoch(
-    job: Job, paradigm: Paradigm[Any], optimizer: torch.optim.Optimizer, epoch: int, memory: dict[str, int]
-) -> RankRecord:
-    """One epoch of this rank, timed."""
+    job: Job, paradigm: Paradigm[Any], optimizer: torch.optim.Optimizer, start: Position, memory: dict[str, int],
+    interruption: Interruption,
+) -> Piece:
+    """An epoch of this rank from step `start.step` on, timed, to its end or to where the ranks are asked to stop."""
     paradigm.module.train()
     reset_host_peak()
     if job.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(job.device)
     losses: list[tuple[Tensor, int]] = []
-    timer = job.timer
+    timer, step, wish = job.timer, start.step, Wish.NOTHING
     job.comm.barrier()  # what ranks did before it (starting, evaluation, the log) is not this epoch's waiting
     timer.start_epoch()
-    for batch in paradigm.batches(epoch):
-        losses.append(paradigm.forward_backward(batch))
-        paradigm.synchronize()
-        with timer.phase("update"):
-            optimizer.step()
-            paradigm.clear_gradients()
-    work, batches = paradigm.end_epoch(), paradigm.batch_counts()
+    with closing(paradigm.batches(start.epoch, start.step)) as batches:
+        for batch in batches:
+            losses.append(paradigm.forward_backward(batch))
+            paradigm.synchronize()
+            with timer.phase("update"):
+                optimizer.step()
+                paradigm.clear_gradients()
+            step += 1
+            if paradigm.resumes_within_epoch and (wish := interruption.after_step()) != Wish.NOTHING:
+                break
+    work, counts = paradigm.end_epoch(), paradigm.batch_counts()
     times = timer.end_epoch()
     traffic = job.comm.ledger.take()
     memory = {**memory, "host_peak_bytes": host_peak_bytes()}
     if job.device.type == "cuda":
         memory["device_peak_bytes"] = torch.cuda.max_memory_allocated(job.device)
     numbers = [(float(loss), count) for loss, count in losses]
-    return RankRecord(job.comm.rank, times, traffic, work, memory, numbers, batches)
+    record = RankRecord(job.comm.rank, times, traffic, work, memory, numbers, counts)
+    return Piece(record, step, wish == Wish.NOTHING, wish or interruption.at_epoch_end())
 
 
 def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:

@@ -11,16 +11,14 @@ import json
 import os
 import signal
 import sys
-import time
-import traceback
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnexp.comm.environment import Environment, read_environment
-from gnnexp.errors import GnnexpError
 
 if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
+    from gnnexp.heartbeat import Heartbeat
     from gnnexp.job import Job
     from gnnexp.paradigms.base import Paradigm
 
@@ -28,25 +26,38 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
-    """Run one rank; returns the exit code: 0 finished, 2 user's mistake, 1 failed."""
+    """Run one rank; returns the exit code: 0 finished or stopped when asked to, 2 user's mistake, 1 failed."""
     die_with_parent()
     run_dir, environment = Path(sys.argv[1]), read_environment()
-    _status(run_dir, environment, "running")
+    from gnnexp.heartbeat import Heartbeat
+
+    heartbeat = Heartbeat(run_dir, environment)
+    heartbeat.start()
     job: list[Job] = []
     try:
-        _run(run_dir, environment, job)
+        stopped_by = _run(run_dir, environment, job, heartbeat)
     except BaseException as error:
-        phase = job[0].timer.failed_in or "" if job else "start"
-        code = error.exit_code if isinstance(error, GnnexpError) else 1
-        _status(
-            run_dir, environment, "failed", phase=phase, reason=f"{type(error).__name__}: {error}",
-            traceback="" if isinstance(error, GnnexpError) else traceback.format_exc(), exit_code=code,
+        from gnnexp.failure import describe
+
+        failure = describe(error)
+        heartbeat.last_word(
+            "failed", phase=_failed_in(job), kind=failure.kind, reason=failure.reason, traceback=failure.trace,
+            exit_code=failure.exit_code, needed_bytes=failure.needed_bytes, available_bytes=failure.available_bytes,
         )
         # A rank whose peers wait in a collective would hang in the process group's clean-up: leave at once.
         sys.stderr.flush()
-        os._exit(code)
-    _status(run_dir, environment, "finished", exit_code=0)
+        os._exit(failure.exit_code)
+    heartbeat.last_word("stopped" if stopped_by else "finished", reason=stopped_by, exit_code=0)
     return 0
+
+
+def _failed_in(job: list[Job]) -> str:
+    """The stage of the run in which it failed; in training, the phase."""
+    if not job:
+        return "start"
+    timer = job[0].timer
+    stage = timer.activity.stage
+    return stage if stage != "train" else timer.failed_in or stage
 
 
 def die_with_parent() -> None:
@@ -57,7 +68,8 @@ def die_with_parent() -> None:
         os._exit(1)
 
 
-def _run(run_dir: Path, environment: Environment, started: list[Job]) -> None:
+def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat: Heartbeat) -> str:
+    """Empty if the run is over; else who asked it to stop."""
     from gnnexp.assemble import Artifacts, assemble
     from gnnexp.records import EpochLog
     from gnnexp.train import train
@@ -68,14 +80,18 @@ def _run(run_dir: Path, environment: Environment, started: list[Job]) -> None:
     artifacts = Artifacts(Path(request["graph"]), partition, presample)
     job, paradigm = assemble(request["config"], artifacts, run_dir, environment)
     started.append(job)
-    train(job, paradigm, EpochLog(run_dir, environment.rank))
-    if environment.rank == 0:
+    heartbeat.watch(job.timer)
+    stopped_by = train(job, paradigm, EpochLog(run_dir, environment.rank))
+    if not stopped_by and environment.rank == 0:
         write_result(run_dir, request, job, paradigm)
+    job.timer.activity.stage = "end"
     job.comm.close()
+    return stopped_by
 
 
 def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: Paradigm[Any]) -> None:
     """`result.json` of a finished run."""
+    from gnnexp.attempts import read_attempts
     from gnnexp.records import RESULT_FILE, read_epochs, summarize, write_json
 
     epochs = read_epochs(run_dir)
@@ -89,6 +105,7 @@ def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: 
             "presampled": request.get("presampled", []),
             "paradigm": {"exact": paradigm.exact, "approximates": paradigm.approximates},
             "notes": list(job.graph.notes),
+            "attempts": read_attempts(run_dir),
             "epochs": epochs,
             "summary": summarize(epochs, job.task.primary_metric),
             "status": "finished",
@@ -104,16 +121,6 @@ def _draws(job: Job) -> str:
     if job.sampler.key == "micro":
         return "by seed, epoch, batch, rank, hop and vertex: another number of ranks draws other neighbours"
     return "by seed, epoch, batch, hop and vertex: the same for any number of ranks"
-
-
-def _status(run_dir: Path, environment: Environment, state: str, **more: object) -> None:
-    from gnnexp.records import write_json
-
-    write_json(
-        run_dir / "status" / f"rank_{environment.rank}.json",
-        {"rank": environment.rank, "host": environment.host, "pid": os.getpid(), "state": state, "time": time.time(),
-         **more},
-    )
 
 
 if __name__ == "__main__":

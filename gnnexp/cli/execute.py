@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import os
+import platform
+import shlex
 import sys
 import time
 from collections.abc import Mapping
@@ -12,14 +14,18 @@ from typing import Any
 import yaml
 from rich.console import Console
 
+from gnnexp.attempts import alone, note
 from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample
 from gnnexp.cli.prepare import Prepared, check_run_dir, prepare
 from gnnexp.cli.provenance import make_provenance
 from gnnexp.config.build import build
 from gnnexp.config.compose import Composed
+from gnnexp.config.schema import run_config
+from gnnexp.ending import settle
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.launchers.base import Launcher, Outcome
-from gnnexp.records import RESULT_FILE, read_epochs, summarize, write_json
+from gnnexp.preflight import summary
+from gnnexp.records import write_json, write_text
 from gnnexp.reports.figure import draw_breakdown
 from gnnexp.reports.runs import read_run
 from gnnexp.reports.table import group_runs, row_keys
@@ -35,31 +41,70 @@ def execute(composed: Composed, console: Console, sweep: str | None = None) -> O
         ConfigError, DataError: before the run directory exists.
     """
     started = time.perf_counter()
-    prepared = prepare(composed.config)
+    prepared = prepare(composed.config, composed.run_dir)
     seconds = time.perf_counter() - started
     console.print(f"{describe_graph(prepared.graph)}  [dim]ready in {seconds:.1f} s[/dim]", soft_wrap=True)
-    for note in prepared.graph.notes:
-        console.print(f"  note: {note}", soft_wrap=True, markup=False)
+    for line in prepared.graph.notes:
+        console.print(f"  note: {line}", soft_wrap=True, markup=False)
     for told in prepared.presampled:
         console.print(f"  {describe_presample(told)}", soft_wrap=True)
+    tell_preflight(prepared, console)
     run_dir = create_run(composed, prepared, sweep)
     del prepared  # the ranks map the same files; this process has no more use for them
     console.print(f"run directory {run_dir}", soft_wrap=True, markup=False)
-    tracker = build(composed.config["tracker"], Tracker)
-    follower = follow(run_dir) if tracker.where() else None
-    printer = EpochPrinter(console, run_dir)
-    printer.start()
-    try:
-        outcome = build(composed.config["hardware"]["launcher"], Launcher).launch(run_dir, composed.config)
-    except KeyboardInterrupt:
-        outcome = Outcome(130, "interrupted", "interrupted before the ranks were started", "interrupted")
-    printer.close()
-    outcome = settle(run_dir, outcome)
-    if outcome.status == "finished":
-        draw(run_dir)
-    deliver_rest(follower, tracker, console)
-    if outcome.message:
+    return carry_out(run_dir, composed.config, console)
+
+
+def tell_preflight(prepared: Prepared, console: Console) -> None:
+    """One line on the memory that is needed; what is short, line by line, where it is tried all the same."""
+    if prepared.estimate is not None:
+        console.print(summary(prepared.estimate), soft_wrap=True, markup=False)
+    for shortage in prepared.shortages:
+        console.print(f"[yellow]warning[/yellow] {shortage}", soft_wrap=True)
+
+
+def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console) -> Outcome:
+    """Have the ranks work on what `run_dir` holds, follow them, and settle how it ended.
+
+    Raises:
+        ConfigError: another process is working on this run.
+    """
+    with alone(run_dir):
+        tracker = build(config["tracker"], Tracker)
+        follower = follow(run_dir) if tracker.where() else None
+        printer = EpochPrinter(console, run_dir)
+        printer.start()
+        try:
+            outcome = _launch(run_dir, config, console)
+        except KeyboardInterrupt:
+            outcome = Outcome(130, "interrupted", "interrupted before the ranks were started", "interrupted")
+        printer.close()
+        if outcome.status != "submitted":
+            outcome = settle(run_dir, outcome)
+        if outcome.status == "finished":
+            draw(run_dir)
+        deliver_rest(follower, tracker, console)
+    if outcome.status == "submitted":
+        console.print(outcome.message, soft_wrap=True)
+    elif outcome.message:
         print(f"gnnexp: {outcome.message}\nlogs: {run_dir / 'logs'}", file=sys.stderr)
+        if outcome.kind != "mistake":
+            print(f"go on with: gnnexp resume {shlex.quote(str(run_dir))}", file=sys.stderr)
+    return outcome
+
+
+def _launch(run_dir: Path, config: Mapping[str, Any], console: Console) -> Outcome:
+    """Launch, and again from the last checkpoint where that may help, `hardware.max_restarts` times."""
+    hardware = run_config(config).hardware
+    launcher = build(config["hardware"]["launcher"], Launcher)
+    for left in range(hardware.max_restarts, -1, -1):
+        note(run_dir, "start", ranks=hardware.num_ranks, host=platform.node(), pid=os.getpid())
+        outcome = launcher.launch(run_dir, config)
+        note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason)
+        if not left or not outcome.may_be_repeated:
+            break
+        console.print(f"[yellow]{outcome.reason}[/yellow]; starting again from the last checkpoint, {left} restarts "
+                      "left", soft_wrap=True)
     return outcome
 
 
@@ -76,47 +121,21 @@ def create_run(composed: Composed, prepared: Prepared, sweep: str | None) -> Pat
         raise ConfigError(check_run_dir(run_dir) or Problem(
             "hydra.run.dir", str(run_dir), f"cannot be made: {error}", "hydra.run.dir=<a folder that you may write to>"
         )) from None
-    partition, presample = (None if folder is None else str(folder)
-                            for folder in (prepared.partition, prepared.presample))
+    partition = None if prepared.partition is None else str(prepared.partition)
     provenance = make_provenance(composed, prepared.key, partition, run_key(config, prepared.key), sweep)
-    _write_text(run_dir / "config.yaml", yaml.safe_dump(config, sort_keys=False))
-    write_json(run_dir / "job.json", {
-        "schema": 1, "config": config, "graph": str(prepared.folder), "partition": partition, "presample": presample,
-        "presampled": list(prepared.presampled),
-        "provenance": provenance,
-    })
+    write_job(run_dir, config, prepared, provenance)
     return run_dir
 
 
-def _write_text(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)
-
-
-def settle(run_dir: Path, outcome: Outcome) -> Outcome:
-    """Have a `result.json` that agrees with how the launch ended: rank 0 writes one only if all went well."""
-    path = run_dir / RESULT_FILE
-    if outcome.status == "finished":
-        if path.exists():
-            return outcome
-        outcome = Outcome(1, "failed", "the ranks finished without a result", "the ranks finished without a result")
-    result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else _partial_result(run_dir)
-    write_json(path, {**result, "status": "failed", "reason": outcome.reason})
-    return outcome
-
-
-def _partial_result(run_dir: Path) -> dict[str, Any]:
-    job: Mapping[str, Any] = json.loads((run_dir / "job.json").read_text(encoding="utf-8"))
-    epochs = read_epochs(run_dir)
-    return {"schema": 1, "config": job["config"], "provenance": job["provenance"], "partition": job["partition"],
-            "epochs": epochs, "summary": summarize(epochs, _primary(epochs))}
-
-
-def _primary(epochs: list[dict[str, Any]]) -> str:
-    """The task's metric, from what was recorded."""
-    names = (name for line in epochs for name in line["metrics"])
-    return next((name.partition("/")[0] for name in names if name.endswith("/val") and name != "loss/val"), "acc")
+def write_job(run_dir: Path, config: Mapping[str, Any], prepared: Prepared, provenance: Mapping[str, Any]) -> None:
+    """`config.yaml` for readers, `job.json` for the ranks."""
+    partition, presample = (None if folder is None else str(folder)
+                            for folder in (prepared.partition, prepared.presample))
+    write_text(run_dir / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+    write_json(run_dir / "job.json", {
+        "schema": 1, "config": config, "graph": str(prepared.folder), "partition": partition, "presample": presample,
+        "presampled": list(prepared.presampled), "provenance": provenance,
+    })
 
 
 def draw(run_dir: Path) -> None:

@@ -93,6 +93,8 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(title="commands", metavar="command")
     _add_run(commands)
+    _add_resume(commands)
+    _add_jobs(commands)
     _add_sweep(commands)
     _add_report(commands)
     _add_partition(commands)
@@ -127,6 +129,26 @@ def _add_sweep(commands: Commands[argparse.ArgumentParser]) -> None:
     sweep.set_defaults(command=_lazy("sweep"))
 
 
+def _add_resume(commands: Commands[argparse.ArgumentParser]) -> None:
+    resume = commands.add_parser("resume", help="go on with a run that was stopped or failed, from its last checkpoint")
+    resume.add_argument("run", metavar="RUN_DIR", help="the run's directory")
+    resume.add_argument("overrides", nargs="*", default=[], metavar="key=value",
+                        help="hardware.*, tracker.* and the like; nothing that makes it another experiment")
+    resume.set_defaults(command=_lazy("resume"))
+
+
+def _add_jobs(commands: Commands[argparse.ArgumentParser]) -> None:
+    for name, purpose in (("status", "how a run stands, on this machine or in a SLURM queue"),
+                          ("cancel", "ask a run to end; `gnnexp resume` goes on with it"),
+                          ("logs", "the last lines of the ranks' logs")):
+        command = commands.add_parser(name, help=purpose)
+        command.add_argument("run", metavar="RUN_DIR", help="the run's directory")
+        command.set_defaults(command=_lazy("jobs", name))
+        if name == "logs":
+            command.add_argument("--rank", type=int, help="of this rank only")
+            command.add_argument("--follow", "-f", action="store_true", help="print what is added until the run ends")
+
+
 def _add_report(commands: Commands[argparse.ArgumentParser]) -> None:
     report = commands.add_parser("report", help="table and figure of a sweep or of run directories")
     report.add_argument("names", nargs="*", metavar="[KIND] NAME|RUN", help="a sweep's name or run directories; none = "
@@ -145,13 +167,13 @@ def _add_partition(commands: Commands[argparse.ArgumentParser]) -> None:
     partition.set_defaults(command=_lazy("partition"))
 
 
-def _lazy(name: str) -> Callable[[argparse.Namespace], int]:
-    """The command of `gnnexp.cli.<name>`, imported when it is called."""
+def _lazy(name: str, function: str = "main") -> Callable[[argparse.Namespace], int]:
+    """A command of `gnnexp.cli.<name>`, imported when it is called."""
 
     def command(options: argparse.Namespace) -> int:
         from importlib import import_module
 
-        found: Callable[[argparse.Namespace], int] = import_module(f"gnnexp.cli.{name}").main
+        found: Callable[[argparse.Namespace], int] = getattr(import_module(f"gnnexp.cli.{name}"), function)
         return found(options)
 
     return command

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gnnexp.config.build import build, missing_module
+from gnnexp.config.build import build, check_fields, missing_module
 from gnnexp.config.check import check_config, check_data
 from gnnexp.config.compose import Composed, draft
-from gnnexp.config.schema import run_config
+from gnnexp.config.schema import HardwareConfig, run_config
 from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.feature_stores.base import FeatureStore
@@ -21,6 +21,7 @@ from gnnexp.launchers.base import Launcher
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.partitioners.base import Partitioner
+from gnnexp.preflight import Estimate, estimate, judge
 from gnnexp.prepare import cache_root, graph_folder, prepare_graph, prepare_partition, prepare_presample
 from gnnexp.samplers.base import Sampler
 from gnnexp.tasks.base import Task
@@ -43,6 +44,8 @@ class Prepared:
         partition: folder of the partition, None where nothing is placed by owner.
         presample: folder of the pre-sampled epochs that the feature cache asks for, None where nothing does.
         presampled: what was pre-sampled, for the cache or the partition: folder, epochs, seconds, convergence.
+        estimate: of the memory that the run needs, None where nobody asked (`preflight=off`).
+        shortages: what there is not enough of, where the run may be tried all the same (`preflight=warn`).
     """
 
     graph: Graph
@@ -51,6 +54,8 @@ class Prepared:
     partition: Path | None
     presample: Path | None
     presampled: tuple[Mapping[str, Any], ...] = ()
+    estimate: Estimate | None = None
+    shortages: tuple[Problem, ...] = ()
 
 
 def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
@@ -65,6 +70,8 @@ def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
         config = made.composed.config
         problems += check_config(config, _CLASSES, known=problems, unsure=made.unsure)
         problems += check_run_dir(made.composed.run_dir)
+        if "hardware" not in made.unsure:
+            problems += _machine_problems(config)
         wrong = made.unsure | {problem.key.partition(".")[0] for problem in problems}
         if problems and "dataset" not in wrong:
             problems += _data_problems(config, wrong)
@@ -72,6 +79,23 @@ def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
         raise ConfigError(problems)
     assert made.composed is not None
     return made.composed
+
+
+def problems_of(config: Mapping[str, Any]) -> list[Problem]:
+    """Everything wrong with a configuration that is resolved already."""
+    return check_config(config, _CLASSES) or _machine_problems(config)
+
+
+def _machine_problems(config: Mapping[str, Any]) -> list[Problem]:
+    """What this machine cannot do, of a profile whose values are of the right types."""
+    profile = {key: value for key, value in config["hardware"].items() if key != "launcher"}
+    launcher = config["hardware"]["launcher"]
+    if check_fields("hardware", HardwareConfig, profile) or not isinstance(launcher, Mapping):
+        return []
+    try:
+        return build(launcher, Launcher).check_here(config)
+    except ConfigError:  # what its constructor refuses is said already
+        return []
 
 
 def _data_problems(config: Mapping[str, Any], wrong: Collection[str]) -> list[Problem]:
@@ -118,11 +142,11 @@ def dataset_of(config: Mapping[str, Any]) -> Dataset:
     return build(config["dataset"], Dataset)
 
 
-def prepare(config: Mapping[str, Any]) -> Prepared:
+def prepare(config: Mapping[str, Any], run_dir: Path) -> Prepared:
     """Graph and, if the paradigm wants one, partition, from the cache or made now.
 
     Raises:
-        ConfigError: the configuration does not fit the data, or needs a package that is not installed.
+        ConfigError: the configuration does not fit the data or the memory, or needs a package that is not installed.
         DataError: the data is damaged or missing.
     """
     try:
@@ -130,9 +154,28 @@ def prepare(config: Mapping[str, Any]) -> Prepared:
         graph, folder = prepare_graph(dataset, cache_root())
         if problems := check_data(config, graph):
             raise ConfigError(problems)
-        return _with_parts(config, graph, folder, dataset.key())
+        needed, shortages = _preflight(config, graph, folder, run_dir)
+        prepared = _with_parts(config, graph, folder, dataset.key())
+        return replace(prepared, estimate=needed, shortages=shortages)
     except ModuleNotFoundError as error:
         raise ConfigError(missing_module("dataset", config["dataset"]["_target_"], error)) from error
+
+
+def _preflight(
+    config: Mapping[str, Any], graph: Graph, folder: Path, run_dir: Path
+) -> tuple[Estimate | None, tuple[Problem, ...]]:
+    """What the run needs, and what of it is not there.
+
+    Raises:
+        ConfigError: something is not there, and `preflight=refuse`.
+    """
+    if config["preflight"] == "off":
+        return None, ()
+    needed = estimate(config, graph, sum(file.stat().st_size for file in folder.iterdir()))
+    shortages = judge(needed, config, run_dir)
+    if shortages and config["preflight"] == "refuse":
+        raise ConfigError(shortages)
+    return needed, tuple(shortages)
 
 
 def _with_parts(config: Mapping[str, Any], graph: Graph, folder: Path, key: str) -> Prepared:

@@ -35,14 +35,14 @@ class State:
         label: of the case.
         key: of its configuration and data.
         run_dir: of its run, empty before it has one.
-        status: `waiting`, `finished before`, `finished`, `failed` or `interrupted`.
+        status: `waiting`, `finished before`, `finished`, `failed`, `interrupted` or `submitted`.
         reason: why it failed.
     """
 
     label: str
     key: str
     run_dir: str = ""
-    status: Literal["waiting", "finished before", "finished", "failed", "interrupted"] = "waiting"
+    status: Literal["waiting", "finished before", "finished", "failed", "interrupted", "submitted"] = "waiting"
     reason: str = ""
 
 

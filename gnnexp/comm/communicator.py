@@ -7,6 +7,8 @@ the sizes of an uneven exchange have to be told first, that is where the ranks m
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +17,7 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch._C._distributed_c10d import Store, TCPStore
 
 from gnnexp.comm.environment import Environment
 from gnnexp.measure.ledger import Ledger, Tag, all_reduce_share
@@ -33,10 +36,27 @@ def connect(environment: Environment, device: torch.device, timeout_s: float) ->
         return str(dist.get_backend())
     own_gpu = device.type == "cuda" and environment.local_ranks <= torch.cuda.device_count()
     backend = "nccl" if own_gpu else "gloo"
+    timeout = timedelta(seconds=timeout_s)
     dist.init_process_group(
-        backend, rank=environment.rank, world_size=environment.num_ranks, timeout=timedelta(seconds=timeout_s)
+        backend, store=_rendezvous(environment, timeout), rank=environment.rank, world_size=environment.num_ranks,
+        timeout=timeout,
     )
     return backend if own_gpu or device.type == "cpu" else "gloo, staged through pinned host memory"
+
+
+def _rendezvous(environment: Environment, timeout: timedelta) -> Store:
+    """Where ranks find each other: rank 0 serves it; on the loopback only where that is what all ranks are told.
+
+    Left to itself torch would listen on all interfaces of the machine.
+    """
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    serves, listening = environment.rank == 0, None
+    if serves and host == "127.0.0.1":
+        server = socket.create_server((host, port))
+        listening = server.detach()
+    return TCPStore(
+        host, port, environment.num_ranks, serves, timeout, wait_for_workers=False, master_listen_fd=listening
+    )
 
 
 class Communicator:
@@ -164,7 +184,7 @@ class Communicator:
         if self.size == 1:
             return numbers
         out = torch.empty_like(numbers)
-        with self._timer.phase("wait"):
+        with self._timer.phase("wait"), self._timer.activity.exchange():
             if self._staged or self.device.type == "cpu":
                 dist.all_to_all_single(out, numbers, group=self._group)
             else:
@@ -201,13 +221,20 @@ class Communicator:
         if self.size == 1:
             return [value]
         values: list[object] = [None] * self.size
-        dist.all_gather_object(values, value, group=self._group)
+        with self._timer.activity.exchange():
+            dist.all_gather_object(values, value, group=self._group)
         return values
+
+    def start_max(self, numbers: Tensor) -> dist.Work:
+        """Begin to replace host `numbers` by their maximum over ranks; for the platform's own ends, not counted."""
+        work: dist.Work = dist.all_reduce(numbers, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
+        return work
 
     def barrier(self) -> None:
         """Wait for all ranks."""
         if self.size > 1:
-            dist.barrier(self._group)
+            with self._timer.activity.exchange():
+                dist.barrier(self._group)
 
     def close(self) -> None:
         """Leave the process group once every rank is done."""
@@ -218,15 +245,16 @@ class Communicator:
 
     @contextmanager
     def _exchange(self, tag: Tag, sent_bytes: int) -> Iterator[None]:
-        if not self._met:
-            with self._timer.phase("wait"):
-                dist.barrier(self._group)
-        self._met = False
-        start = time.perf_counter()
-        yield
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        end = time.perf_counter()
+        with self._timer.activity.exchange():
+            if not self._met:
+                with self._timer.phase("wait"):
+                    dist.barrier(self._group)
+            self._met = False
+            start = time.perf_counter()
+            yield
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+            end = time.perf_counter()
         self._timer.note_collective(start, end)
         self._ledger.add(tag, sent_bytes, 1, end - start)
 

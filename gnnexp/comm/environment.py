@@ -7,6 +7,9 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+# Under SLURM, SIGUSR2 announces the end of the allocation: whoever starts the ranks there sets this.
+STOP_VARIABLE = "GNNEXP_STOP_ON_SIGUSR2"
+
 
 @dataclass(frozen=True)
 class Environment:
@@ -34,5 +37,5 @@ def read_environment(variables: Mapping[str, str] = os.environ) -> Environment:
         num_ranks=int(variables.get("WORLD_SIZE", "1")),
         local_rank=int(variables.get("LOCAL_RANK", "0")),
         local_ranks=int(variables.get("LOCAL_WORLD_SIZE", variables.get("WORLD_SIZE", "1"))),
-        host=socket.gethostname(),
+        host=variables.get("GNNEXP_NODE") or socket.gethostname(),
     )

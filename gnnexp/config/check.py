@@ -13,11 +13,13 @@ from gnnexp.errors import Problem, ProblemsError, unique
 from gnnexp.graph.graph import Graph
 
 COMPONENTS = ("dataset", "partitioner", "sampler", "feature_store", "model", "task", "paradigm", "tracker")
-SCALARS = ("seed", "system", "name")
+SCALARS = ("seed", "system", "name", "preflight")
+# How strictly the preflight is taken.
+PREFLIGHT = ("refuse", "warn", "off")
 # Components with `check(config)`: what they refuse of the other groups.
 _JUDGES = ("model", "feature_store", "paradigm", "hardware.launcher")
 # What they do not look at: a mistake there leaves them right.
-_ALONE = {"dataset", "tracker", "name", "seed"}
+_ALONE = {"dataset", "tracker", "name", "seed", "preflight"}
 _TOP = (*COMPONENTS, "hardware", "train", *SCALARS)
 
 
@@ -87,6 +89,8 @@ def _check_scalars(config: Mapping[str, Any]) -> list[Problem]:
     seed, name, system = config.get("seed"), config.get("name"), config.get("system")
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
         problems.append(Problem("seed", seed, "must be an integer, 0 <= seed < 2^63", "seed=0"))
+    if (preflight := config.get("preflight", "refuse")) not in PREFLIGHT:
+        problems.append(unknown("preflight", preflight, str(preflight), PREFLIGHT, "preflight="))
     for key, value in (("name", name), ("system", system)):
         if value is not None and (not isinstance(value, str) or "/" in value or not value.isprintable()):
             problems.append(Problem(key, value, "must be a text without / (it names a folder), or null", f"{key}=null"))
@@ -103,12 +107,16 @@ _RULES: tuple[Rule, ...] = (
     ("train.weight_decay", lambda v: 0 <= v < math.inf, "must be 0 or positive, and finite", "train.weight_decay=0"),
     ("train.eval_every", lambda v: v >= 0, "must be 0 (only after the last epoch) or more", "train.eval_every=1"),
     ("train.eval_memory", lambda v: v >= 1, "must be a positive number of bytes", "train.eval_memory=4294967296"),
+    ("train.checkpoint_every", lambda v: v >= 0, "must be 0 (only when asked to by a signal) or more",
+     "train.checkpoint_every=1"),
+    ("train.checkpoints_kept", lambda v: v >= 1, "must be at least 1", "train.checkpoints_kept=2"),
     ("hardware.nodes", lambda v: v >= 1, "must be at least 1", "hardware.nodes=1"),
     ("hardware.workers", lambda v: v >= 1, "must be at least 1", "hardware.workers=2"),
     ("hardware.threads", lambda v: v >= 0, "must be 0 (cores / workers) or more", "hardware.threads=0"),
     ("hardware.device_memory", lambda v: v is None or v >= 1, "must be a positive number of bytes, or null",
      "hardware.device_memory=null"),
     ("hardware.timeout_s", lambda v: 0 < v < math.inf, "must be positive and finite", "hardware.timeout_s=300"),
+    ("hardware.max_restarts", lambda v: v >= 0, "must be 0 or more", "hardware.max_restarts=0"),
 )
 
 

@@ -26,6 +26,9 @@ class TrainConfig:
         overlap: sample and load batch i+1 while batch i trains; false gives the papers' additive breakdown.
         dtype: dtype of parameters and activations.
         shuffle: draw a new order of the training vertices in every epoch.
+        checkpoint_every: epochs between two checkpoints (the last epoch has one too), 0 = none but those asked for by
+            SIGUSR2 or SIGTERM.
+        checkpoints_kept: how many checkpoints stay, the latest ones.
     """
 
     epochs: int = 10
@@ -40,6 +43,8 @@ class TrainConfig:
     overlap: bool = True
     dtype: Literal["float32", "float64"] = "float32"
     shuffle: bool = True
+    checkpoint_every: int = 1
+    checkpoints_kept: int = 2
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,10 @@ class HardwareConfig:
         device_memory: bytes that each rank may use on its device (with `device=cpu`, of the emulated device tier), or
             null for what there is.
         timeout_s: after how long without an answer a collective or the rendezvous gives up.
+        max_restarts: how often a run that failed is started again from its last checkpoint.
+        interface: network interface of the exchanges between machines (`ib0`), null = the one of the host's name; a
+            local run uses the loopback only.
+        detach: submit and return (SLURM): `gnnexp status`, `logs` and `cancel` work on the run directory.
         straggler: an emulated slow rank, or null.
     """
 
@@ -81,6 +90,9 @@ class HardwareConfig:
     allocator: Literal["pooled", "system"] = "pooled"
     device_memory: int | None = None
     timeout_s: float = 300.0
+    max_restarts: int = 0
+    interface: str | None = None
+    detach: bool = False
     straggler: Straggler | None = None
 
     @property

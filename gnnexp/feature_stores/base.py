@@ -98,6 +98,10 @@ class FeatureStore(ABC):
     def nbytes(self) -> int:
         """Bytes that this rank holds, the cache apart."""
 
+    def held_bytes(self, all_rows: int, num_parts: int) -> int:
+        """Before it is set up: about how many bytes a rank will hold of `all_rows`, bytes of the whole matrix."""
+        return all_rows // num_parts if self.partitioned else 0
+
     def take_counts(self) -> dict[str, int]:
         """Rows since the last call by origin (`features_loaded_{local,peer,host,disk,remote}`), bytes to the device."""
         with self._lock:

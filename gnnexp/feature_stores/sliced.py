@@ -35,6 +35,10 @@ class SlicedStore(FeatureStore):
         self.count("host", rows.shape[0], rows_nbytes(rows))
         return self.deliver(rows)
 
+    def held_bytes(self, all_rows: int, num_parts: int) -> int:
+        """Its dimensions of all rows."""
+        return all_rows // num_parts
+
     def nbytes(self) -> int:
         """Bytes of the slice."""
         return rows_nbytes(self._rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,15 +17,24 @@ class Outcome:
 
     Attributes:
         exit_code: 0 finished, 1 failed, 2 a user's mistake that only a rank could see, 128 + n on signal n.
-        status: `finished`, `failed` or `interrupted`.
+        status: `finished`, `failed`, `interrupted`, or `submitted` where nobody waits for the end.
         reason: one line for `result.json`; empty when finished.
         message: what the user should read: the rank's own traceback, said once; empty when finished.
+        kind: of the failure (`gnnexp.failure.Kind`): tables print `out of memory` as the papers do.
+        memory: `needed_bytes` and `available_bytes` where memory ran out and they are known.
     """
 
     exit_code: int
-    status: Literal["finished", "failed", "interrupted"]
+    status: Literal["finished", "failed", "interrupted", "submitted"]
     reason: str = ""
     message: str = ""
+    kind: str = ""
+    memory: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """Whether starting again from the last checkpoint may end better."""
+        return self.status == "failed" and self.kind not in ("mistake", "diverged")
 
 
 class Launcher(ABC):
@@ -35,6 +44,13 @@ class Launcher(ABC):
         """What of the configuration this launcher cannot do."""
         return []
 
+    def check_here(self, config: Mapping[str, Any]) -> list[Problem]:
+        """What of the configuration this machine, or the cluster that it submits to, cannot do."""
+        return []
+
     @abstractmethod
     def launch(self, run_dir: Path, config: Mapping[str, Any]) -> Outcome:
-        """Run all ranks of the run in `run_dir` to their end; nothing of them is left when this returns."""
+        """Run all ranks of the run in `run_dir` to their end; nothing of them is left when this returns.
+
+        A run that was stopped or killed goes on from the last checkpoint in `run_dir`: the ranks look for it.
+        """

@@ -20,13 +20,17 @@ class Status:
 
     Attributes:
         rank: which.
-        state: `running`, `finished` or `failed`.
+        state: `running`, `finished`, `stopped` (asked to, with a checkpoint to go on from) or `failed`.
         time: when it was written, seconds since the epoch of the clock.
         host: machine the rank runs on.
         phase: what the rank was doing.
         reason: one line.
         traceback: of the rank's own exception, empty for a user's mistake.
         exit_code: what the rank exits with.
+        kind: of the failure.
+        exchanging: whether it is inside a collective.
+        since: when something last began or ended in it, seconds since the epoch of the clock.
+        needed_bytes, available_bytes: of memory, where that was the failure and they are known.
     """
 
     rank: int
@@ -37,6 +41,11 @@ class Status:
     reason: str = ""
     traceback: str = ""
     exit_code: int = 1
+    kind: str = ""
+    exchanging: bool = False
+    since: float = 0.0
+    needed_bytes: int | None = None
+    available_bytes: int | None = None
 
 
 def read_statuses(run_dir: Path) -> list[Status]:
@@ -66,11 +75,13 @@ class Death:
         rank: which.
         exit_code: of the process, -n when signal n ended it, None when nobody knows.
         time: when it was noticed, seconds.
+        out_of_memory: whether the kernel ended a process for want of memory meanwhile.
     """
 
     rank: int
     exit_code: int | None
     time: float
+    out_of_memory: bool = False
 
     def describe(self) -> str:
         """In words."""
@@ -82,27 +93,47 @@ class Death:
             name = signal.Signals(-self.exit_code).name
         except ValueError:
             name = f"signal {-self.exit_code}"
-        hint = " (out of memory?)" if name == "SIGKILL" else ""
-        return f"was ended by {name}{hint}"
+        return f"was ended by {name}" + (" (the kernel was out of memory)" if self.out_of_memory else "")
 
 
-# What a survivor says when another rank has vanished: never the cause.
+# What a survivor says when another rank has vanished, or does not answer: never the cause.
 _LOST_PEER = ("closed by peer", "reset by peer", "broken pipe", "pair closure", "connection refused",
               "socket closed", "clients joined", "recvvalue failed", "sendbytes failed")
+_NO_ANSWER = ("timed out", "timeout", "clients joined")
 
 
 def _is_consequence(status: Status) -> bool:
-    return any(words in status.reason.lower() for words in _LOST_PEER)
+    return any(words in status.reason.lower() for words in (*_LOST_PEER, *_NO_ANSWER))
 
 
-def judge(run_dir: Path, deaths: Sequence[Death]) -> Outcome:
+def hanging(statuses: Sequence[Status], now: float, timeout_s: float) -> Status | None:
+    """A rank that hangs by itself, the one that did so first.
+
+    Its heart has stopped for `timeout_s` (a frozen process), or another rank has waited for it in vain while it was in
+    no exchange and nothing began or ended in it for as long.
+    """
+    running = [status for status in statuses if status.state == "running" and status.time > 0]
+    waited = any(status.state == "failed" and any(words in status.reason.lower() for words in _NO_ANSWER)
+                 for status in statuses)
+    stuck = [status for status in running
+             if now - status.time > timeout_s
+             or (waited and not status.exchanging and status.time - status.since > 0.5 * timeout_s)]
+    return min(stuck, key=lambda status: min(status.since or status.time, status.time), default=None)
+
+
+def judge(run_dir: Path, deaths: Sequence[Death], hung: Status | None = None) -> Outcome:
     """The outcome of a launch in which something went wrong.
 
     Args:
         run_dir: where the ranks' own words are.
         deaths: ranks that ended without having finished, not by our own hand.
+        hung: the rank that was ended because it hangs, if one was.
     """
     statuses = read_statuses(run_dir)
+    if hung is not None:
+        heard = "" if not hung.since else f" (nothing began or ended there for {hung.time - hung.since:.0f} s)"
+        reason = f"{_where(hung.rank, hung.host)} hangs in phase {hung.phase or 'start'}{heard}"
+        return Outcome(1, "failed", reason, f"{reason}\n{log_tail(run_dir, hung.rank)}".rstrip(), "hang")
     spoken = first_failure(statuses)
     said = {status.rank for status in statuses if status.state == "failed"}
     silent = min((death for death in deaths if death.rank not in said), key=lambda death: death.time, default=None)
@@ -111,21 +142,31 @@ def judge(run_dir: Path, deaths: Sequence[Death]) -> Outcome:
     if spoken is None:
         return Outcome(1, "failed", "the run ended without a rank saying why", f"see {run_dir / 'logs'}")
     if spoken.exit_code == USER_ERROR:
-        return Outcome(USER_ERROR, "failed", spoken.reason, spoken.reason)
+        return Outcome(USER_ERROR, "failed", spoken.reason, spoken.reason, "mistake")
     where = f"in phase {spoken.phase}" if spoken.phase else "between phases"
     reason = f"{_where(spoken.rank, spoken.host)} failed {where}: {spoken.reason}"
-    return Outcome(1, "failed", reason, f"{reason}\n{spoken.traceback}".rstrip())
+    figures = {"needed_bytes": spoken.needed_bytes, "available_bytes": spoken.available_bytes}
+    memory = {name: value for name, value in figures.items() if value is not None}
+    return Outcome(1, "failed", reason, f"{reason}\n{spoken.traceback}".rstrip(), spoken.kind or "error", memory)
 
 
 def _silent_outcome(run_dir: Path, death: Death, statuses: Sequence[Status]) -> Outcome:
     last = next((status for status in statuses if status.rank == death.rank), Status(death.rank, "running"))
     where = f" in phase {last.phase}" if last.phase else ""
     reason = f"{_where(death.rank, last.host)} {death.describe()}{where}"
-    return Outcome(1, "failed", reason, f"{reason}\n{log_tail(run_dir, death.rank)}".rstrip())
+    kind = "out of memory" if death.out_of_memory else "killed"
+    return Outcome(1, "failed", reason, f"{reason}\n{log_tail(run_dir, death.rank)}".rstrip(), kind)
 
 
 def _where(rank: int, host: str) -> str:
     return f"rank {rank} on {host}" if host else f"rank {rank}"
+
+
+def kernel_kills() -> int:
+    """How many processes this machine's kernel has ended for want of memory (`oom_kill` of /proc/vmstat)."""
+    file = Path("/proc/vmstat")
+    lines = file.read_text().splitlines() if file.exists() else []
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
 
 
 def log_tail(run_dir: Path, rank: int) -> str:

@@ -32,8 +32,8 @@ def worker_variables(hardware: HardwareConfig, cores: int) -> dict[str, str]:
         # the next one's. A GAT epoch on cora, busy machine: 109-139 ms spinning, 35-49 ms sleeping.
         "OMP_WAIT_POLICY": "passive",
         "DGLBACKEND": "pytorch",
-        "GLOO_SOCKET_IFNAME": "lo",
-        "NCCL_SOCKET_IFNAME": "lo",
+        "GLOO_SOCKET_IFNAME": hardware.interface or "lo",
+        "NCCL_SOCKET_IFNAME": hardware.interface or "lo",
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",  # slurm/README.md: gloo cannot restart on the shared store
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",  # a crash in native code leaves its Python stack in the rank's log

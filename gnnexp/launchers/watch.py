@@ -11,11 +11,13 @@ from pathlib import Path
 
 import psutil
 
-from gnnexp.launchers.status import read_statuses
+from gnnexp.launchers.status import Status, hanging, read_statuses
 
 _POLL_S = 0.1
 # What the others have after the first failure; torch's agent alone would wait 30 s for a rank that ignores SIGTERM.
 GRACE_S = 4.0
+# What ranks that were asked to stop have for finishing their step and writing a checkpoint.
+STOP_S = 8.0
 # After every rank has said "finished", a process that hangs in its interpreter's exit is ended.
 _LINGER_S = 20.0
 
@@ -26,12 +28,20 @@ class Watchdog(threading.Thread):
     Args:
         run_dir: the run.
         num_ranks: processes to expect.
+        timeout_s: after how long without a sign of life a rank is taken to hang.
+
+    Attributes:
+        vanished: when each rank was seen to have died without having finished.
+        killed: ranks that were ended here.
+        hung: the rank that was found to hang, if one was.
     """
 
-    def __init__(self, run_dir: Path, num_ranks: int) -> None:
+    def __init__(self, run_dir: Path, num_ranks: int, timeout_s: float) -> None:
         super().__init__(name="gnnexp-watchdog", daemon=True)
         self.run_dir = run_dir
         self.num_ranks = num_ranks
+        self.timeout_s = timeout_s
+        self.hung: Status | None = None
         self.vanished: dict[int, float] = {}
         self.killed: set[int] = set()
         self._ranks: dict[int, psutil.Process] = {}
@@ -64,17 +74,26 @@ class Watchdog(threading.Thread):
                     if rank >= 0:
                         self._ranks.setdefault(rank, process)
 
+    def tell(self, number: signal.Signals) -> None:
+        """Pass a signal on to the ranks."""
+        for process in self._ranks.values():
+            with suppress(psutil.Error):
+                process.send_signal(number)
+
     def _look(self) -> None:
-        states = {status.rank: status.state for status in read_statuses(self.run_dir)}
+        statuses = read_statuses(self.run_dir)
+        states = {status.rank: status.state for status in statuses}
         now = time.time()
+        if self.hung is None and not self.vanished:
+            self.hung = hanging(statuses, now, self.timeout_s)
         for rank, process in self._ranks.items():
-            if states.get(rank) != "finished" and rank not in self.vanished and not _alive(process):
+            if states.get(rank) not in ("finished", "stopped") and rank not in self.vanished and not _alive(process):
                 self.vanished[rank] = now
         if self._deadline is not None:
             return
-        if self.vanished or "failed" in states.values():
+        if self.vanished or self.hung or "failed" in states.values():
             self._deadline = time.monotonic() + GRACE_S
-        elif len(states) == self.num_ranks and set(states.values()) == {"finished"}:
+        elif len(states) == self.num_ranks and set(states.values()) <= {"finished", "stopped"}:
             self._deadline = time.monotonic() + _LINGER_S
 
     def _end(self) -> None:

@@ -25,6 +25,12 @@ class Traffic:
     rounds: int = 0
     seconds: float = 0.0
 
+    def joined(self, later: Traffic) -> Traffic:
+        """Of two pieces of an epoch together."""
+        return Traffic(
+            self.sent_bytes + later.sent_bytes, self.rounds + later.rounds, self.seconds + later.seconds
+        )
+
 
 class Ledger:
     """Accumulates traffic by tag between two calls of `take` (thread-safe)."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, NamedTuple, get_args
 
+from gnnexp.measure.activity import Activity
+
 Phase = Literal["sample", "load", "forward", "backward", "sync", "update", "wait"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 
@@ -41,6 +43,15 @@ class PhaseTimes:
         """Wall time outside every phase."""
         return self.epoch_s - sum(self.phases.values())
 
+    def joined(self, later: PhaseTimes) -> PhaseTimes:
+        """Times of two pieces of an epoch together."""
+        return PhaseTimes(
+            self.epoch_s + later.epoch_s,
+            {phase: seconds + later.phases[phase] for phase, seconds in self.phases.items()},
+            {what: self.hidden.get(what, 0.0) + later.hidden.get(what, 0.0)
+             for what in self.hidden.keys() | later.hidden.keys()},
+        )
+
 
 @dataclass(frozen=True)
 class Delay:
@@ -60,6 +71,9 @@ class PhaseTimer:
         synchronize: called at every boundary, so that asynchronous device work is charged to the phase that issued it.
         delay: an emulated straggler, or None.
         clock: seconds, monotonic.
+
+    Attributes:
+        activity: what this rank is doing, for other threads.
     """
 
     def __init__(
@@ -72,6 +86,7 @@ class PhaseTimer:
         self._stack: list[Phase] = []
         self._others = threading.local()
         self._failed: tuple[Phase, BaseException | None] | None = None
+        self.activity = Activity()
         self.start_epoch()
 
     def start_epoch(self) -> None:
@@ -148,6 +163,7 @@ class PhaseTimer:
             self._totals[self._stack[-1]] += now - self._mark
         self._stack.append(name)
         self._mark = now
+        self.activity.marks += 1
         if self._delay is not None and name == self._delay.phase and not self._delayed:
             self._delayed = True
             time.sleep(self._delay.seconds)

@@ -39,6 +39,42 @@ class RankRecord:
         record["times"]["unaccounted_s"] = self.times.unaccounted_s
         return record
 
+    def joined(self, later: RankRecord) -> RankRecord:
+        """This piece of an epoch and the one that came after it, in the same or in another process, as one record."""
+        names = self.work.keys() | later.work.keys()
+        return RankRecord(
+            self.rank,
+            self.times.joined(later.times),
+            {tag: self.traffic.get(tag, Traffic()).joined(later.traffic.get(tag, Traffic()))
+             for tag in self.traffic.keys() | later.traffic.keys()},
+            {name: self.work.get(name, 0) + later.work.get(name, 0) for name in names},
+            {name: max(self.memory.get(name, 0), later.memory.get(name, 0))
+             for name in self.memory.keys() | later.memory.keys()},
+            [*self.losses, *later.losses],
+            {name: [*self.batches.get(name, ()), *later.batches.get(name, ())]
+             for name in self.batches.keys() | later.batches.keys()},
+        )
+
+
+def record_of(state: Mapping[str, Any]) -> RankRecord:
+    """The record that `asdict` made `state` of."""
+    times, traffic = PhaseTimes(**state["times"]), {tag: Traffic(**found) for tag, found in state["traffic"].items()}
+    losses = [(loss, count) for loss, count in state["losses"]]
+    return RankRecord(**{**state, "times": times, "traffic": traffic, "losses": losses})
+
+
+def losses_of_others(pieces: Sequence[RankRecord], rank: int) -> RankRecord | None:
+    """What a piece that ran on another number of ranks tells `rank`: its steps' losses, summed, on rank 0.
+
+    Its times, bytes and counts are those of another run of ranks: they cannot be added to this one's.
+    """
+    if not pieces[0].losses:
+        return None
+    steps = [(sum(loss for loss, _ in step), sum(count for _, count in step))
+             for step in zip(*(piece.losses for piece in pieces), strict=True)]
+    nothing = PhaseTimes(0.0, dict.fromkeys(PHASES, 0.0))
+    return RankRecord(rank, nothing, {}, {}, {}, steps if rank == 0 else [(0.0, 0)] * len(steps))
+
 
 def reduce_times(ranks: Sequence[RankRecord]) -> dict[str, float]:
     """`time/*`: the slowest rank, with `_min` and `_mean` beside it (a single figure where it is the same for all)."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import Tensor, nn
 
 from gnnexp.errors import Problem
+from gnnexp.graph.graph import Graph
 from gnnexp.job import Job
+from gnnexp.measure.needs import Need
 from gnnexp.models.model import Model
 from gnnexp.paradigms.checks import store_of
 
@@ -23,11 +25,13 @@ class Paradigm(ABC, Generic[B]):
         exact: same gradients as serial training on the same batch, up to float error.
         approximates: what is approximated where `exact` is False; recorded and printed.
         needs_partition: whether it always works on a partition (see `wants_partition`).
+        resumes_within_epoch: whether `batches` can begin at any step; if not, a run stops at the end of an epoch.
     """
 
     exact: bool
     approximates: str = ""
     needs_partition: ClassVar[bool] = False
+    resumes_within_epoch: ClassVar[bool] = False
 
     def wants_partition(self, config: Mapping[str, Any]) -> bool:
         """Whether the launcher prepares a partition for the resolved `config`."""
@@ -42,6 +46,10 @@ class Paradigm(ABC, Generic[B]):
         """Conflicts of this paradigm with the other choices in the resolved `config`."""
         return []
 
+    def needs(self, config: Mapping[str, Any], graph: Graph) -> Iterable[Need]:
+        """What a rank will need beside graph, features, batches and model, for the preflight."""
+        return ()
+
     @abstractmethod
     def setup(self, job: Job) -> None:
         """Take the parts; ranks may communicate."""
@@ -52,8 +60,11 @@ class Paradigm(ABC, Generic[B]):
         """Whose parameters the optimizer updates."""
 
     @abstractmethod
-    def batches(self, epoch: int) -> Generator[B, None, None]:
-        """This rank's share of every global batch of the epoch, in order: as many on every rank."""
+    def batches(self, epoch: int, first: int = 0) -> Generator[B, None, None]:
+        """This rank's share of every global batch of the epoch from step `first` on, in order; as many on every rank.
+
+        A `first` above 0 is asked for only where `resumes_within_epoch`.
+        """
 
     @abstractmethod
     def forward_backward(self, batch: B) -> tuple[Tensor, int]:
@@ -86,6 +97,19 @@ class Paradigm(ABC, Generic[B]):
         """Bytes this rank holds by kind: `topology_bytes`, `vertex_bytes`, `buffers_bytes`."""
         return {}
 
-    def state_dict(self) -> dict[str, Any]:
-        """State beyond model and optimizer that a resumed run needs."""
+    def slices(self) -> Mapping[str, tuple[int, slice]]:
+        """Parameters of which this rank has a slice: by name the dimension, and where the slice lies in the whole.
+
+        Ranks have consecutive slices, in order; all other parameters are the same on every rank.
+        """
         return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What this rank knows beyond model and optimizer that a resumed run needs: tensors and plain values."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take back what `state_dict` gave on this rank.
+
+        A run whose ranks have state of their own goes on with the same number of ranks only.
+        """

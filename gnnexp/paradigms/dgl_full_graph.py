@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.graph.graph import Graph
 from gnnexp.job import Job
+from gnnexp.measure.needs import Need
 from gnnexp.models.dgl_layers import SUPPORTED, DGLStack, supported, wants_self_loops
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.checks import plain_features, whole_topology
-from gnnexp.paradigms.dgl_reference import dense_features, to_dgl, unsupported_model
+from gnnexp.paradigms.dgl_reference import dense_features, dgl_needs, epoch_seed, to_dgl, unsupported_model
 
 
 class DGLFullGraph(Paradigm[Tensor]):
@@ -34,6 +36,10 @@ class DGLFullGraph(Paradigm[Tensor]):
             )
         return problems
 
+    def needs(self, config: Mapping[str, Any], graph: Graph) -> Iterable[Need]:
+        """DGL's own copies of the graph and the features."""
+        return dgl_needs(graph)
+
     def setup(self, job: Job) -> None:
         """Build DGL's graph and stack."""
         if reason := supported(job.model):
@@ -42,7 +48,6 @@ class DGLFullGraph(Paradigm[Tensor]):
         self.graph = to_dgl(job.graph, wants_self_loops(job.model))
         self.graph.create_formats_()
         self.features = dense_features(job)
-        torch.manual_seed(job.run.seed)
         self.stack = DGLStack(job.model)
         self.steps = 0
 
@@ -56,8 +61,9 @@ class DGLFullGraph(Paradigm[Tensor]):
         self.stack.store_to(self.job.model)
         return self.job.model
 
-    def batches(self, epoch: int) -> Generator[Tensor, None, None]:
-        """All training vertices at once."""
+    def batches(self, epoch: int, first: int = 0) -> Generator[Tensor, None, None]:
+        """All training vertices at once; torch's dropout is seeded anew, so that no epoch hangs on earlier ones."""
+        torch.manual_seed(epoch_seed(self.job.run.seed, epoch, 0))
         yield self.job.task.targets()
 
     def forward_backward(self, batch: Tensor) -> tuple[Tensor, int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,9 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.job import Job
+from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.measure.ledger import all_reduce_share
+from gnnexp.measure.needs import Need
 from gnnexp.models.dgl_layers import SUPPORTED, DGLStack, supported, wants_self_loops
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
@@ -73,6 +75,10 @@ class DGLReference(Paradigm[DGLBatch]):
         return [*problems, *unsupported_model(config), *plain_features(config, "dgl_reference"),
                 *whole_topology(config, "dgl_reference")]
 
+    def needs(self, config: Mapping[str, Any], graph: Graph) -> Iterable[Need]:
+        """DGL's own copies of the graph and the features."""
+        return dgl_needs(graph)
+
     def setup(self, job: Job) -> None:
         """Build DGL's graph, stack and loader."""
         if reason := supported(job.model):
@@ -80,9 +86,6 @@ class DGLReference(Paradigm[DGLBatch]):
         self.job = job
         self.graph = to_dgl(job.graph, wants_self_loops(job.model))
         self.features = dense_features(job)
-        torch.manual_seed(job.run.seed + job.comm.rank)
-        dgl.seed(job.run.seed + job.comm.rank)
-        np.random.seed(job.run.seed + job.comm.rank)  # DGL's loader shuffles with numpy's global state
         self.stack = DGLStack(job.model)
         self.runner: nn.Module = self.stack
         if job.comm.size > 1:
@@ -116,9 +119,13 @@ class DGLReference(Paradigm[DGLBatch]):
         self.stack.store_to(self.job.model)
         return self.job.model
 
-    def batches(self, epoch: int) -> Generator[DGLBatch, None, None]:
+    def batches(self, epoch: int, first: int = 0) -> Generator[DGLBatch, None, None]:
         """Batches of DGL's loader, with their features."""
         timer = self.job.timer
+        seed = epoch_seed(self.job.run.seed, epoch, self.job.comm.rank)
+        torch.manual_seed(seed)
+        dgl.seed(seed)
+        np.random.seed(seed)  # DGL's loader shuffles with numpy's global state
         with timer.phase("sample"):
             loader = iter(self.loader)
         while True:
@@ -160,6 +167,14 @@ class DGLReference(Paradigm[DGLBatch]):
         self.work.clear()
         return counts
 
+    def state_dict(self) -> dict[str, Any]:
+        """The order of this rank's targets: DGL's loader shuffles what the last epoch left."""
+        return {"order": self.loader.dataset._indices.clone()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from that order."""
+        self.loader.dataset._indices.copy_(state["order"])
+
     def _count_bucket(self, bucket: Any) -> Any:  # noqa: ANN401
         """DDP's own all-reduce of one bucket of gradients, counted."""
         comm, buffer = self.job.comm, bucket.buffer()
@@ -173,6 +188,20 @@ class DGLReference(Paradigm[DGLBatch]):
             return done.value()
 
         return future.then(finish)
+
+
+def epoch_seed(seed: int, epoch: int, rank: int) -> int:
+    """A seed (31 bits: DGL takes a C int) for libraries with a state: no epoch's draws hang on earlier ones."""
+    return stream(seed, Purpose.SHUFFLE, epoch, rank) & 0x7FFFFFFF
+
+
+def dgl_needs(graph: Graph) -> tuple[Need, ...]:
+    """COO and CSC with edge ids, all int64; dense float32 rows; the library itself."""
+    return (
+        Need("DGL's own graph (int64, COO and CSC)", "host", 8 * (4 * graph.num_edges + graph.num_nodes)),
+        Need("features as a DGL script holds them", "host", 4 * graph.num_nodes * graph.num_features),
+        Need("DGL's library", "host", 180 << 20),
+    )
 
 
 def to_dgl(graph: Graph, self_loops: bool) -> Any:  # noqa: ANN401

@@ -53,6 +53,8 @@ class MiniBatch(Paradigm[R], Generic[S, R]):
             published systems' habit: every owner draws from its own targets, so a batch is no uniform sample of all).
     """
 
+    resumes_within_epoch = True  # batches are a pure function of (seed, epoch, step)
+
     def __init__(self, assign: Assign) -> None:
         if problems := check_assign(assign):
             raise ConfigError(problems)
@@ -119,7 +121,7 @@ class MiniBatch(Paradigm[R], Generic[S, R]):
         """The model: replicated, so already here."""
         return self.job.model
 
-    def batches(self, epoch: int) -> Generator[R, None, None]:
+    def batches(self, epoch: int, first: int = 0) -> Generator[R, None, None]:
         """This rank's part of every global batch, sampled and loaded."""
         timer, sampler, seed = self.job.timer, self.job.sampler, self.job.run.seed
         with timer.phase("sample"):
@@ -133,7 +135,7 @@ class MiniBatch(Paradigm[R], Generic[S, R]):
             with timer.phase("load"):
                 return self.load(sampled)
 
-        return (yield from prepared(self.job, self.schedule.num_steps, prepare))
+        return (yield from prepared(self.job, range(first, self.schedule.num_steps), prepare))
 
     def forward_backward(self, batch: R) -> tuple[Tensor, int]:
         """Gradients of this rank's part of the global mean loss."""

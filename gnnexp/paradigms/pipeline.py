@@ -15,35 +15,33 @@ from gnnexp.samplers.pipeline import prefetched
 B = TypeVar("B")
 
 
-
-
-def prepared(job: Job, steps: int, prepare: Callable[[int], B]) -> Generator[B, None, None]:
-    """`prepare(0)`, ... `prepare(steps - 1)`, in order; prepared ahead with `train.overlap`.
+def prepared(job: Job, steps: range, prepare: Callable[[int], B]) -> Generator[B, None, None]:
+    """`prepare(step)` of all steps, in order; prepared ahead with `train.overlap`.
 
     Results are the same either way. What the training loop waits for is charged to the phases that the background
     thread was in, all other work of that thread is reported as hidden (`PhaseTimer.settle`).
 
     Args:
         job: timer, sampler (threads and depth), `train.overlap`.
-        steps: batches of the epoch.
+        steps: whose batches are wanted.
         prepare: makes one batch, enters the phases `sample` and `load`; where it communicates it is called by one
             thread only, in order of the steps.
     """
     timer, sampler = job.timer, job.sampler
-    if not job.run.train.overlap or steps == 1 or sampler.threads == 0:  # a single batch has none to overlap with
-        for step in range(steps):
+    if not job.run.train.overlap or len(steps) == 1 or sampler.threads == 0:  # one batch has none to overlap with
+        for step in steps:
             yield prepare(step)
         return
 
-    def ahead(step: int) -> tuple[B, Sequence[Stretch]]:
+    def ahead(number: int) -> tuple[B, Sequence[Stretch]]:
         numba.set_num_threads(1)  # kept per thread: a second OpenMP team would fight the training loop's
         with timer.aside() as stretches:
-            return prepare(step), stretches
+            return prepare(steps[number]), stretches
 
     with timer.phase("sample"):
-        ready = prefetched(ahead, steps, sampler.threads, sampler.prefetch)
+        ready = prefetched(ahead, len(steps), sampler.threads, sampler.prefetch)
     try:
-        for _ in range(steps):
+        for _ in steps:
             asked = time.perf_counter()
             with timer.phase("sample"):
                 batch, stretches = next(ready)

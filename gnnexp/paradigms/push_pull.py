@@ -93,6 +93,11 @@ class PushPull(MiniBatch[Sampled, Pushed]):
         own = {id(p) for p in self.first.sliced}
         self.gradients = FlatGradients(p for p in job.model.parameters() if id(p) not in own)
 
+    def slices(self) -> Mapping[str, tuple[int, slice]]:
+        """Columns of the first layer's input weights."""
+        own = {id(p) for p in self.first.sliced}
+        return {name: (p.ndim - 1, self.first.dims) for name, p in self.job.model.named_parameters() if id(p) in own}
+
     def clear_gradients(self) -> None:
         """Both kinds."""
         super().clear_gradients()

@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from abc import ABC, abstractmethod
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
@@ -37,9 +37,11 @@ class Partitioner(ABC):
 
     Attributes:
         num_parts: how many parts are wanted, `auto` for one per rank.
+        bytes_per_edge: that `assign` takes of memory, about, for the preflight.
     """
 
     num_parts: int | Literal["auto"]
+    bytes_per_edge: ClassVar[int] = 0
 
     @abstractmethod
     def assign(self, graph: Graph, num_parts: int) -> Owners:

@@ -17,7 +17,7 @@ from gnnexp.partitioners.metis_library import MOST_IMBALANCE, check_limits, inde
 
 # Peak of our arrays and METIS's per directed edge, 64-bit integers: 111 to 112 measured on 400,000 vertices with
 # 11.9 M directed edges and planted communities, 8 parts.
-_BYTES_PER_EDGE = 112
+BYTES_PER_EDGE = 112
 
 Balance = Literal["vertices", "edges", "train"]
 
@@ -40,6 +40,8 @@ class MetisPartitioner(Partitioner):
             otherwise direct k-way partitioning, which DGL, DistDGL and GSplit use.
         seed: of METIS's random choices.
     """
+
+    bytes_per_edge = BYTES_PER_EDGE
 
     def __init__(
         self,
@@ -100,7 +102,7 @@ class MetisPartitioner(Partitioner):
 
 def check_memory(graph: Graph, dtype: np.dtype[np.signedinteger]) -> None:
     """Refuse what would be killed for its memory after minutes of work."""
-    needed = int(_BYTES_PER_EDGE * graph.num_edges * dtype.itemsize / 8)
+    needed = int(BYTES_PER_EDGE * graph.num_edges * dtype.itemsize / 8)
     available = psutil.virtual_memory().available
     if needed > available:
         raise ConfigError(Problem(

@@ -17,7 +17,7 @@ from gnnexp.graph.partition import owner_dtype
 from gnnexp.graph.presample import Presample
 from gnnexp.kernels.undirected import undirected
 from gnnexp.partitioners.base import Owners, Partitioner
-from gnnexp.partitioners.metis import check_memory, fill_empty
+from gnnexp.partitioners.metis import BYTES_PER_EDGE, check_memory, fill_empty
 from gnnexp.partitioners.metis_library import MOST_IMBALANCE, check_limits, index_dtype, metis_version, part_graph
 
 
@@ -32,6 +32,8 @@ class PresampledPartitioner(Partitioner):
         imbalance: how far the heaviest part may exceed the mean.
         seed: of METIS's random choices.
     """
+
+    bytes_per_edge = BYTES_PER_EDGE
 
     def __init__(
         self, num_parts: int | Literal["auto"] = "auto", epochs: int = 10, input_weight: float = 0.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ class Delivery:
         run_id: the run's name there, empty before it exists.
         epochs: how many epochs the store has.
         done: whether everything, the end included, has been delivered.
+        reopened: whether the run goes on after its end was delivered.
         schema: of this file.
     """
 
@@ -29,6 +30,7 @@ class Delivery:
     run_id: str = ""
     epochs: int = 0
     done: bool = False
+    reopened: bool = False
     schema: int = 1
 
     def save(self, run_dir: Path) -> None:
@@ -43,6 +45,14 @@ def read_delivery(run_dir: Path, uri: str) -> Delivery:
         return Delivery(uri)
     found = Delivery(**json.loads(path.read_text()))
     return found if found.uri == uri else Delivery(uri)
+
+
+def reopen(run_dir: Path) -> None:
+    """Have a run that goes on delivered again, to the same place."""
+    path = run_dir / DELIVERY_FILE
+    if path.exists():
+        found = Delivery(**json.loads(path.read_text()))
+        replace(found, done=False, reopened=True).save(run_dir)
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,7 @@ class MlflowTracker(Tracker):
     ) -> Delivery:
         """The run in the store: made here before, by a process that died before it could note that, or now."""
         if delivery.run_id:
-            return delivery
+            return _go_on(client, run_dir, delivery) if delivery.reopened else delivery
         uid = str(record.job["provenance"]["uid"])
         found = client.search_runs([self._experiment_id], f"tags.`{_UID_TAG}` = '{uid}'", max_results=1)
         if found:
@@ -134,6 +134,16 @@ class MlflowTracker(Tracker):
             client.log_batch(delivery.run_id, params=part)
         delivery.save(run_dir)
         return delivery
+
+
+def _go_on(client: MlflowClient, run_dir: Path, delivery: Delivery) -> Delivery:
+    """The same run in the store, running again."""
+    client.update_run(delivery.run_id, status="RUNNING")
+    client.set_tag(delivery.run_id, "status", "running")
+    client.delete_tag(delivery.run_id, "reason")
+    delivery = replace(delivery, reopened=False)
+    delivery.save(run_dir)
+    return delivery
 
 
 def _deliver_epochs(client: MlflowClient, run_dir: Path, record: RunRecord, delivery: Delivery) -> Delivery:

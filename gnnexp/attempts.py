@@ -1,0 +1,65 @@
+"""The attempts at a run: `attempts.jsonl`, one line per start and end, and who is working on it now."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gnnexp.errors import ConfigError, Problem
+
+ATTEMPTS_FILE = "attempts.jsonl"
+LOCK_FILE = "lock"
+
+
+def note(run_dir: Path, event: str, **more: object) -> None:
+    """Append a line, on disk before this returns."""
+    line = json.dumps({"event": event, "time": time.time(), **more})
+    with (run_dir / ATTEMPTS_FILE).open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_attempts(run_dir: Path) -> list[dict[str, Any]]:
+    """What was noted, in order; a line that a killed process left unfinished is left out."""
+    path = run_dir / ATTEMPTS_FILE
+    if not path.exists():
+        return []
+    found = []
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            found.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return found
+
+
+@contextmanager
+def alone(run_dir: Path) -> Iterator[None]:
+    """Be the only process that starts ranks for this run.
+
+    Raises:
+        ConfigError: another process does.
+    """
+    with (run_dir / LOCK_FILE).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ConfigError(Problem("run", str(run_dir), "another process is working on this run",
+                                      "wait until it has ended")) from None
+        yield
+
+
+def is_worked_on(run_dir: Path) -> bool:
+    """Whether some process of this machine holds the run."""
+    try:
+        with alone(run_dir):
+            return False
+    except ConfigError:
+        return True

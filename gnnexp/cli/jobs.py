@@ -1,0 +1,122 @@
+"""`gnnexp status | cancel | logs RUN_DIR`: what becomes of a run, wherever its ranks are."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import time
+from datetime import datetime
+from pathlib import Path
+
+from rich.table import Table
+
+from gnnexp.attempts import alone, read_attempts
+from gnnexp.checkpoint import checkpoint_folders
+from gnnexp.cli.console import epoch_line, make_console
+from gnnexp.cli.resume import read_job
+from gnnexp.config.schema import run_config
+from gnnexp.ending import settle
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.launchers.slurm import outcome_of
+from gnnexp.launchers.slurm_jobs import cancel as cancel_job
+from gnnexp.launchers.slurm_jobs import job_state, read_job_id
+from gnnexp.launchers.status import log_tail, read_statuses
+from gnnexp.records import RESULT_FILE, read_epochs
+from gnnexp.reports.runs import read_run
+
+
+def status(options: argparse.Namespace) -> int:
+    """Show how a run stands; 0 while it goes on or when it has finished, 1 if it has failed."""
+    run_dir, console = Path(options.run), make_console()
+    job = read_job(run_dir)
+    state = _state(run_dir, run_config(job["config"]).hardware.num_ranks)
+    epochs = read_epochs(run_dir)
+    console.print(f"{run_dir}: {state}, {len(epochs)} of {job['config']['train']['epochs']} epochs recorded, "
+                  f"{len(checkpoint_folders(run_dir))} checkpoints", soft_wrap=True, markup=False)
+    if epochs:
+        console.print(epoch_line(epochs[-1]), soft_wrap=True)
+    for line in read_attempts(run_dir):
+        when = datetime.fromtimestamp(line["time"]).isoformat(" ", "seconds")
+        rest = ", ".join(f"{key} {value}" for key, value in line.items() if key not in ("event", "time") and value)
+        console.print(f"  {when}  {line['event']}: {rest}", soft_wrap=True, markup=False)
+    table = Table("rank", "host", "state", "phase", "heard", "reason")
+    for rank in read_statuses(run_dir):
+        heard = f"{max(0.0, time.time() - rank.time):.0f} s ago"
+        table.add_row(str(rank.rank), rank.host, rank.state, rank.phase, heard, rank.reason.splitlines()[0][:80]
+                      if rank.reason else "")
+    if table.row_count:
+        console.print(table)
+    return 1 if state.startswith("failed") else 0
+
+
+def _state(run_dir: Path, num_ranks: int) -> str:
+    """In words; the end of a job that nobody waited for is settled here."""
+    job_id = read_job_id(run_dir)
+    if not (run_dir / RESULT_FILE).exists() and job_id is not None:
+        job = job_state(job_id)
+        if not job.ended:
+            return f"SLURM {job.describe()}"
+        settle(run_dir, outcome_of(run_dir, job, num_ranks))
+    if (run_dir / RESULT_FILE).exists():
+        run = read_run(run_dir)
+        return run.status if run.status == "finished" else f"failed: {run.reason}"
+    return "running" if _launcher(run_dir) else f"stopped (gnnexp resume {run_dir})"
+
+
+def _launcher(run_dir: Path) -> int | None:
+    """The process of this machine that works on the run."""
+    try:
+        with alone(run_dir):
+            return None
+    except ConfigError:
+        starts = [line["pid"] for line in read_attempts(run_dir) if line["event"] == "start" and "pid" in line]
+        return int(starts[-1]) if starts else os.getpid()
+
+
+def cancel(options: argparse.Namespace) -> int:
+    """Ask a run to end: its ranks write a checkpoint first, as far as they are given the time."""
+    run_dir = Path(options.run)
+    read_job(run_dir)
+    job_id = read_job_id(run_dir)
+    if job_id is not None:
+        if job_state(job_id).ended:
+            raise ConfigError(Problem("run", str(run_dir), f"its SLURM job {job_id} has ended", "gnnexp status"))
+        cancel_job(job_id)
+        print(f"SLURM job {job_id} is cancelled; go on with: gnnexp resume {run_dir}")
+        return 0
+    launcher = _launcher(run_dir)
+    if launcher is None:
+        raise ConfigError(Problem("run", str(run_dir), "nobody on this machine is working on it",
+                                  "gnnexp status shows how it ended"))
+    os.kill(launcher, signal.SIGTERM)
+    print(f"process {launcher} is asked to stop; go on with: gnnexp resume {run_dir}")
+    return 0
+
+
+def logs(options: argparse.Namespace) -> int:
+    """Print the last lines of the ranks' logs, and go on printing what is added with `--follow`."""
+    run_dir = Path(options.run)
+    read_job(run_dir)
+    ranks = sorted(int(path.stem.partition("_")[2]) for path in (run_dir / "logs").glob("rank_*.log"))
+    chosen = ranks if options.rank is None else [options.rank]
+    if missing := [rank for rank in chosen if rank not in ranks]:
+        raise ConfigError(Problem("--rank", missing[0], f"has no log; there are those of {ranks}", "--rank 0"))
+    for rank in chosen:
+        print(log_tail(run_dir, rank).lstrip("\n"))
+    if options.follow:
+        _follow(run_dir, chosen)
+    return 0
+
+
+def _follow(run_dir: Path, ranks: list[int]) -> None:
+    files = {rank: run_dir / "logs" / f"rank_{rank}.log" for rank in ranks}
+    places = {rank: file.stat().st_size for rank, file in files.items()}
+    while not (run_dir / RESULT_FILE).exists():
+        for rank, file in files.items():
+            with file.open("rb") as log:
+                log.seek(places[rank])
+                for line in log.read().splitlines():
+                    print(f"[{rank}] {line.decode(errors='replace')}", flush=True)
+                places[rank] = log.tell()
+        time.sleep(0.5)

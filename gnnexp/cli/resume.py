@@ -1,0 +1,118 @@
+"""`gnnexp resume`: go on with a run that was stopped, killed or failed, from its last checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from gnnexp.checkpoint import latest_checkpoint
+from gnnexp.cli.console import make_console
+from gnnexp.cli.execute import carry_out, tell_preflight, write_job
+from gnnexp.cli.prepare import prepare, problems_of
+from gnnexp.config.overrides import parse
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.launchers.base import Outcome
+from gnnexp.records import RESULT_FILE
+from gnnexp.reports.runs import read_run
+from gnnexp.reports.table import group_runs, make_table, row_keys
+from gnnexp.trackers.delivery import reopen
+
+# What may be changed: where it runs and how records are kept, nothing that makes it another experiment.
+_CHANGEABLE = ("hardware.", "tracker.", "train.checkpoint_every", "train.checkpoints_kept", "train.overlap",
+               "train.eval_memory")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Resume and show what came out."""
+    run_dir, console = Path(options.run), make_console()
+    outcome = resume(run_dir, options.overrides, console)
+    if outcome.status == "finished":
+        runs = [read_run(run_dir)]
+        keys = row_keys(runs, ("system", "dataset", "model"))
+        console.print(make_table(group_runs(runs, keys), keys).rich())
+        console.print(f"result: {run_dir / RESULT_FILE}   dashboard: gnnexp ui", soft_wrap=True)
+    return outcome.exit_code
+
+
+def resume(run_dir: Path, overrides: Sequence[str], console: Console) -> Outcome:
+    """Go on with the run in `run_dir`; one that has finished stays as it is.
+
+    Raises:
+        ConfigError, DataError: it is no run, the changes are not possible, or the data is not the run's any more.
+    """
+    job = read_job(run_dir)
+    if is_finished(run_dir):
+        console.print(f"{run_dir} has finished before", soft_wrap=True, markup=False)
+        return Outcome(0, "finished")
+    config = changed(job["config"], overrides)
+    if problems := problems_of(config):
+        raise ConfigError(problems)
+    prepared = prepare(config, run_dir / "checkpoints")
+    if prepared.key != job["provenance"]["dataset_key"]:
+        raise DataError(Problem("dataset", prepared.key, "is not the data that this run began with "
+                                f"({job['provenance']['dataset_key']})", "bring that data back, or start a new run"))
+    tell_preflight(prepared, console)
+    found, problems = latest_checkpoint(run_dir)
+    for problem in problems:
+        console.print(f"[yellow]cannot be used:[/yellow] {problem}", soft_wrap=True)
+    place = "its start" if found is None else f"epoch {found.position.epoch}, step {found.position.step}"
+    console.print(f"going on with {run_dir} from {place}", soft_wrap=True, markup=False)
+    write_job(run_dir, config, prepared, job["provenance"])
+    (run_dir / RESULT_FILE).unlink(missing_ok=True)
+    reopen(run_dir)
+    return carry_out(run_dir, config, console)
+
+
+def read_job(run_dir: Path) -> dict[str, Any]:
+    """What a run was asked to do.
+
+    Raises:
+        ConfigError: `run_dir` is no run's.
+    """
+    path = run_dir / "job.json"
+    try:
+        job = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(job["config"], dict) or not isinstance(job["provenance"]["dataset_key"], str):
+            raise TypeError("config and provenance must be mappings")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError(Problem("run", str(run_dir), f"is not the directory of a run: {error}",
+                                  "name a folder that `gnnexp run` has made")) from None
+    return dict(job)
+
+
+def is_finished(run_dir: Path) -> bool:
+    """Whether the run has its result."""
+    try:
+        return read_run(run_dir).status == "finished"
+    except DataError:
+        return False
+
+
+def changed(config: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The configuration with changes that leave it the same experiment.
+
+    Raises:
+        ConfigError: with every override that is not `key=value`, or changes something else.
+    """
+    parsed, problems = parse(overrides)
+    result = json.loads(json.dumps(config))
+    for override in parsed:
+        key, value = str(override.key_or_group), override.value()
+        if not key.startswith(_CHANGEABLE):
+            problems.append(Problem(key, value, f"a resumed run may only change {', '.join(_CHANGEABLE)}",
+                                    "leave it out, or start a new run"))
+            continue
+        *parents, last = key.split(".")
+        node = result
+        for parent in parents:
+            node = node.setdefault(parent, {}) if isinstance(node, dict) else {}
+        node[last] = value
+    if problems:
+        raise ConfigError([replace(problem, key=f"resume: {problem.key}") for problem in problems])
+    return dict(result)

@@ -1,0 +1,65 @@
+"""What one rank wishes, told to all of them at the same step, without any of them waiting for it."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+from torch.distributed import Work
+
+from gnnexp.comm.communicator import Communicator
+
+_PERIOD_S = 0.5
+
+
+class Agreement:
+    """The largest of the ranks' wishes, known to all ranks after the same step.
+
+    A rank that hears a signal cannot stop by itself: its peers would wait for it in the next exchange. So every few
+    steps the ranks start a reduction in the background and look at its result a few steps later. It carries the time
+    that passed since the last one too, by which all ranks choose the same number of steps until the next: about one
+    reduction in half a second. It is neither timed nor counted: it belongs to the platform, not to the paradigm.
+
+    Args:
+        comm: host tensors of all ranks, used by nobody else.
+        period_s: wanted time between two reductions.
+    """
+
+    def __init__(self, comm: Communicator, period_s: float = _PERIOD_S) -> None:
+        self._comm, self._period = comm, period_s
+        self._stride, self._left = 1, 1
+        self._pending: tuple[torch.Tensor, Work] | None = None
+        self._since = time.monotonic()
+
+    def after_step(self, wish: int) -> int:
+        """Called by all ranks after every step; returns the largest wish once it is known to all, 0 until then."""
+        if self._comm.size == 1:
+            return wish
+        self._left -= 1
+        if self._left > 0:
+            return 0
+        agreed = self._take()
+        self._left = self._stride
+        now = time.monotonic()
+        wish = wish if wish > agreed else 0  # what is granted now is not wished for any more
+        numbers = torch.tensor([float(wish), now - self._since], dtype=torch.float64)
+        self._since = now
+        self._pending = numbers, self._comm.start_max(numbers)
+        return agreed
+
+    def settle(self) -> int:
+        """The result of what is under way, waited for; called by all ranks at the end of an epoch."""
+        agreed = self._take()
+        self._left = 1
+        return agreed
+
+    def _take(self) -> int:
+        if self._pending is None:
+            return 0
+        numbers, work = self._pending
+        self._pending = None
+        work.wait()
+        wish, seconds = numbers.tolist()
+        steps = self._stride * self._period / max(seconds, 1e-6)
+        self._stride = int(min(max(1.0, steps), 2.0 * self._stride))
+        return int(wish)

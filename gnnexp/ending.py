@@ -1,0 +1,38 @@
+"""How a run ended: a `result.json` that agrees with what became of its ranks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gnnexp.attempts import read_attempts
+from gnnexp.launchers.base import Outcome
+from gnnexp.records import RESULT_FILE, read_epochs, summarize, write_json
+
+
+def settle(run_dir: Path, outcome: Outcome) -> Outcome:
+    """Have a `result.json` that agrees with how the launch ended: rank 0 writes one only if all went well."""
+    path = run_dir / RESULT_FILE
+    if outcome.status == "finished":
+        if path.exists():
+            return outcome
+        outcome = Outcome(1, "failed", "the ranks finished without a result", "the ranks finished without a result")
+    result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else _partial_result(run_dir)
+    write_json(path, {**result, "attempts": read_attempts(run_dir), "status": "failed", "kind": outcome.kind,
+                      "reason": outcome.reason, **outcome.memory})
+    return outcome
+
+
+def _partial_result(run_dir: Path) -> dict[str, Any]:
+    job: Mapping[str, Any] = json.loads((run_dir / "job.json").read_text(encoding="utf-8"))
+    epochs = read_epochs(run_dir)
+    return {"schema": 1, "config": job["config"], "provenance": job["provenance"], "partition": job["partition"],
+            "epochs": epochs, "summary": summarize(epochs, _primary(epochs))}
+
+
+def _primary(epochs: list[dict[str, Any]]) -> str:
+    """The task's metric, from what was recorded."""
+    names = (name for line in epochs for name in line["metrics"])
+    return next((name.partition("/")[0] for name in names if name.endswith("/val") and name != "loss/val"), "acc")

@@ -1,0 +1,70 @@
+"""A rank's own word on how it is doing: `RUN_DIR/status/rank_<r>.json`, written anew every two seconds."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from gnnexp.comm.environment import Environment
+from gnnexp.measure.phases import PhaseTimer
+from gnnexp.records import write_json
+
+PERIOD_S = 2.0
+
+
+class Heartbeat(threading.Thread):
+    """Writes the status of this rank until its last word.
+
+    A launcher, here or on another machine, tells from it who failed first, who hangs, and in which phase.
+
+    Args:
+        run_dir: the run.
+        environment: which rank this is.
+    """
+
+    def __init__(self, run_dir: Path, environment: Environment) -> None:
+        super().__init__(name="gnnexp-heartbeat", daemon=True)
+        self._file = run_dir / "status" / f"rank_{environment.rank}.json"
+        self._who = {"rank": environment.rank, "host": environment.host, "pid": os.getpid()}
+        self._timer: PhaseTimer | None = None
+        self._marks, self._since = -1, time.time()
+        self._lock, self._over = threading.Lock(), threading.Event()
+
+    def watch(self, timer: PhaseTimer) -> None:
+        """Tell from now on what `timer` knows."""
+        self._timer = timer
+
+    def run(self) -> None:
+        """Beat until the last word."""
+        while not self._over.is_set():
+            with self._lock:
+                if not self._over.is_set():
+                    self._write("running", {})
+            self._over.wait(PERIOD_S)
+
+    def last_word(self, state: str, **more: object) -> None:
+        """Write how it ended; nothing is written after that."""
+        with self._lock:
+            self._over.set()
+            self._write(state, more)
+
+    def phase(self) -> str:
+        """The stage of the run and, in training, the phase."""
+        if self._timer is None:
+            return "start"
+        stage = self._timer.activity.stage
+        return stage if stage != "train" else self._timer.current or stage
+
+    def _write(self, state: str, more: dict[str, Any]) -> None:
+        timer, now = self._timer, time.time()
+        marks = -1 if timer is None else timer.activity.marks
+        if marks != self._marks:
+            self._marks, self._since = marks, now
+        exchanging = timer is not None and timer.activity.exchanging
+        write_json(self._file, {
+            **self._who, "state": state, "time": now, "phase": self.phase(), "exchanging": exchanging,
+            "since": self._since, **more,
+        })

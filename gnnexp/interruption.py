@@ -1,0 +1,73 @@
+"""Requests from outside to write a checkpoint or to stop, agreed on by all ranks."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from types import FrameType
+
+from gnnexp.comm.agreement import Agreement
+from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.environment import STOP_VARIABLE
+
+
+class Wish(IntEnum):
+    """What a rank was asked to do; the larger one wins."""
+
+    NOTHING = 0
+    SAVE = 1
+    STOP = 2
+
+
+class Interruption:
+    """SIGUSR2 asks for a checkpoint, SIGTERM for a checkpoint and the end of the run.
+
+    Python runs signal handlers between two of its own instructions: a rank that sits in a collective hears of a signal
+    when the collective is over.
+
+    Args:
+        comm: the run's; called by all ranks.
+
+    Attributes:
+        asked_by: the signal that this rank heard last, or `another rank`.
+    """
+
+    def __init__(self, comm: Communicator) -> None:
+        self._agreement = Agreement(comm.beside())
+        self._wish = Wish.NOTHING
+        self.asked_by = "another rank"
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Have signals noted instead of ending this process."""
+        on_usr2 = Wish.STOP if os.environ.get(STOP_VARIABLE) else Wish.SAVE
+        before = {
+            number: signal.signal(number, self._note(wish))
+            for number, wish in ((signal.SIGTERM, Wish.STOP), (signal.SIGUSR2, on_usr2))
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _note(self, wish: Wish) -> Callable[[int, FrameType | None], None]:
+        def handle(number: int, frame: FrameType | None) -> None:
+            self._wish, self.asked_by = max(self._wish, wish), signal.Signals(number).name
+
+        return handle
+
+    def after_step(self) -> Wish:
+        """What all ranks do now, after the same step of each."""
+        return Wish(self._agreement.after_step(self._wish))
+
+    def at_epoch_end(self) -> Wish:
+        """What this rank knows of, for the agreement that ends an epoch."""
+        return max(self._wish, Wish(self._agreement.settle()))
+
+    def granted(self) -> None:
+        """What was asked for has been done."""
+        self._wish = Wish.NOTHING

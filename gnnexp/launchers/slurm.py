@@ -1,0 +1,182 @@
+"""Ranks as tasks of a SLURM job, submitted through submitit; the tasks run the same worker as everywhere.
+
+What a job script does beside starting the tasks is in its setup and teardown lines: they choose a free port on the
+first node for the rendezvous, anew in every attempt, and call `gnnexp.after_job`, which knows how the ranks ended and
+has the job requeued where the run can go on.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gnnexp.config.schema import HardwareConfig, run_config
+from gnnexp.errors import Problem, RunError
+from gnnexp.launchers.base import Launcher, Outcome
+from gnnexp.launchers.slurm_check import check_against_cluster
+from gnnexp.launchers.slurm_jobs import JobState, cancel, job_state, write_job_id
+from gnnexp.launchers.slurm_task import Task
+from gnnexp.launchers.status import Death, judge, read_statuses
+
+_POLL_S = 1.0
+# States that SLURM passes through when it puts a job back into the queue: final only if they stay.
+_PASSING, _PASSING_S = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"}, 15.0
+_PORT = ("import socket; s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); "
+         "s.bind(('', 0)); print(s.getsockname()[1])")
+
+
+class SlurmLauncher(Launcher):
+    """Submits a job of `hardware.nodes` x `hardware.workers` tasks, and follows it or not.
+
+    Args:
+        time_min: limit of the job, in minutes; what is not done by then goes on after a requeue.
+        partition, account, qos, constraint: as sbatch takes them; None leaves them to the cluster.
+        cpus_per_task: cores of each rank.
+        gpus_per_task: GPUs of each rank; 0 asks for none.
+        mem_gb: memory of each node in GB; None leaves it to the cluster.
+        setup: lines of the job script before the tasks start (`module load …`).
+        parameters: further sbatch parameters, by name without dashes.
+        srun_args: further arguments of srun.
+        signal_delay_s: how long before the limit the ranks are told to write a checkpoint.
+        max_requeues: how often a job whose time is over is put back into the queue.
+        python: the command that runs Python on the nodes; None = this interpreter.
+    """
+
+    def __init__(
+        self, time_min: int = 60, partition: str | None = None, account: str | None = None, qos: str | None = None,
+        constraint: str | None = None, cpus_per_task: int = 1, gpus_per_task: int = 0, mem_gb: float | None = None,
+        setup: Sequence[str] = (), parameters: Mapping[str, Any] | None = None, srun_args: Sequence[str] = (),
+        signal_delay_s: int = 60, max_requeues: int = 10, python: str | None = None,
+    ) -> None:
+        self.time_min, self.partition, self.account, self.qos = time_min, partition, account, qos
+        self.constraint, self.cpus_per_task, self.gpus_per_task = constraint, cpus_per_task, gpus_per_task
+        self.mem_gb, self.setup, self.parameters = mem_gb, list(setup), dict(parameters or {})
+        self.srun_args, self.signal_delay_s = list(srun_args), signal_delay_s
+        self.max_requeues, self.python = max_requeues, python
+
+    def check_here(self, config: Mapping[str, Any]) -> list[Problem]:
+        """Whether there is a SLURM here, and whether it has what is asked for."""
+        if shutil.which("sbatch") is None or shutil.which("srun") is None:
+            return [Problem("hardware", "slurm", "sbatch and srun are not on PATH: this machine submits to no cluster",
+                            "hardware=local, or log in to a node that submits")]
+        if importlib.util.find_spec("submitit") is None:
+            return [Problem("hardware", "slurm", "submitit is not installed", "pip install submitit")]
+        return check_against_cluster(self, run_config(config).hardware)
+
+    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+        """Numbers that no cluster takes."""
+        key = "hardware.launcher."
+        rules = [
+            ("time_min", self.time_min >= 1, "must be at least 1 minute", "60"),
+            ("cpus_per_task", self.cpus_per_task >= 1, "must be at least 1", "1"),
+            ("gpus_per_task", self.gpus_per_task >= 0, "must be 0 or more", "1"),
+            ("mem_gb", self.mem_gb is None or self.mem_gb > 0, "must be positive, or null", "null"),
+            ("max_requeues", self.max_requeues >= 0, "must be 0 or more", "10"),
+            ("signal_delay_s", 0 < self.signal_delay_s < 60 * max(1, self.time_min), "must be shorter than the limit",
+             str(min(60, 30 * max(1, self.time_min)))),
+        ]
+        return [Problem(key + name, getattr(self, name), allowed, f"{key}{name}={mend}")
+                for name, holds, allowed, mend in rules if not holds]
+
+    def launch(self, run_dir: Path, config: Mapping[str, Any]) -> Outcome:
+        """See `Launcher.launch`; with `hardware.detach` it returns when the job is in the queue."""
+        run_dir, hardware = run_dir.resolve(), run_config(config).hardware
+        shutil.rmtree(run_dir / "status", ignore_errors=True)  # words of an earlier attempt
+        for folder in ("logs", "status"):
+            (run_dir / folder).mkdir(exist_ok=True)
+        job_id = self._submit(run_dir, hardware)
+        write_job_id(run_dir, job_id)
+        print(f"SLURM job {job_id}", flush=True)
+        if hardware.detach:
+            return Outcome(0, "submitted", message=f"submitted as SLURM job {job_id}: gnnexp status {run_dir}")
+        try:
+            return self._follow(run_dir, job_id, hardware.num_ranks)
+        except KeyboardInterrupt:
+            cancel(job_id)
+            wait_for_end(job_id)
+            said = f"interrupted; SLURM job {job_id} is cancelled"
+            return Outcome(128 + signal.SIGINT, "interrupted", said, said, "interrupted")
+
+    def _submit(self, run_dir: Path, hardware: HardwareConfig) -> str:
+        import submitit
+
+        executor = submitit.SlurmExecutor(folder=run_dir / "slurm", python=self.python)
+        executor.update_parameters(**self._parameters(run_dir, hardware))
+        try:
+            job = executor.submit(Task(str(run_dir), vars(hardware) | {"straggler": None}, self.cpus_per_task))
+        except submitit.core.utils.FailedJobError as error:
+            raise RunError(f"sbatch refused the job: {error}") from None
+        return str(job.job_id)
+
+    def _parameters(self, run_dir: Path, hardware: HardwareConfig) -> dict[str, Any]:
+        python = self.python or shlex.quote(sys.executable)
+        chosen = {
+            "partition": self.partition, "account": self.account, "qos": self.qos, "constraint": self.constraint,
+            "gpus_per_task": self.gpus_per_task or None, "mem": None if self.mem_gb is None else f"{self.mem_gb}GB",
+        }
+        return {
+            **{name: value for name, value in chosen.items() if value is not None},
+            "job_name": f"gnnexp-{run_dir.name}"[:60], "time": self.time_min, "nodes": hardware.nodes,
+            "ntasks_per_node": hardware.workers, "cpus_per_task": self.cpus_per_task,
+            "signal_delay_s": self.signal_delay_s, "additional_parameters": self.parameters,
+            "srun_args": ["--kill-on-bad-exit=1", *self.srun_args],
+            "setup": [
+                f"export MASTER_PORT=$({python} -c {shlex.quote(_PORT)})",
+                # srun 22.05 to 23.11 does not inherit it from sbatch (slurm/README.md)
+                f"export SRUN_CPUS_PER_TASK={self.cpus_per_task}",
+                *self.setup,
+            ],
+            "teardown": [
+                "gnnexp_code=$?",
+                f"{python} -m gnnexp.after_job {shlex.quote(str(run_dir))} $gnnexp_code {self.max_requeues}",
+            ],
+        }
+
+    def _follow(self, run_dir: Path, job_id: str, num_ranks: int) -> Outcome:
+        passing_since: float | None = None
+        while True:
+            state = job_state(job_id)
+            if state.ended:
+                passing_since = passing_since or time.monotonic()
+                if state.name not in _PASSING or time.monotonic() - passing_since > _PASSING_S:
+                    return outcome_of(run_dir, state, num_ranks)
+            else:
+                passing_since = None
+            time.sleep(_POLL_S)
+
+
+def outcome_of(run_dir: Path, state: JobState, num_ranks: int) -> Outcome:
+    """How a job ended, from the ranks' own words and, where they have none, from SLURM's."""
+    statuses = read_statuses(run_dir)
+    states = [status.state for status in statuses]
+    if len(states) == num_ranks and set(states) == {"finished"}:
+        return Outcome(0, "finished")
+    if state.name == "CANCELLED":
+        return Outcome(1, "failed", "the SLURM job was cancelled", "the SLURM job was cancelled", "interrupted")
+    if state.name == "OUT_OF_MEMORY":
+        return Outcome(1, "failed", f"SLURM ended the job: {state.describe()}", state.describe(), "out of memory")
+    silent = [status for status in statuses if status.state == "running"]
+    said = [status for status in statuses if status.state == "failed"]
+    if said or silent:
+        deaths = [Death(status.rank, None, status.time) for status in silent]
+        outcome = judge(run_dir, deaths)
+        return Outcome(outcome.exit_code, outcome.status, f"{outcome.reason} (SLURM: {state.describe()})",
+                       outcome.message, outcome.kind, outcome.memory)
+    reason = f"SLURM ended the job: {state.describe()}"
+    return Outcome(1, "failed", reason, f"{reason}\nsee {run_dir / 'slurm'}", "killed")
+
+
+def wait_for_end(job_id: str, timeout_s: float = 60.0) -> None:
+    """Until the job is out of the queue, not for ever."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end and not job_state(job_id).ended:
+        time.sleep(_POLL_S)
+
+

@@ -1,0 +1,209 @@
+"""What a run will need of each memory before it starts: an estimate line by line, and whether there is that much.
+
+Upper bounds where a graph decides (a batch cannot hold more vertices than there are), typical figures where a machine
+does (what an interpreter with its libraries takes). What was measured is in the record (`memory/*`) afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from gnnexp.config.build import build
+from gnnexp.config.schema import run_config
+from gnnexp.errors import Problem
+from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.sparse import SparseRows
+from gnnexp.measure.needs import Need, Place
+from gnnexp.models.model import Model
+from gnnexp.paradigms.base import Paradigm
+from gnnexp.partitioners.base import Partitioner
+from gnnexp.samplers.base import Sampler
+
+# Resident memory of a rank after its imports (torch, numba, numpy; measured 0.33-0.41 GB, with dgl 0.5-0.6 GB).
+_INTERPRETER = 420 << 20
+# Copies of a layer's output that live at once in training: value, after dropout and activation, gradient, and a spare.
+_ACTIVATION_COPIES = 4
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """All needs of one machine.
+
+    Attributes:
+        needs: line by line.
+        ranks: of the machine.
+        device_is_host: whether the device tier is emulated in RAM.
+    """
+
+    needs: tuple[Need, ...]
+    ranks: int
+    device_is_host: bool
+
+    def total(self, place: Place) -> int:
+        """Bytes of one place: of a machine, or of one rank's device."""
+        total = 0
+        for need in self.needs:
+            if need.place == place or (place == "host" and need.place == "device" and self.device_is_host):
+                total += need.num_bytes * (self.ranks if need.per_rank and place != "device" else 1)
+        return total
+
+    def lines(self, place: Place) -> list[str]:
+        """What the total is made of, largest first."""
+        chosen = [need for need in self.needs
+                  if need.place == place or (place == "host" and need.place == "device" and self.device_is_host)]
+        chosen.sort(key=lambda need: -need.num_bytes * (self.ranks if need.per_rank else 1))
+        return [f"{_size(need.num_bytes)}{f' x {self.ranks} ranks' if need.per_rank and place != 'device' else ''}  "
+                f"{need.what}" for need in chosen if need.num_bytes]
+
+
+def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int) -> Estimate:
+    """What a run of `config` on `graph` needs of a machine.
+
+    Args:
+        config: resolved and checked.
+        graph: prepared.
+        graph_files: bytes of its files.
+    """
+    run = run_config(config)
+    hardware, train = run.hardware, run.train
+    model, sampler = build(config["model"], Model), build(config["sampler"], Sampler)
+    store = build(config["feature_store"], FeatureStore)
+    paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
+    itemsize = torch.empty(0, dtype=getattr(torch, train.dtype)).element_size()
+    parts = max(1, paradigm.num_parts(hardware.num_ranks))
+    batch = _Batch.of(graph, sampler, model, train.batch_size, hardware.num_ranks)
+    row = _row_bytes(graph, itemsize)
+    ahead = 1 + (sampler.prefetch if train.overlap and sampler.threads else 0)
+    parameters = _parameters(graph, model) * itemsize
+    cache = 0 if store.cache is None else store.cache.rows(graph, itemsize) * row
+    needs = [
+        Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
+        Need("interpreter and libraries", "host", _INTERPRETER),
+        Need("features that the store holds", "host", store.held_bytes(graph.num_nodes * row, parts)),
+        Need("the sampler's tables of vertices", "host", 4 * graph.num_nodes * max(1, sampler.threads)),
+        Need("feature cache", "device", cache),
+        Need(f"{ahead} batches: features of {batch.inputs:,} vertices each", "device", ahead * batch.inputs * row),
+        Need(f"{ahead} batches: blocks of {batch.edges:,} edges each", "device", ahead * 8 * batch.edges),
+        Need("activations and their gradients", "device", _activations(batch, model, config, itemsize)),
+        Need("parameters, gradients, optimizer", "device", 4 * parameters),
+        Need("layer-wise evaluation", "host", _evaluation(graph, model, train.eval_memory, itemsize)),
+        Need("checkpoints", "disk", 3 * parameters * (train.checkpoints_kept + 1), per_rank=False),
+    ]
+    if paradigm.wants_partition(config):
+        partitioner = build(config["partitioner"], Partitioner)
+        needs.append(Need(f"making the partition ({partitioner.method})", "host",
+                          partitioner.bytes_per_edge * graph.num_edges + 8 * graph.num_nodes, per_rank=False))
+    return Estimate((*needs, *paradigm.needs(config, graph)), hardware.workers, hardware.device != "cuda")
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """The largest batch of a rank: vertices and edges of each hop, target hop first."""
+
+    vertices: tuple[int, ...]
+    hop_edges: tuple[int, ...]
+
+    @property
+    def inputs(self) -> int:
+        return self.vertices[-1]
+
+    @property
+    def edges(self) -> int:
+        return sum(self.hop_edges)
+
+    @staticmethod
+    def of(graph: Graph, sampler: Sampler, model: Model, batch_size: int | None, ranks: int) -> _Batch:
+        """By the fanouts, but no more than the graph has."""
+        targets = int(graph.splits.train.numel())
+        vertices = [math.ceil(min(batch_size or targets, targets) / ranks)]
+        edges = []
+        for fanout in sampler.hops(model.num_layers):
+            drawn = graph.num_edges if fanout < 0 else vertices[-1] * fanout
+            edges.append(min(drawn, graph.num_edges))
+            vertices.append(min(vertices[-1] + edges[-1], graph.num_nodes))
+        return _Batch(tuple(vertices), tuple(edges))
+
+
+def _activations(batch: _Batch, model: Model, config: Mapping[str, Any], itemsize: int) -> int:
+    """Outputs of all layers; attention has a few values per edge and head beside."""
+    rows = sum(batch.vertices[:-1])
+    heads = int(config["model"].get("heads", 0))
+    return itemsize * (_ACTIVATION_COPIES * rows * model.hidden + 3 * heads * batch.edges)
+
+
+def _parameters(graph: Graph, model: Model) -> int:
+    """Two weight matrices per layer, an upper bound for the models here."""
+    dims = [graph.num_features, *[model.hidden] * (model.num_layers - 1), graph.num_classes]
+    return 2 * sum(a * b + b for a, b in pairwise(dims))
+
+
+def _row_bytes(graph: Graph, itemsize: int) -> int:
+    if isinstance(graph.features, SparseRows):
+        return graph.features.values.numel() * (itemsize + 4) // max(1, graph.num_nodes) + 8
+    return graph.num_features * itemsize
+
+
+def _evaluation(graph: Graph, model: Model, limit: int, itemsize: int) -> int:
+    """Activations of two layers; above the limit they are streamed to disk."""
+    wanted = 2 * graph.num_nodes * max(model.hidden if model.num_layers > 1 else 0, graph.num_classes) * itemsize
+    return min(wanted, limit)
+
+
+def judge(found: Estimate, config: Mapping[str, Any], run_dir: Path) -> list[Problem]:
+    """What there is not enough of, each with its sum line by line."""
+    hardware = config["hardware"]
+    there: list[tuple[Place, int | None, str]] = [
+        ("host", _host_bytes(hardware), "fewer hardware.workers, a smaller train.batch_size or sampler.fanouts"),
+        ("device", _device_bytes(hardware), "a smaller feature cache, train.batch_size or sampler.fanouts"),
+        ("disk", _free_disk(run_dir), "another hydra.run.dir, or train.checkpoints_kept=1"),
+    ]
+    problems = []
+    for place, available, mend in there:
+        needed = found.total(place)
+        if available is not None and needed > available:
+            lines = "\n      ".join(found.lines(place))
+            problems.append(Problem("preflight", f"{_size(needed)} of {place} memory", f"{_size(available)} are there:"
+                                    f"\n      {lines}", f"{mend}; preflight=warn to try it all the same"))
+    return problems
+
+
+def _host_bytes(hardware: Mapping[str, Any]) -> int | None:
+    """Of a node: what the job asks for, or what is free here; unknown where the job leaves it to the cluster."""
+    launcher = hardware["launcher"]
+    if launcher["_target_"].startswith("gnnexp.launchers.slurm"):
+        memory = launcher.get("mem_gb")
+        return None if memory is None else int(memory * 1e9)
+    return int(psutil.virtual_memory().available)
+
+
+def _device_bytes(hardware: Mapping[str, Any]) -> int | None:
+    return hardware.get("device_memory")
+
+
+def _free_disk(run_dir: Path) -> int:
+    folder = next(folder for folder in run_dir.absolute().parents if folder.exists())
+    return shutil.disk_usage(folder).free
+
+
+def _size(num_bytes: float) -> str:
+    for unit in ("B", "KB", "MB", "GB", "TB"):
+        if num_bytes < 1000 or unit == "TB":
+            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
+        num_bytes /= 1000
+    raise AssertionError("the last unit ends the loop")
+
+
+def summary(found: Estimate) -> str:
+    """One line."""
+    places: Sequence[Place] = ("host", "device", "shared", "disk")
+    return "preflight: " + ", ".join(f"{place} {_size(found.total(place))}" for place in places)

@@ -1,0 +1,138 @@
+"""What a run's checkpoints hold, and how a run takes it back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from gnnexp.checkpoint import Checkpoint, Position, latest_checkpoint, remove_unfinished, save_checkpoint
+from gnnexp.errors import DataError, GnnexpError, Problem
+from gnnexp.interruption import Wish
+from gnnexp.job import Job
+from gnnexp.measure.record import RankRecord, losses_of_others, record_of
+from gnnexp.paradigms.base import Paradigm
+from gnnexp.parameters import join, put, take
+from gnnexp.records import EpochLog
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """What this rank has of an epoch that was stopped and is gone on with.
+
+    Attributes:
+        record: of the pieces so far; None before the first.
+        resumed: for every stop: the step, the number of ranks before it, and whether their figures are in `record`
+            (`same_ranks`; of other ranks only the losses are).
+    """
+
+    record: RankRecord | None = None
+    resumed: tuple[Mapping[str, int], ...] = field(default_factory=tuple)
+
+    def then(self, piece: RankRecord) -> Earlier:
+        """With the next piece."""
+        return Earlier(piece if self.record is None else self.record.joined(piece), self.resumed)
+
+
+class RunState:
+    """Everything that changes during a run: model, optimizer, the paradigm's own state, the epoch's record so far.
+
+    Args:
+        job, paradigm, optimizer: of this rank, set up.
+    """
+
+    def __init__(self, job: Job, paradigm: Paradigm[Any], optimizer: torch.optim.Optimizer) -> None:
+        self._job, self._paradigm, self._optimizer = job, paradigm, optimizer
+        self._train = job.run.train
+        self._saved: Position | None = None
+
+    def save_if(self, wish: Wish, position: Position, earlier: Earlier) -> None:
+        """Write a checkpoint where one is due by `train.checkpoint_every`, asked for, or the run's last."""
+        every = self._train.checkpoint_every
+        last = position.epoch == self._train.epochs
+        due = position.step == 0 and every > 0 and (last or position.epoch % every == 0)
+        if not due and wish == Wish.NOTHING:
+            return
+        job = self._job
+        entries, slices = take(self._paradigm.module, self._optimizer), self._paradigm.slices()
+        shared = {"parameters": {name: entry for name, entry in entries.items() if name not in slices}}
+        own = {
+            "parameters": {name: entries[name] for name in slices},
+            "paradigm": self._paradigm.state_dict(),
+            "record": None if earlier.record is None else asdict(earlier.record),
+            "resumed": [dict(piece) for piece in earlier.resumed],
+        }
+        with job.timer.activity.during("checkpoint"):
+            error = save_checkpoint(job.directory, job.comm, position, shared, own, self._train.checkpoints_kept)
+        if error:
+            logger.warning("no checkpoint at epoch %d, step %d: %s", position.epoch, position.step, error)
+
+    def restore(self, log: EpochLog) -> tuple[Position, Earlier]:
+        """Take back the latest whole checkpoint of the run directory; without one, training begins at the start.
+
+        Raises:
+            DataError: the checkpoint is another model's, or records before it are missing.
+            RunError: it cannot be gone on with by this number of ranks.
+        """
+        found, problems = self._find(log)
+        for problem in problems:
+            logger.warning("a checkpoint that cannot be used: %s", problem)
+        if found is None:
+            return Position(), Earlier()
+        self._restore_parameters(found)
+        return found.position, self._restore_own(found)
+
+    def _restore_parameters(self, found: Checkpoint) -> None:
+        slices = self._paradigm.slices()
+        try:
+            entries = dict(found.shared()["parameters"])
+            if slices:
+                pieces = [found.of_rank(rank)["parameters"] for rank in range(found.num_ranks)]
+                entries |= join(pieces, slices)
+            put(self._paradigm.module, self._optimizer, entries)
+        except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
+            why = f"does not fit this model: {' '.join(str(error).split())[:300]}"
+            mend = "resume with the run's own configuration"
+            raise DataError(Problem(str(found.folder), "parameters", why, mend)) from None
+
+    def _find(self, log: EpochLog) -> tuple[Checkpoint | None, list[Problem]]:
+        """Rank 0 looks, or has the reason why nobody can go on."""
+        comm = self._job.comm
+        answer: object = None
+        if comm.rank == 0:
+            remove_unfinished(self._job.directory)
+            answer = latest_checkpoint(self._job.directory)
+            position = Position() if answer[0] is None else answer[0].position
+            if log.num_epochs < position.epoch:
+                answer = DataError(Problem(
+                    str(self._job.directory / "epochs.jsonl"), log.num_epochs,
+                    f"must hold the {position.epoch} epochs before the checkpoint", "start the run anew"))
+        answer = comm.gather_objects(answer)[0]
+        if isinstance(answer, GnnexpError):
+            raise answer
+        assert isinstance(answer, tuple)
+        return answer
+
+    def _restore_own(self, found: Checkpoint) -> Earlier:
+        comm = self._job.comm
+        same = found.num_ranks == comm.size
+        own = found.of_rank(comm.rank) if same else found.of_rank(0)
+        if same:
+            self._paradigm.load_state_dict(own["paradigm"])
+        elif own["paradigm"]:
+            why = f"ranks of this paradigm have state of their own: the run can go on with {found.num_ranks} ranks only"
+            raise DataError(Problem("hardware.workers", comm.size, why, "resume without changing workers"))
+        if own["record"] is None:
+            return Earlier()
+        if same:
+            record: RankRecord | None = record_of(own["record"])
+        else:
+            pieces = [record_of(found.of_rank(rank)["record"]) for rank in range(found.num_ranks)]
+            record = losses_of_others(pieces, comm.rank)
+        stop = {"step": found.position.step, "ranks": found.num_ranks, "same_ranks": int(same)}
+        return Earlier(record, (*own["resumed"], stop))

@@ -1,0 +1,223 @@
+"""A run that was stopped anywhere goes on as if nothing had happened: the same losses and parameters, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from nasty_graphs import nasty_graph
+from placement import parts
+from training import MODELS, small_config
+
+from gnnexp.assemble import Artifacts, assemble
+from gnnexp.checkpoint import checkpoint_folders
+from gnnexp.comm.agreement import Agreement
+from gnnexp.comm.environment import read_environment
+from gnnexp.errors import GnnexpError
+from gnnexp.records import EpochLog, read_epochs
+from gnnexp.train import train
+
+PARADIGMS: dict[str, dict[str, Any]] = {
+    "data_parallel": {"paradigm": {"_target_": "gnnexp.paradigms.data_parallel.DataParallel"}},
+    "partitioned": {
+        "paradigm": {"_target_": "gnnexp.paradigms.data_parallel.DataParallel", "assign": "owner"},
+        "feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"},
+        "sampler": {"topology": "partitioned", "threads": 1, "prefetch": 2},
+    },
+    "split_parallel": {"paradigm": {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}},
+    "push_pull": {
+        "paradigm": {"_target_": "gnnexp.paradigms.push_pull.PushPull"},
+        "feature_store": {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"},
+    },
+}
+REFERENCE = {"paradigm": {"_target_": "gnnexp.paradigms.dgl_reference.DGLReference"}}
+
+
+def configured(changes: dict[str, Any], model: str = "sage", **training: Any) -> dict[str, Any]:
+    wanted = {"epochs": 3, "batch_size": 8, "checkpoint_every": 1, "overlap": True, **training}
+    config = small_config(MODELS[model], train=wanted)
+    for group, values in changes.items():
+        config[group] = {**config[group], **values} if group == "sampler" else values
+    return config
+
+
+def attempt(config: dict[str, Any], folder: str, stop_at: int | None, number: int = signal.SIGTERM) -> dict[str, Any]:
+    """What a rank of the pool runs; before step `stop_at` of the run the last rank is sent the signal."""
+    environment, graph = read_environment(), nasty_graph()
+    needed = "split" in str(config["paradigm"]) or "Partitioned" in str(config["feature_store"])
+    partition = parts(graph, environment.num_ranks) if needed else None
+    directory = Path(folder)
+    job, paradigm = assemble(config, Artifacts(graph, partition), directory, environment)
+    steps, work = 0, paradigm.forward_backward
+
+    def interrupted(batch: Any) -> Any:
+        nonlocal steps
+        if steps == stop_at and environment.rank == environment.num_ranks - 1:
+            os.kill(os.getpid(), number)
+        steps += 1
+        return work(batch)
+
+    paradigm.forward_backward = interrupted  # type: ignore[method-assign]
+    steps = -1  # the untimed first batch is no step of the run
+    asked_at_every_step = partial(Agreement, period_s=1e-9)
+    with patch("gnnexp.interruption.Agreement", asked_at_every_step):
+        stopped_by = train(job, paradigm, EpochLog(directory, environment.rank))
+    state = {name: value.clone() for name, value in paradigm.module.state_dict().items()}
+    job.comm.release()
+    return {"stopped_by": stopped_by, "state": state, "steps": steps}
+
+
+def curve(folder: str) -> list[list[float]]:
+    return [line["losses"] for line in read_epochs(Path(folder))]
+
+
+def undisturbed(ranks: Any, size: int, config: dict[str, Any]) -> tuple[list[list[float]], list[dict[str, Any]]]:
+    with tempfile.TemporaryDirectory() as folder:
+        ended = ranks(size).run(attempt, config, folder, None)
+        assert [end["stopped_by"] for end in ended] == [""] * size
+        return curve(folder), ended
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("name", PARADIGMS)
+@pytest.mark.parametrize("stop_at", [0, 2, 5, 11])
+def test_stopped_at_any_step_it_goes_on_bit_for_bit(ranks, name, size, stop_at):
+    config = configured(PARADIGMS[name])
+    expected, ended = undisturbed(ranks, size, config)
+    with tempfile.TemporaryDirectory() as folder:
+        first = ranks(size).run(attempt, config, folder, stop_at)
+        assert first[0]["steps"] <= 12 and (stop_at > 8 or first[-1]["stopped_by"] == "SIGTERM")
+        second = ranks(size).run(attempt, config, folder, None)
+        assert curve(folder) == expected
+        assert [end["stopped_by"] for end in second] == [""] * size
+        for before, after in zip(ended, second, strict=True):
+            assert all(torch.equal(before["state"][key], after["state"][key]) for key in before["state"])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_goes_on_bit_for_bit(ranks, model):
+    config = configured(PARADIGMS["data_parallel"], model, optimizer="adamw", weight_decay=0.01)
+    expected, ended = undisturbed(ranks, 2, config)
+    with tempfile.TemporaryDirectory() as folder:
+        ranks(2).run(attempt, config, folder, 5)
+        second = ranks(2).run(attempt, config, folder, None)
+        assert curve(folder) == expected
+        assert all(torch.equal(ended[0]["state"][key], second[0]["state"][key]) for key in ended[0]["state"])
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (2, 1), (3, 2)])
+@pytest.mark.parametrize("name", PARADIGMS)
+def test_on_another_number_of_ranks_it_goes_on_within_rounding(ranks, name, before, after):
+    config = configured(PARADIGMS[name])
+    expected, _ = undisturbed(ranks, 1, config)
+    with tempfile.TemporaryDirectory() as folder:
+        ranks(before).run(attempt, config, folder, 5)
+        ranks(after).run(attempt, config, folder, None)
+        found, lines = curve(folder), read_epochs(Path(folder))
+    assert [len(losses) for losses in found] == [len(losses) for losses in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one == pytest.approx(other, rel=1e-10)
+    (resumed,) = [line["resumed"] for line in lines if "resumed" in line]
+    assert resumed[0]["ranks"] == before and resumed[0]["same_ranks"] == 0
+    for line in lines:
+        assert line["metrics"]["loss/train"] == pytest.approx(
+            sum(loss * n for loss, n in zip(line["losses"], [8, 8, 8, 6], strict=True)) / 30)
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_dgls_loop_goes_on_from_the_end_of_an_epoch_bit_for_bit(ranks, size):
+    config = configured(REFERENCE, dtype="float32")
+    expected, _ = undisturbed(ranks, size, config)
+    with tempfile.TemporaryDirectory() as folder:
+        first = ranks(size).run(attempt, config, folder, 2)
+        assert len(curve(folder)) == 1 and first[-1]["stopped_by"] == "SIGTERM"
+        ranks(size).run(attempt, config, folder, None)
+        assert curve(folder) == expected
+
+
+def test_a_checkpoint_on_request_does_not_end_the_run(ranks):
+    config = configured(PARADIGMS["data_parallel"], checkpoint_every=0)
+    expected, _ = undisturbed(ranks, 2, config)
+    with tempfile.TemporaryDirectory() as folder:
+        ended = ranks(2).run(attempt, config, folder, 5, signal.SIGUSR2)
+        assert [end["stopped_by"] for end in ended] == ["", ""]
+        assert curve(folder) == expected
+        (made,) = checkpoint_folders(Path(folder))
+        assert made.name.startswith("00000001-"), "in the second epoch, on request; none is due"
+
+
+def test_the_latest_checkpoints_stay_and_nothing_half_written(ranks):
+    config = configured(PARADIGMS["data_parallel"], epochs=5, checkpoints_kept=2)
+    with tempfile.TemporaryDirectory() as folder:
+        ranks(2).run(attempt, config, folder, None)
+        names = sorted(path.name for path in (Path(folder) / "checkpoints").iterdir())
+        assert names == ["00000004-0000000000", "00000005-0000000000"]
+
+
+def test_epochs_done_again_keep_their_first_record(ranks):
+    config = configured(PARADIGMS["data_parallel"], checkpoint_every=2)
+    expected, _ = undisturbed(ranks, 2, config)
+    with tempfile.TemporaryDirectory() as folder:
+        shorter = {**config, "train": {**config["train"], "epochs": 1, "checkpoint_every": 0}}
+        ranks(2).run(attempt, shorter, folder, None)
+        first = read_epochs(Path(folder))
+        assert not checkpoint_folders(Path(folder))
+        ranks(2).run(attempt, config, folder, None)
+        assert read_epochs(Path(folder))[0] == first[0]
+        assert curve(folder)[1:] == expected[1:]
+
+
+def test_pieces_of_an_epoch_add_up(ranks):
+    config = configured(PARADIGMS["data_parallel"], overlap=False)
+    with tempfile.TemporaryDirectory() as whole, tempfile.TemporaryDirectory() as folder:
+        ranks(2).run(attempt, config, whole, None)
+        ranks(2).run(attempt, config, folder, 1)
+        ranks(2).run(attempt, config, folder, None)
+        for one, other in zip(read_epochs(Path(whole)), read_epochs(Path(folder)), strict=True):
+            counted = [name for name in one["metrics"] if name.split("/")[0] in ("work", "comm", "tier", "loss")]
+            assert {name: one["metrics"][name] for name in counted} == {
+                name: other["metrics"][name] for name in counted}
+            assert one["batches"] == other["batches"]
+            for rank in other["ranks"]:
+                times = rank["times"]
+                total = sum(times["phases"].values()) + times["unaccounted_s"]
+                assert total == pytest.approx(times["epoch_s"], rel=1e-9)
+
+
+def test_another_model_is_refused(ranks):
+    config = configured(PARADIGMS["data_parallel"])
+    with tempfile.TemporaryDirectory() as folder:
+        ranks(1).run(attempt, config, folder, 5)
+        other = {**config, "model": {**config["model"], "hidden": 8}}
+
+        def refused(changed: dict[str, Any], place: str) -> str:
+            try:
+                attempt(changed, place, None)
+            except GnnexpError as error:
+                return str(error)
+            return ""
+
+        assert "does not fit this model" in ranks(1).run(refused, other, folder)[0]
+
+
+def test_missing_records_are_named(ranks):
+    config = configured(PARADIGMS["data_parallel"])
+    with tempfile.TemporaryDirectory() as folder:
+        ranks(1).run(attempt, config, folder, 6)
+        (Path(folder) / "epochs.jsonl").unlink()
+
+        def refused(place: str) -> str:
+            try:
+                attempt(config, place, None)
+            except GnnexpError as error:
+                return str(error)
+            return ""
+
+        assert "must hold the 1 epochs before the checkpoint" in ranks(1).run(refused, folder)[0]
