@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-by-make
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow test-gpu test-core lint bench ui clean
+.PHONY: help setup run test test-slow test-gpu test-slurm test-core lint bench ui clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -31,6 +31,9 @@ test-slow: setup ## longer checks: every combination of the exactness tests, inj
 
 test-gpu: setup ## checks that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
+
+test-slurm: setup ## a real SLURM of two virtual nodes on this machine (root; slurmctld slurmd slurm-client munge)
+	$(BIN)/python -m pytest -m "slurm and not slow" tests/slurm
 
 CORE_TESTS := tests/test_core_only.py tests/test_train.py tests/comm tests/feature_stores tests/graph tests/kernels tests/measure \
 	tests/paradigms/test_data_parallel.py tests/paradigms/test_push_pull.py tests/paradigms/test_split_parallel.py \

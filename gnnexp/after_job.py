@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from pathlib import Path
 
 from gnnexp.attempts import note, read_attempts
@@ -29,28 +30,32 @@ def main(arguments: list[str]) -> int:
     config = json.loads((run_dir / "job.json").read_text(encoding="utf-8"))["config"]
     hardware, job_id = run_config(config).hardware, os.environ["SLURM_JOB_ID"]
     outcome = outcome_of(run_dir, JobState(job_id, "COMPLETED" if code == 0 else "FAILED"), hardware.num_ranks)
-    why = _goes_on(run_dir, hardware, outcome, max_requeues)
-    note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=why or outcome.reason)
-    if why:
-        print(f"gnnexp: {why}: the job goes back into the queue", flush=True)
+    cause = _goes_on(run_dir, hardware, outcome, max_requeues)
+    if cause:
+        reason = outcome.reason if cause == "failure" else "the time of the job is over"
+        note(run_dir, "requeue", cause=cause, reason=reason, job=job_id)
+        print(f"gnnexp: {reason}: the job goes back into the queue", flush=True)
+        for file in (run_dir / "status").glob("rank_*.json"):  # nobody shall take them for words of the next attempt
+            file.unlink()
         requeue(job_id)
         return 0
     if hardware.detach:  # nobody follows
+        note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason, job=job_id)
         outcome = settle(run_dir, outcome)
         _deliver(run_dir, build(config["tracker"], Tracker))
     return outcome.exit_code
 
 
 def _goes_on(run_dir: Path, hardware: HardwareConfig, outcome: Outcome, max_requeues: int) -> str:
-    """Why the run is to be started again, empty if it is not."""
-    statuses = read_statuses(run_dir)
-    ends = [line for line in read_attempts(run_dir) if line["event"] == "end"]
+    """Why the run is to be started again, `time` or `failure`; empty if it is not."""
+    statuses, attempts = read_statuses(run_dir), read_attempts(run_dir)
+    last = max((n for n, line in enumerate(attempts) if line["event"] == "start"), default=0)
+    before = Counter(line["cause"] for line in attempts[last:] if line["event"] == "requeue")
     announced = any(status.state == "stopped" and status.reason == "SIGUSR2" for status in statuses)
-    if announced and sum(line["kind"] != "failed" for line in ends) < max_requeues:
-        return "the time of the job is over"
-    failures = sum(line["status"] == "failed" and line["kind"] != "time" for line in ends)
-    if outcome.may_be_repeated and failures < hardware.max_restarts:
-        return outcome.reason
+    if announced and before["time"] < max_requeues:
+        return "time"
+    if outcome.may_be_repeated and before["failure"] < hardware.max_restarts and not announced:
+        return "failure"
     return ""
 
 

@@ -97,7 +97,7 @@ def _launch(run_dir: Path, config: Mapping[str, Any], console: Console) -> Outco
     """Launch, and again from the last checkpoint where that may help, `hardware.max_restarts` times."""
     hardware = run_config(config).hardware
     launcher = build(config["hardware"]["launcher"], Launcher)
-    for left in range(hardware.max_restarts, -1, -1):
+    for left in range(0 if launcher.restarts else hardware.max_restarts, -1, -1):
         note(run_dir, "start", ranks=hardware.num_ranks, host=platform.node(), pid=os.getpid())
         outcome = launcher.launch(run_dir, config)
         note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason)

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from gnnexp.errors import Problem
 
@@ -34,11 +34,17 @@ class Outcome:
     @property
     def may_be_repeated(self) -> bool:
         """Whether starting again from the last checkpoint may end better."""
-        return self.status == "failed" and self.kind not in ("mistake", "diverged")
+        return self.status == "failed" and self.kind not in ("mistake", "diverged", "interrupted")
 
 
 class Launcher(ABC):
-    """Starts `python -m gnnexp.worker RUN_DIR` on every rank, waits, and says how it ended."""
+    """Starts `python -m gnnexp.worker RUN_DIR` on every rank, waits, and says how it ended.
+
+    Attributes:
+        restarts: whether it starts a failed run again by itself, as often as `hardware.max_restarts` says.
+    """
+
+    restarts: ClassVar[bool] = False
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """What of the configuration this launcher cannot do."""

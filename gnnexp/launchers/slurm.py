@@ -21,7 +21,7 @@ from gnnexp.config.schema import HardwareConfig, run_config
 from gnnexp.errors import Problem, RunError
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.slurm_check import check_against_cluster
-from gnnexp.launchers.slurm_jobs import JobState, cancel, job_state, write_job_id
+from gnnexp.launchers.slurm_jobs import JobState, cancel, job_state, release, write_job_id
 from gnnexp.launchers.slurm_task import Task
 from gnnexp.launchers.status import Death, judge, read_statuses
 
@@ -48,6 +48,8 @@ class SlurmLauncher(Launcher):
         max_requeues: how often a job whose time is over is put back into the queue.
         python: the command that runs Python on the nodes; None = this interpreter.
     """
+
+    restarts = True  # the job goes back into the queue (gnnexp.after_job)
 
     def __init__(
         self, time_min: int = 60, partition: str | None = None, account: str | None = None, qos: str | None = None,
@@ -128,6 +130,7 @@ class SlurmLauncher(Launcher):
             "signal_delay_s": self.signal_delay_s, "additional_parameters": self.parameters,
             "srun_args": ["--kill-on-bad-exit=1", *self.srun_args],
             "setup": [
+                "export MASTER_ADDR=$(hostname)",  # the script runs on the first node, and so does rank 0
                 f"export MASTER_PORT=$({python} -c {shlex.quote(_PORT)})",
                 # srun 22.05 to 23.11 does not inherit it from sbatch (slurm/README.md)
                 f"export SRUN_CPUS_PER_TASK={self.cpus_per_task}",
@@ -149,6 +152,8 @@ class SlurmLauncher(Launcher):
                     return outcome_of(run_dir, state, num_ranks)
             else:
                 passing_since = None
+                if state.name == "PENDING" and state.reason == "BeginTime":
+                    release(job_id)
             time.sleep(_POLL_S)
 
 
@@ -158,8 +163,9 @@ def outcome_of(run_dir: Path, state: JobState, num_ranks: int) -> Outcome:
     states = [status.state for status in statuses]
     if len(states) == num_ranks and set(states) == {"finished"}:
         return Outcome(0, "finished")
-    if state.name == "CANCELLED":
-        return Outcome(1, "failed", "the SLURM job was cancelled", "the SLURM job was cancelled", "interrupted")
+    if state.name == "CANCELLED" or "stopped" in states:
+        said = f"the ranks were stopped: {state.describe()}"
+        return Outcome(1, "failed", said, said, "interrupted")
     if state.name == "OUT_OF_MEMORY":
         return Outcome(1, "failed", f"SLURM ended the job: {state.describe()}", state.describe(), "out of memory")
     silent = [status for status in statuses if status.state == "running"]

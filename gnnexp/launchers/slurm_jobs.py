@@ -75,6 +75,11 @@ def requeue(job_id: str) -> None:
         raise RunError(f"scontrol requeue {job_id}: {done.stderr.strip()}")
 
 
+def release(job_id: str) -> None:
+    """Let a job that was put back into the queue start now: SLURM holds it for two minutes otherwise."""
+    _ask("scontrol", "update", f"jobid={job_id}", "StartTime=now")
+
+
 def _ask(*command: str) -> str:
     """What a command prints; empty where it fails, is missing, or does not answer in time."""
     try:

@@ -16,7 +16,7 @@ from gnnexp.launchers.variables import worker_variables
 
 @dataclass(frozen=True)
 class Task:
-    """Called by submitit in every task; it does not return.
+    """Called by submitit in every task; it does not return. `MASTER_ADDR` and `MASTER_PORT` are the job script's.
 
     Attributes:
         run_dir: the run, on a file system that all nodes share.
@@ -30,15 +30,11 @@ class Task:
 
     def __call__(self) -> None:
         """Replace this process by `python -m gnnexp.worker`: its exit code and its signals are the worker's own."""
-        import submitit
-
-        place = submitit.JobEnvironment()
-        rank = place.global_rank
+        rank, ranks = os.environ["SLURM_PROCID"], os.environ["SLURM_NTASKS"]
         hardware = HardwareConfig(**self.hardware)
         variables = worker_variables(hardware, self.cores * hardware.workers) | {
-            "RANK": str(rank), "WORLD_SIZE": str(place.num_tasks), "LOCAL_RANK": str(place.local_rank),
-            "LOCAL_WORLD_SIZE": str(hardware.workers), "MASTER_ADDR": place.hostnames[0],
-            "GNNEXP_NODE": os.environ.get("SLURMD_NODENAME", place.hostname),
+            "RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": os.environ["SLURM_LOCALID"],
+            "LOCAL_WORLD_SIZE": str(hardware.workers), "GNNEXP_NODE": os.environ.get("SLURMD_NODENAME", ""),
             STOP_VARIABLE: "1",  # SIGUSR2 announces the end of the allocation
         }
         if hardware.interface is None:  # those of a local run name the loopback

@@ -1,0 +1,185 @@
+"""The same experiment on SLURM (2 nodes x 2 tasks) and on this machine; time limits, cancelling, deaths."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from gnnexp.attempts import read_attempts
+from gnnexp.config.folders import product_folder
+from gnnexp.records import read_epochs
+
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
+
+SYSTEMS = sorted(file.stem for file in (product_folder("conf") / "system").glob("*.yaml"))
+QUICK = {"dgl", "fastsample", "p3", "gsplit"}
+SMALL = ["model.hidden=16", "train.batch_size=256", "train.batch_of=run", "hardware.threads=1"]
+LOCAL = ["hardware=local", "hardware.workers=4"]
+SLURM = ["hardware=slurm_cpu", "hardware.nodes=2", "hardware.workers=2", "hardware.launcher.time_min=10",
+         "hardware.launcher.signal_delay_s=20"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path.parent / "cache"))
+    return tmp_path
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "gnnexp", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def run(run_dir: str, *overrides: str, tracker: str = "none") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gnnexp", "run", f"hydra.run.dir={run_dir}", f"tracker={tracker}", *overrides]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+
+
+def curve(run_dir: str) -> list[list[float]]:
+    return [line["losses"] for line in read_epochs(Path(run_dir))]
+
+
+def until(holds: Callable[[], Any], seconds: float = 120.0) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.1)
+
+
+def job_id(run_dir: str) -> str:
+    return str(json.loads((Path(run_dir) / "slurm.json").read_text())["job_id"])
+
+
+def needs_one_worker(system: str) -> bool:
+    return "full_graph" in (product_folder("conf") / "system" / f"{system}.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    "system", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SYSTEMS]
+)
+def test_a_system_has_the_same_losses_as_on_this_machine(cluster, place, system):
+    if needs_one_worker(system):
+        pytest.skip("it runs on one worker")
+    shared = [f"system={system}", *SMALL, "train.epochs=2", "train.eval_every=0"]
+    here, there = run("here", *shared, *LOCAL), run("there", *shared, *SLURM)
+    assert here.returncode == 0, here.stdout + here.stderr
+    assert there.returncode == 0, there.stdout + there.stderr
+    assert curve("there") == curve("here")
+    assert len(curve("there")) == 2
+
+
+LONG = ["system=dgl", *SMALL, "train.epochs=150", "train.eval_every=50"]
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> list[list[float]]:
+    folder = tmp_path_factory.mktemp("expected")
+    done = run(str(folder / "run"), *LONG, *LOCAL)
+    assert done.returncode == 0, done.stderr
+    return curve(str(folder / "run"))
+
+
+def test_at_the_end_of_its_time_a_job_goes_back_into_the_queue(cluster, place, expected):
+    going = start("run", "hydra.run.dir=run", *LONG, *SLURM)
+    until(lambda: len(curve("run")) > 20)
+    subprocess.run(["scancel", "--signal=USR2", job_id("run")], check=True)
+    output, _ = going.communicate(timeout=200)
+    assert going.returncode == 0, output
+    assert curve("run") == expected
+    causes = [line.get("cause") for line in read_attempts(Path("run")) if line["event"] == "requeue"]
+    assert causes == ["time"]
+    client = _mlflow(place)
+    (found,) = client.search_runs([client.get_experiment_by_name("gnnexp").experiment_id])
+    steps = [metric.step for metric in client.get_metric_history(found.info.run_id, "loss/train")]
+    assert steps == list(range(150)) and found.info.status == "FINISHED"
+
+
+def _mlflow(place: Path) -> Any:
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=f"sqlite:///{place / 'mlflow.db'}")
+
+
+def worker_of(rank: int, run_dir: str) -> int:
+    path = str(Path(run_dir).resolve())
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or []
+        if "gnnexp.worker" in command and path in command and process.environ().get("RANK") == str(rank):
+            return process.pid
+    raise AssertionError(f"rank {rank} is not there")
+
+
+def test_a_killed_rank_ends_the_job_and_a_restart_goes_on(cluster, place, expected):
+    going = start("run", "hydra.run.dir=run", "tracker=none", "hardware.max_restarts=1", *LONG, *SLURM)
+    until(lambda: len(curve("run")) > 20)
+    os.kill(worker_of(3, "run"), signal.SIGKILL)
+    output, _ = going.communicate(timeout=200)
+    assert going.returncode == 0, output
+    assert curve("run") == expected
+    (line,) = [line for line in read_attempts(Path("run")) if line["event"] == "requeue"]
+    assert line["cause"] == "failure" and "rank 3 on n2" in line["reason"]
+
+
+def test_a_killed_rank_is_named_where_there_is_no_restart(cluster, place):
+    going = start("run", "hydra.run.dir=run", "tracker=none", *LONG, *SLURM)
+    until(lambda: len(curve("run")) > 5)
+    os.kill(worker_of(1, "run"), signal.SIGKILL)
+    began = time.monotonic()
+    output, _ = going.communicate(timeout=60)
+    assert time.monotonic() - began < 20 and going.returncode == 1
+    assert "rank 1 on n1" in output
+    result = json.loads(Path("run/result.json").read_text())
+    assert (result["status"], result["kind"]) == ("failed", "killed") and len(result["epochs"]) > 5
+    assert "Traceback" not in output
+
+
+def test_detached_status_cancel_and_resume(cluster, place, expected):
+    done = run("run", "hardware.detach=true", *LONG, *SLURM)
+    assert done.returncode == 0 and "gnnexp status" in done.stdout, done.stdout + done.stderr
+    until(lambda: len(curve("run")) > 20)
+    status = start("status", "run").communicate(timeout=60)[0]
+    assert "RUNNING" in status and "n2" in status
+    assert start("cancel", "run").wait(60) == 0
+    until(lambda: not subprocess.run(["squeue", "-h", "-j", job_id("run")], capture_output=True, check=False).stdout)
+    status = start("status", "run").communicate(timeout=60)[0]
+    assert "failed: the ranks were stopped" in status
+    assert len(curve("run")) < 150
+    resumed = start("resume", "run", "hardware.detach=false")
+    output, _ = resumed.communicate(timeout=200)
+    assert resumed.returncode == 0, output
+    assert curve("run") == expected
+
+
+@pytest.mark.slow
+def test_the_death_of_a_node_costs_what_was_done_since_the_last_checkpoint(cluster, place, expected):
+    going = start("run", "hydra.run.dir=run", "tracker=none", *LONG, *SLURM)
+    until(lambda: len(curve("run")) > 20)
+    cluster.kill_node(2)
+    time.sleep(1)
+    cluster.start_node(2)
+    output, _ = going.communicate(timeout=300)
+    assert going.returncode == 0, output
+    assert curve("run") == expected
+
+
+def test_what_the_cluster_does_not_have_is_said_at_once(cluster, place):
+    wrong = ["hardware=slurm_cpu", "hardware.nodes=9", "hardware.workers=4", "hardware.launcher.time_min=500",
+             "hardware.launcher.mem_gb=900", "hardware.launcher.gpus_per_task=2"]
+    done = run("run", *wrong)
+    assert done.returncode == 2
+    for key in ("hardware.nodes=9", "cpus_per_task=1", "time_min=500", "mem_gb=900", "gpus_per_task=2"):
+        assert key in done.stderr, done.stderr
+    unknown = run("run", "hardware=slurm_cpu", "hardware.launcher.partition=debgu")
+    assert unknown.returncode == 2 and "hardware.launcher.partition=debug" in unknown.stderr
+    assert not Path("run").exists()
