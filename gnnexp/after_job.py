@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     """Decide what becomes of the run; returns the job's exit code."""
     run_dir, code, max_requeues = Path(arguments[0]), int(arguments[1]), int(arguments[2])
     config = json.loads((run_dir / "job.json").read_text(encoding="utf-8"))["config"]
-    hardware, job_id = run_config(config).hardware, os.environ["SLURM_JOB_ID"]
+    hardware, job_id = run_config(config).hardware, own_job_id()
     outcome = outcome_of(run_dir, JobState(job_id, "COMPLETED" if code == 0 else "FAILED"), hardware.num_ranks)
     cause = _goes_on(run_dir, hardware, outcome, max_requeues)
     if cause:
@@ -44,6 +44,12 @@ def main(arguments: list[str]) -> int:
         outcome = settle(run_dir, outcome)
         _deliver(run_dir, build(config["tracker"], Tracker))
     return outcome.exit_code
+
+
+def own_job_id() -> str:
+    """Of this job; of an array, with the task's number."""
+    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{task}" if array else os.environ["SLURM_JOB_ID"]
 
 
 def _goes_on(run_dir: Path, hardware: HardwareConfig, outcome: Outcome, max_requeues: int) -> str:

@@ -62,7 +62,7 @@ class Estimate:
         chosen = [need for need in self.needs
                   if need.place == place or (place == "host" and need.place == "device" and self.device_is_host)]
         chosen.sort(key=lambda need: -need.num_bytes * (self.ranks if need.per_rank else 1))
-        return [f"{_size(need.num_bytes)}{f' x {self.ranks} ranks' if need.per_rank and place != 'device' else ''}  "
+        return [f"{as_text(need.num_bytes)}{f' x {self.ranks} ranks' if need.per_rank and place != 'device' else ''}  "
                 f"{need.what}" for need in chosen if need.num_bytes]
 
 
@@ -172,8 +172,9 @@ def judge(found: Estimate, config: Mapping[str, Any], run_dir: Path) -> list[Pro
         needed = found.total(place)
         if available is not None and needed > available:
             lines = "\n      ".join(found.lines(place))
-            problems.append(Problem("preflight", f"{_size(needed)} of {place} memory", f"{_size(available)} are there:"
-                                    f"\n      {lines}", f"{mend}; preflight=warn to try it all the same"))
+            problems.append(Problem(
+                "preflight", f"{as_text(needed)} of {place} memory", f"{as_text(available)} are there:\n      {lines}",
+                f"{mend}; preflight=warn to try it all the same"))
     return problems
 
 
@@ -195,7 +196,8 @@ def _free_disk(run_dir: Path) -> int:
     return shutil.disk_usage(folder).free
 
 
-def _size(num_bytes: float) -> str:
+def as_text(num_bytes: float) -> str:
+    """`1.2 GB`."""
     for unit in ("B", "KB", "MB", "GB", "TB"):
         if num_bytes < 1000 or unit == "TB":
             return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
@@ -206,4 +208,4 @@ def _size(num_bytes: float) -> str:
 def summary(found: Estimate) -> str:
     """One line."""
     places: Sequence[Place] = ("host", "device", "shared", "disk")
-    return "preflight: " + ", ".join(f"{place} {_size(found.total(place))}" for place in places)
+    return "preflight: " + ", ".join(f"{place} {as_text(found.total(place))}" for place in places)

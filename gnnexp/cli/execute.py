@@ -40,6 +40,15 @@ def execute(composed: Composed, console: Console, sweep: str | None = None) -> O
     Raises:
         ConfigError, DataError: before the run directory exists.
     """
+    return carry_out(start_run(composed, console, sweep), composed.config, console)
+
+
+def start_run(composed: Composed, console: Console, sweep: str | None) -> Path:
+    """Prepare graph and partition, and make the run directory.
+
+    Raises:
+        ConfigError, DataError: before the run directory exists.
+    """
     started = time.perf_counter()
     prepared = prepare(composed.config, composed.run_dir)
     seconds = time.perf_counter() - started
@@ -50,9 +59,8 @@ def execute(composed: Composed, console: Console, sweep: str | None = None) -> O
         console.print(f"  {describe_presample(told)}", soft_wrap=True)
     tell_preflight(prepared, console)
     run_dir = create_run(composed, prepared, sweep)
-    del prepared  # the ranks map the same files; this process has no more use for them
     console.print(f"run directory {run_dir}", soft_wrap=True, markup=False)
-    return carry_out(run_dir, composed.config, console)
+    return run_dir
 
 
 def tell_preflight(prepared: Prepared, console: Console) -> None:

@@ -36,16 +36,17 @@ def run_command(arguments: Sequence[str]) -> int:
         parser.error(f"unrecognized arguments: {' '.join(strange)}")
     if rest:  # overrides that came after an option
         options.overrides = [*options.overrides, *rest]
-    return _guarded(options.command, options)
+    return guarded(lambda: options.command(options))
 
 
-def _guarded(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+def guarded(command: Callable[[], int]) -> int:
+    """Run `command`, with errors in a user's words; returns the exit code."""
     before = signal.signal(signal.SIGTERM, _stop)
     # As `python -m` does: a user's own package in the current folder can be named in `_target_`.
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:
-        return _with_places_named(command, options)
+        return _with_places_named(command)
     except ProblemsError as error:
         print_problems(error)
         return error.exit_code
@@ -65,10 +66,10 @@ def _guarded(command: Callable[[argparse.Namespace], int], options: argparse.Nam
         signal.signal(signal.SIGTERM, before)
 
 
-def _with_places_named(command: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+def _with_places_named(command: Callable[[], int]) -> int:
     """Any path that a user names may be one that they may not read or write."""
     try:
-        return command(options)
+        return command()
     except PermissionError as error:
         mend = "change its rights, or name another path"
         raise ConfigError(Problem(str(error.filename), error.strerror, "this place is needed", mend)) from error
@@ -125,6 +126,7 @@ def _add_sweep(commands: Commands[argparse.ArgumentParser]) -> None:
     sweep = commands.add_parser("sweep", help="all runs of sweeps/NAME.yaml that have not finished yet")
     sweep.add_argument("name", metavar="NAME", help="a sweep's name, or the path of a YAML file")
     _add_overrides(sweep)
+    sweep.add_argument("--jobs", type=int, default=1, metavar="N", help="how many runs at a time on this machine")
     sweep.add_argument("--dry-run", action="store_true", help="check and list the runs, start none")
     sweep.set_defaults(command=_lazy("sweep"))
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
+from gnnexp.attempts import alone
 from gnnexp.checkpoint import latest_checkpoint
 from gnnexp.cli.console import make_console
 from gnnexp.cli.execute import carry_out, tell_preflight, write_job
@@ -53,6 +54,22 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console) -> Outcome
     config = changed(job["config"], overrides)
     if problems := problems_of(config):
         raise ConfigError(problems)
+    reopen_run(run_dir, config, console)
+    return carry_out(run_dir, config, console)
+
+
+def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console) -> None:
+    """Have the run in `run_dir` ready to be carried out again with a checked `config`.
+
+    Raises:
+        ConfigError, DataError: another process is working on it, or the data is not the run's any more.
+    """
+    with alone(run_dir):
+        _reopen(run_dir, config, console)
+
+
+def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console) -> None:
+    job = read_job(run_dir)
     prepared = prepare(config, run_dir / "checkpoints")
     if prepared.key != job["provenance"]["dataset_key"]:
         raise DataError(Problem("dataset", prepared.key, "is not the data that this run began with "
@@ -66,7 +83,6 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console) -> Outcome
     write_job(run_dir, config, prepared, job["provenance"])
     (run_dir / RESULT_FILE).unlink(missing_ok=True)
     reopen(run_dir)
-    return carry_out(run_dir, config, console)
 
 
 def read_job(run_dir: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from gnnexp.launchers.slurm_check import check_against_cluster
 from gnnexp.launchers.slurm_jobs import JobState, cancel, job_state, release, write_job_id
 from gnnexp.launchers.slurm_task import Task
 from gnnexp.launchers.status import Death, judge, read_statuses
+from gnnexp.records import write_text
 
 _POLL_S = 1.0
 # States that SLURM passes through when it puts a job back into the queue: final only if they stay.
@@ -89,35 +90,56 @@ class SlurmLauncher(Launcher):
 
     def launch(self, run_dir: Path, config: Mapping[str, Any]) -> Outcome:
         """See `Launcher.launch`; with `hardware.detach` it returns when the job is in the queue."""
-        run_dir, hardware = run_dir.resolve(), run_config(config).hardware
-        shutil.rmtree(run_dir / "status", ignore_errors=True)  # words of an earlier attempt
-        for folder in ("logs", "status"):
-            (run_dir / folder).mkdir(exist_ok=True)
-        job_id = self._submit(run_dir, hardware)
-        write_job_id(run_dir, job_id)
+        hardware = run_config(config).hardware
+        (job_id,) = self.submit([run_dir], config)
         print(f"SLURM job {job_id}", flush=True)
         if hardware.detach:
             return Outcome(0, "submitted", message=f"submitted as SLURM job {job_id}: gnnexp status {run_dir}")
         try:
-            return self._follow(run_dir, job_id, hardware.num_ranks)
+            for outcome in self.following(run_dir, job_id, hardware.num_ranks):
+                if outcome is not None:
+                    return outcome
+                time.sleep(_POLL_S)
+            raise AssertionError("following ends with an outcome")
         except KeyboardInterrupt:
             cancel(job_id)
             wait_for_end(job_id)
             said = f"interrupted; SLURM job {job_id} is cancelled"
             return Outcome(128 + signal.SIGINT, "interrupted", said, said, "interrupted")
 
-    def _submit(self, run_dir: Path, hardware: HardwareConfig) -> str:
+    def submit(self, run_dirs: Sequence[Path], config: Mapping[str, Any]) -> list[str]:
+        """Put the runs into the queue, several of them as a job array; returns the jobs' ids.
+
+        Args:
+            run_dirs: with all that the ranks need.
+            config: of any of them: their hardware profiles are the same.
+
+        Raises:
+            RunError: sbatch refuses.
+        """
         import submitit
 
-        executor = submitit.SlurmExecutor(folder=run_dir / "slurm", python=self.python)
-        executor.update_parameters(**self._parameters(run_dir, hardware))
+        hardware = run_config(config).hardware
+        folders = [prepare_folders(run_dir.resolve()) for run_dir in run_dirs]
+        executor = submitit.SlurmExecutor(folder=folders[0] / "slurm", python=self.python)
+        listed = folders[0] / "slurm" / "runs.txt"
+        write_text(listed, "".join(f"{folder}\n" for folder in folders))
+        executor.update_parameters(**self._parameters(folders[0].name, listed, hardware))
+        tasks = [Task(str(folder), vars(hardware) | {"straggler": None}, self.cpus_per_task) for folder in folders]
         try:
-            job = executor.submit(Task(str(run_dir), vars(hardware) | {"straggler": None}, self.cpus_per_task))
+            if len(tasks) > 1:
+                with executor.batch():
+                    jobs = [executor.submit(task) for task in tasks]
+            else:
+                jobs = [executor.submit(tasks[0])]
         except submitit.core.utils.FailedJobError as error:
             raise RunError(f"sbatch refused the job: {error}") from None
-        return str(job.job_id)
+        ids = [str(job.job_id) for job in jobs]
+        for folder, job_id in zip(folders, ids, strict=True):
+            write_job_id(folder, job_id)
+        return ids
 
-    def _parameters(self, run_dir: Path, hardware: HardwareConfig) -> dict[str, Any]:
+    def _parameters(self, name: str, listed: Path, hardware: HardwareConfig) -> dict[str, Any]:
         python = self.python or shlex.quote(sys.executable)
         chosen = {
             "partition": self.partition, "account": self.account, "qos": self.qos, "constraint": self.constraint,
@@ -125,7 +147,7 @@ class SlurmLauncher(Launcher):
         }
         return {
             **{name: value for name, value in chosen.items() if value is not None},
-            "job_name": f"gnnexp-{run_dir.name}"[:60], "time": self.time_min, "nodes": hardware.nodes,
+            "job_name": f"gnnexp-{name}"[:60], "time": self.time_min, "nodes": hardware.nodes,
             "ntasks_per_node": hardware.workers, "cpus_per_task": self.cpus_per_task,
             "signal_delay_s": self.signal_delay_s, "additional_parameters": self.parameters,
             "srun_args": ["--kill-on-bad-exit=1", *self.srun_args],
@@ -138,23 +160,35 @@ class SlurmLauncher(Launcher):
             ],
             "teardown": [
                 "gnnexp_code=$?",
-                f"{python} -m gnnexp.after_job {shlex.quote(str(run_dir))} $gnnexp_code {self.max_requeues}",
+                # Of an array, the line that is this job's.
+                f'gnnexp_run=$(sed -n "$((${{SLURM_ARRAY_TASK_ID:-0}} + 1))p" {shlex.quote(str(listed))})',
+                f'{python} -m gnnexp.after_job "$gnnexp_run" $gnnexp_code {self.max_requeues}',
             ],
         }
 
-    def _follow(self, run_dir: Path, job_id: str, num_ranks: int) -> Outcome:
+    def following(self, run_dir: Path, job_id: str, num_ranks: int) -> Iterator[Outcome | None]:
+        """How the job stands, whenever asked: None until it has ended, then its outcome."""
         passing_since: float | None = None
         while True:
             state = job_state(job_id)
             if state.ended:
                 passing_since = passing_since or time.monotonic()
                 if state.name not in _PASSING or time.monotonic() - passing_since > _PASSING_S:
-                    return outcome_of(run_dir, state, num_ranks)
+                    yield outcome_of(run_dir, state, num_ranks)
+                    return
             else:
                 passing_since = None
                 if state.name == "PENDING" and state.reason == "BeginTime":
                     release(job_id)
-            time.sleep(_POLL_S)
+            yield None
+
+
+def prepare_folders(run_dir: Path) -> Path:
+    """Room for logs and for the ranks' words, without those of an earlier attempt."""
+    shutil.rmtree(run_dir / "status", ignore_errors=True)
+    for folder in ("logs", "status"):
+        (run_dir / folder).mkdir(exist_ok=True)
+    return run_dir
 
 
 def outcome_of(run_dir: Path, state: JobState, num_ranks: int) -> Outcome:
@@ -169,8 +203,7 @@ def outcome_of(run_dir: Path, state: JobState, num_ranks: int) -> Outcome:
     if state.name == "OUT_OF_MEMORY":
         return Outcome(1, "failed", f"SLURM ended the job: {state.describe()}", state.describe(), "out of memory")
     silent = [status for status in statuses if status.state == "running"]
-    said = [status for status in statuses if status.state == "failed"]
-    if said or silent:
+    if silent or "failed" in states:
         deaths = [Death(status.rank, None, status.time) for status in silent]
         outcome = judge(run_dir, deaths)
         return Outcome(outcome.exit_code, outcome.status, f"{outcome.reason} (SLURM: {state.describe()})",

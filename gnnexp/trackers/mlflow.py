@@ -140,7 +140,7 @@ def _go_on(client: MlflowClient, run_dir: Path, delivery: Delivery) -> Delivery:
     """The same run in the store, running again."""
     client.update_run(delivery.run_id, status="RUNNING")
     client.set_tag(delivery.run_id, "status", "running")
-    client.delete_tag(delivery.run_id, "reason")
+    client.set_tag(delivery.run_id, "reason", "")  # deleting a tag that is not there is an error to MLflow
     delivery = replace(delivery, reopened=False)
     delivery.save(run_dir)
     return delivery

@@ -1,0 +1,131 @@
+"""One case of a sweep: where it stands, and running it, anew or from where an earlier call left it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from rich.console import Console
+
+from gnnexp.cli.execute import carry_out, start_run
+from gnnexp.cli.provenance import make_provenance
+from gnnexp.cli.resume import is_finished, reopen_run
+from gnnexp.config.build import build
+from gnnexp.config.compose import Composed
+from gnnexp.ending import settle
+from gnnexp.errors import ProblemsError
+from gnnexp.launchers.base import Outcome
+from gnnexp.records import write_json, write_text
+from gnnexp.reports.runs import RUNS
+from gnnexp.sweep import Sweep
+from gnnexp.trackers.base import Tracker, TrackingError
+
+STATES = RUNS / "sweeps"
+Status = Literal["waiting", "finished before", "finished", "failed", "interrupted", "submitted", "running elsewhere"]
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a case stands.
+
+    Attributes:
+        label: of the case.
+        key: of its configuration and data.
+        dataset_key: of its data.
+        run_dir: of its run, empty before it has one.
+        status: `waiting` (with a run directory: begun by an earlier call) or how it ended.
+        reason: why it failed.
+    """
+
+    label: str
+    key: str
+    dataset_key: str = ""
+    run_dir: str = ""
+    status: Status = "waiting"
+    reason: str = ""
+
+
+def save_states(sweep: Sweep, states: list[State]) -> None:
+    """What `gnnexp report NAME` reads."""
+    write_json(STATES / f"{sweep.name}.json", {
+        "schema": 1, "name": sweep.name, "rows": list(sweep.report.get("rows", ())), "kind": sweep.report.get("kind"),
+        "cases": [asdict(state) for state in states],
+    })
+
+
+def begun_by_key(folder: Path = RUNS) -> dict[str, Path]:
+    """Run directories of runs that have not finished, by their key; the latest where there are several."""
+    found: dict[str, Path] = {}
+    for path in sorted(folder.rglob("job.json"), key=lambda path: path.stat().st_mtime):
+        try:
+            key = json.loads(path.read_text(encoding="utf-8"))["provenance"]["run_key"]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # not a run of ours, or damaged: it is not gone on with
+        if key and not is_finished(path.parent):
+            found[str(key)] = path.parent
+    return found
+
+
+def ready(sweep: Sweep, composed: Composed, state: State, console: Console) -> Path:
+    """The run directory of a case, made or reopened, with all that its ranks need.
+
+    Raises:
+        ConfigError, DataError: its data or memory is not there, or another process works on it.
+    """
+    if state.run_dir:
+        reopen_run(Path(state.run_dir), composed.config, console)
+        return Path(state.run_dir)
+    return start_run(composed, console, sweep.name)
+
+
+def run_case(sweep: Sweep, composed: Composed, state: State, console: Console) -> State:
+    """Run it to its end, whatever end that is."""
+    try:
+        run_dir = ready(sweep, composed, state, console)
+        outcome = carry_out(run_dir, composed.config, console)
+    except ProblemsError as error:  # found in the data, which is only read when its turn comes
+        return refused(sweep, composed, state, error)
+    return ended(state, run_dir, outcome)
+
+
+def ended(state: State, run_dir: Path, outcome: Outcome) -> State:
+    """The state of a case after its launch."""
+    return replace(state, status=outcome.status, reason=outcome.reason, run_dir=str(run_dir))
+
+
+def refused(sweep: Sweep, composed: Composed, state: State, error: ProblemsError) -> State:
+    """A case that could not be started is a result too: it is recorded as a failed run."""
+    print(f"gnnexp: {error}", file=sys.stderr)
+    reason = str(error.problems[0]).splitlines()[0]
+    run_dir = Path(state.run_dir) if state.run_dir else composed.run_dir
+    if any("another process" in problem.allowed for problem in error.problems):
+        return replace(state, status="running elsewhere", reason=reason)
+    if not state.run_dir:
+        _record(run_dir, composed, state, sweep)
+    settle(run_dir, Outcome(2, "failed", reason, reason, "mistake"))
+    deliver(run_dir, composed.config)
+    return replace(state, status="failed", reason=reason, run_dir=str(run_dir))
+
+
+def deliver(run_dir: Path, config: Mapping[str, Any]) -> None:
+    """Hand a run that has ended to the tracker; what it does not take now, `gnnexp report --sync` delivers."""
+    try:
+        build(config["tracker"], Tracker).deliver(run_dir)
+    except TrackingError as error:
+        print(f"gnnexp: {error}; deliver the records later with: gnnexp report --sync", file=sys.stderr)
+
+
+def _record(run_dir: Path, composed: Composed, state: State, sweep: Sweep) -> None:
+    """A run directory without anything prepared."""
+    run_dir.mkdir(parents=True)
+    provenance: Mapping[str, Any] = make_provenance(composed, state.dataset_key, None, state.key, sweep.name)
+    write_text(run_dir / "config.yaml", yaml.safe_dump(composed.config, sort_keys=False))
+    write_json(run_dir / "job.json", {"schema": 1, "config": composed.config, "graph": None, "partition": None,
+                                      "presample": None, "presampled": [], "provenance": provenance})
+
+

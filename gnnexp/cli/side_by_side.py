@@ -1,0 +1,107 @@
+"""`gnnexp sweep --jobs N`: cases in processes of their own, N at a time, each with its output in a file."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from gnnexp.cli.cases import STATES, State, run_case
+from gnnexp.cli.console import make_console
+from gnnexp.cli.main import guarded
+from gnnexp.config.compose import Composed
+from gnnexp.records import write_json
+from gnnexp.sweep import Sweep
+
+_POLL_S = 0.2
+
+
+@dataclass(frozen=True)
+class _Child:
+    """A case that runs.
+
+    Attributes:
+        position: in the sweep.
+        folder: `case.json` goes in, `state.json` and `output.log` come out.
+        process: `python -m gnnexp.cli.side_by_side FOLDER`.
+    """
+
+    position: int
+    folder: Path
+    process: subprocess.Popen[bytes]
+
+
+def run_side_by_side(
+    sweep: Sweep, composed: Sequence[Composed], states: list[State], jobs: int, console: Console,
+    save: Callable[[list[State]], None],
+) -> list[State]:
+    """Run the waiting cases, `jobs` at a time; Ctrl-C reaches all of them, and nothing is started after it."""
+    states = list(states)
+    running: list[_Child] = []
+    waiting = [position for position, state in enumerate(states) if state.status == "waiting"]
+    stopped = False
+    while running or (waiting and not stopped):
+        try:
+            while waiting and len(running) < jobs and not stopped:
+                running.append(_start(sweep, composed[waiting[0]], states[waiting[0]], waiting.pop(0)))
+            time.sleep(_POLL_S)
+        except KeyboardInterrupt:
+            stopped = True
+            for child in running:  # a terminal tells them too; a second signal changes nothing
+                child.process.send_signal(signal.SIGINT)
+        for child in [child for child in running if child.process.poll() is not None]:
+            running.remove(child)
+            states[child.position] = _outcome(states[child.position], child)
+            told = states[child.position]
+            console.print(f"{told.status}: {told.label}  {told.reason or told.run_dir}", soft_wrap=True, markup=False)
+            save(states)
+    return states
+
+
+def _start(sweep: Sweep, composed: Composed, state: State, position: int) -> _Child:
+    folder = STATES / f"{sweep.name}.jobs" / f"{position:03d}"
+    for old in ("state.json", "output.log"):
+        (folder / old).unlink(missing_ok=True)
+    write_json(folder / "case.json", {
+        "composed": {**asdict(composed), "run_dir": str(composed.run_dir)}, "state": asdict(state), "sweep": sweep.name,
+    })
+    with (folder / "output.log").open("wb") as log:
+        command = [sys.executable, "-m", "gnnexp.cli.side_by_side", str(folder)]
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    return _Child(position, folder, process)
+
+
+def _outcome(state: State, child: _Child) -> State:
+    path = child.folder / "state.json"
+    if path.exists():
+        return State(**json.loads(path.read_text(encoding="utf-8")))
+    return replace(state, status="failed", reason=f"its process ended with {child.process.returncode}: see "
+                   f"{child.folder / 'output.log'}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the case that is described in the folder `arguments[0]`."""
+    folder = Path(arguments[0])
+    case = json.loads((folder / "case.json").read_text(encoding="utf-8"))
+    found = case["composed"]
+    composed = Composed(found["config"], Path(found["run_dir"]), found["choices"], tuple(found["overrides"]),
+                        found["config_dir"])
+    sweep = Sweep(case["sweep"], "", ())
+
+    def run() -> int:
+        state = run_case(sweep, composed, State(**case["state"]), make_console())
+        write_json(folder / "state.json", asdict(state))
+        return 0
+
+    return guarded(run)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

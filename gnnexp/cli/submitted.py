@@ -1,0 +1,101 @@
+"""A sweep on a cluster: all cases prepared, submitted as job arrays, and followed together."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from gnnexp.attempts import note
+from gnnexp.cli.cases import State, deliver, ended, ready, refused
+from gnnexp.cli.execute import draw
+from gnnexp.config.build import build
+from gnnexp.config.compose import Composed
+from gnnexp.config.schema import run_config
+from gnnexp.ending import settle
+from gnnexp.errors import ProblemsError
+from gnnexp.launchers.base import Launcher
+from gnnexp.launchers.slurm import SlurmLauncher
+from gnnexp.launchers.slurm_jobs import cancel
+from gnnexp.sweep import Sweep
+
+_POLL_S = 2.0
+
+
+def submits(composed: Composed) -> bool:
+    """Whether the case is for a cluster's queue."""
+    return isinstance(build(composed.config["hardware"]["launcher"], Launcher), SlurmLauncher)
+
+
+def run_submitted(
+    sweep: Sweep, composed: Sequence[Composed], states: list[State], console: Console,
+    save: Callable[[list[State]], None],
+) -> list[State]:
+    """Submit the waiting cases, one array for each kind of job, and follow them unless `hardware.detach`."""
+    states = list(states)
+    alike: dict[str, list[int]] = {}
+    for position, state in enumerate(states):
+        if state.status != "waiting":
+            continue
+        try:
+            run_dir = ready(sweep, composed[position], state, console)
+        except ProblemsError as error:
+            states[position] = refused(sweep, composed[position], state, error)
+            continue
+        states[position] = replace(state, run_dir=str(run_dir))
+        alike.setdefault(json.dumps(composed[position].config["hardware"], sort_keys=True), []).append(position)
+    save(states)
+    jobs: dict[int, str] = {}
+    for positions in alike.values():
+        config = composed[positions[0]].config
+        launcher = build(config["hardware"]["launcher"], SlurmLauncher)
+        ids = launcher.submit([Path(states[n].run_dir) for n in positions], config)
+        jobs |= dict(zip(positions, ids, strict=True))
+        console.print(f"submitted {', '.join(ids)}", soft_wrap=True, markup=False)
+        for position in positions:
+            note(Path(states[position].run_dir), "start", job=jobs[position])
+            states[position] = replace(states[position], status="submitted")
+    save(states)
+    if any(run_config(one.config).hardware.detach for one in composed):
+        return states
+    try:
+        return _follow(composed, states, jobs, console, save)
+    except KeyboardInterrupt:
+        for position, job_id in jobs.items():
+            if states[position].status == "submitted":
+                cancel(job_id)
+        return [replace(state, status="interrupted") if state.status == "submitted" else state for state in states]
+
+
+def _follow(
+    composed: Sequence[Composed], states: list[State], jobs: dict[int, str], console: Console,
+    save: Callable[[list[State]], None],
+) -> list[State]:
+    """Until every job has ended; each is settled and delivered when it has."""
+    followed = {
+        position: build(composed[position].config["hardware"]["launcher"], SlurmLauncher).following(
+            Path(states[position].run_dir), job_id, run_config(composed[position].config).hardware.num_ranks)
+        for position, job_id in jobs.items()
+    }
+    while followed:
+        time.sleep(_POLL_S)
+        for position in list(followed):
+            outcome = next(followed[position])
+            if outcome is None:
+                continue
+            del followed[position]
+            run_dir = Path(states[position].run_dir)
+            outcome = settle(run_dir, outcome)
+            note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason)
+            if outcome.status == "finished":
+                draw(run_dir)
+            deliver(run_dir, composed[position].config)
+            states[position] = ended(states[position], run_dir, outcome)
+            told = states[position]
+            console.print(f"{told.status}: {told.label}  {told.reason or told.run_dir}", soft_wrap=True, markup=False)
+            save(states)
+    return states

@@ -1,0 +1,111 @@
+"""A sweep that is killed again and again: good runs finish once, bad ones are reported, the tracker has each once."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from gnnexp.records import read_epochs
+
+pytestmark = pytest.mark.timeout(900)
+SMALL = ["model.hidden=8", "model.layers=1", "sampler.fanouts=[4]", "hardware.workers=2", "train.epochs=3",
+         "train.eval_every=0", "hardware.threads=1"]
+
+
+def write_sweep(place: Path, good: int, bad: int) -> str:
+    cases = [{"overrides": [f"seed={seed}"]} for seed in range(good)]
+    cases += [{"overrides": [f"seed={seed}", "train.lr=1e300"]} for seed in range(bad)]
+    random.Random(1).shuffle(cases)
+    file = place / "storm.yaml"
+    file.write_text(json.dumps({"description": "a storm", "fixed": SMALL, "cases": cases}))
+    return str(file)
+
+
+def start(file: str, place: Path, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "gnnexp", "sweep", file, *more]
+    return subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def results(place: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in place.glob("runs/**/result.json")]
+
+
+def kill_after(sweep: subprocess.Popen[str], place: Path, ended: int) -> None:
+    """SIGKILL the sweeping process when `ended` runs have their result and the next one trains."""
+    while sweep.poll() is None:
+        begun = [path for path in place.glob("runs/storm/*") if (path / "epochs.jsonl").exists()]
+        if len(results(place)) >= ended and len(begun) > ended:
+            break
+        time.sleep(0.02)
+    assert sweep.poll() is None, sweep.communicate()[0]
+    sweep.kill()
+    sweep.communicate()
+    end = time.monotonic() + 20
+    while workers(place):
+        assert time.monotonic() < end, "workers live on"
+        time.sleep(0.1)
+
+
+def workers(place: Path) -> list[int]:
+    return [process.pid for process in psutil.process_iter(["cmdline"])
+            if "gnnexp.worker" in (process.info["cmdline"] or []) and str(place) in " ".join(process.info["cmdline"])]
+
+
+def check(place: Path, good: int, bad: int) -> None:
+    found = results(place)
+    assert len(found) == good + bad and len(list(place.glob("runs/storm/*"))) == good + bad
+    finished = [result for result in found if result["status"] == "finished"]
+    assert len(finished) == good
+    for result in finished:
+        assert [line["epoch"] for line in result["epochs"]] == [0, 1, 2]
+    for result in found:
+        if result["status"] != "finished":
+            assert result["kind"] == "diverged" and "train.lr" in result["reason"]
+    assert not [path for path in place.glob("runs/**/.*") if path.suffix == ".tmp"]
+    from mlflow import MlflowClient
+
+    client = MlflowClient(tracking_uri=f"sqlite:///{place / 'mlflow.db'}")
+    runs = client.search_runs([client.get_experiment_by_name("gnnexp").experiment_id], max_results=100)
+    assert len(runs) == good + bad
+    states = [run.info.status for run in runs]
+    assert states.count("FINISHED") == good and states.count("FAILED") == bad
+    for run in runs:
+        if run.info.status == "FINISHED":
+            history = client.get_metric_history(run.info.run_id, "loss/train")
+            assert sorted(metric.step for metric in history) == [0, 1, 2]
+    assert {run.data.tags["sweep"] for run in runs} == {"storm"}
+
+
+@pytest.mark.parametrize(("good", "bad", "kills"), [
+    (3, 1, [1]), pytest.param(21, 3, [7, 15], marks=pytest.mark.slow)])
+def test_a_sweep_that_is_killed_half_way(tmp_path, good, bad, kills):
+    file = write_sweep(tmp_path, good, bad)
+    for ended in kills:
+        kill_after(start(file, tmp_path), tmp_path, ended)
+    last = start(file, tmp_path)
+    output, _ = last.communicate(timeout=600)
+    assert last.returncode == 1, output
+    assert output.count("loss is nan") + output.count("loss is inf") >= bad
+    check(tmp_path, good, bad)
+    losses = {path.parent.name: [line["losses"] for line in read_epochs(path.parent)]
+              for path in tmp_path.glob("runs/storm/*/result.json")}
+    again = start(file, tmp_path, "--dry-run").communicate(timeout=60)[0]
+    assert f"{good} finished before, {bad} to go on with" in again, again
+    assert len(losses) == good + bad
+
+
+def test_cases_side_by_side(tmp_path):
+    file = write_sweep(tmp_path, 2, 1)
+    sweep = start(file, tmp_path, "--jobs", "2")
+    output, _ = sweep.communicate(timeout=200)
+    assert sweep.returncode == 1, output
+    check(tmp_path, 2, 1)
+    assert "2 finished, 1 failed" in output
