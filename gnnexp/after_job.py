@@ -12,7 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from gnnexp.attempts import note, read_attempts
+from gnnexp.attempts import note, read_attempts, restarts_spent
 from gnnexp.config.build import build
 from gnnexp.config.schema import HardwareConfig, run_config
 from gnnexp.ending import settle
@@ -60,7 +60,7 @@ def _goes_on(run_dir: Path, hardware: HardwareConfig, outcome: Outcome, max_requ
     announced = any(status.state == "stopped" and status.reason == "SIGUSR2" for status in statuses)
     if announced and before["time"] < max_requeues:
         return "time"
-    if outcome.may_be_repeated and before["failure"] < hardware.max_restarts and not announced:
+    if outcome.may_be_repeated and restarts_spent(run_dir) < hardware.max_restarts and not announced:
         return "failure"
     return ""
 

@@ -40,6 +40,20 @@ def read_attempts(run_dir: Path) -> list[dict[str, Any]]:
     return found
 
 
+def restarts_spent(run_dir: Path) -> int:
+    """How often the run was started again after a failure since somebody last asked for it."""
+    lines = read_attempts(run_dir)
+    last = max((n for n, line in enumerate(lines) if line["event"] == "start"), default=-1)
+    by_script: int = sum(line["event"] == "requeue" and line["cause"] == "failure" for line in lines[last + 1:])
+    return by_script + (int(lines[last].get("restarts", 0)) if last >= 0 else 0)
+
+
+def is_requeued(run_dir: Path) -> bool:
+    """Whether its job's script has put it back into the queue, and nothing was noted since."""
+    lines = read_attempts(run_dir)
+    return bool(lines) and lines[-1]["event"] == "requeue"
+
+
 @contextmanager
 def alone(run_dir: Path) -> Iterator[None]:
     """Be the only process that starts ranks for this run.

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from gnnexp.attempts import alone, note
+from gnnexp.attempts import alone, note, restarts_spent
 from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample
 from gnnexp.cli.prepare import Prepared, check_run_dir, prepare
 from gnnexp.cli.provenance import make_provenance
@@ -104,16 +104,17 @@ def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console) -> Out
 def _launch(run_dir: Path, config: Mapping[str, Any], console: Console) -> Outcome:
     """Launch, and again from the last checkpoint where that may help, `hardware.max_restarts` times."""
     hardware = run_config(config).hardware
-    launcher = build(config["hardware"]["launcher"], Launcher)
-    for left in range(0 if launcher.restarts else hardware.max_restarts, -1, -1):
-        note(run_dir, "start", ranks=hardware.num_ranks, host=platform.node(), pid=os.getpid())
+    launcher, spent = build(config["hardware"]["launcher"], Launcher), 0
+    while True:
+        note(run_dir, "start", ranks=hardware.num_ranks, host=platform.node(), pid=os.getpid(), restarts=spent)
         outcome = launcher.launch(run_dir, config)
+        spent = restarts_spent(run_dir)  # a job script may have restarted it too
         note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason)
-        if not left or not outcome.may_be_repeated:
-            break
-        console.print(f"[yellow]{outcome.reason}[/yellow]; starting again from the last checkpoint, {left} restarts "
-                      "left", soft_wrap=True)
-    return outcome
+        if not outcome.may_be_repeated or spent >= hardware.max_restarts:
+            return outcome
+        spent += 1
+        console.print(f"[yellow]{outcome.reason}[/yellow]; starting again from the last checkpoint, "
+                      f"{hardware.max_restarts - spent} restarts left", soft_wrap=True)
 
 
 def create_run(composed: Composed, prepared: Prepared, sweep: str | None) -> Path:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from gnnexp.errors import Problem
 
@@ -38,13 +38,7 @@ class Outcome:
 
 
 class Launcher(ABC):
-    """Starts `python -m gnnexp.worker RUN_DIR` on every rank, waits, and says how it ended.
-
-    Attributes:
-        restarts: whether it starts a failed run again by itself, as often as `hardware.max_restarts` says.
-    """
-
-    restarts: ClassVar[bool] = False
+    """Starts `python -m gnnexp.worker RUN_DIR` on every rank, waits, and says how it ended."""
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """What of the configuration this launcher cannot do."""

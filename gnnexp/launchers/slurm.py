@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gnnexp.attempts import is_requeued
 from gnnexp.config.schema import HardwareConfig, run_config
 from gnnexp.errors import Problem, RunError
 from gnnexp.launchers.base import Launcher, Outcome
@@ -49,8 +50,6 @@ class SlurmLauncher(Launcher):
         max_requeues: how often a job whose time is over is put back into the queue.
         python: the command that runs Python on the nodes; None = this interpreter.
     """
-
-    restarts = True  # the job goes back into the queue (gnnexp.after_job)
 
     def __init__(
         self, time_min: int = 60, partition: str | None = None, account: str | None = None, qos: str | None = None,
@@ -173,8 +172,10 @@ class SlurmLauncher(Launcher):
             state = job_state(job_id)
             if state.ended:
                 passing_since = passing_since or time.monotonic()
-                if state.name not in _PASSING or time.monotonic() - passing_since > _PASSING_S:
-                    yield outcome_of(run_dir, state, num_ranks)
+                outcome = outcome_of(run_dir, state, num_ranks)
+                passing = outcome.status != "finished" and (state.name in _PASSING or is_requeued(run_dir))
+                if not passing or time.monotonic() - passing_since > _PASSING_S:
+                    yield outcome
                     return
             else:
                 passing_since = None

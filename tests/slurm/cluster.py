@@ -96,6 +96,11 @@ def kill_node(number: int) -> None:
     (ROOT / f"slurmd.n{number}.pid").unlink(missing_ok=True)
 
 
+def state_of(number: int) -> str:
+    """What SLURM thinks of a node."""
+    return _output("sinfo", "-h", "-n", f"n{number}", "-o", "%T").upper()
+
+
 def _tasks_of(node: str) -> list[int]:
     """Step daemons and processes of jobs on a node."""
     found = []
