@@ -63,6 +63,21 @@ class Straggler:
 
 
 @dataclass(frozen=True)
+class Links:
+    """What connects memories, in bytes per second and direction; null where nobody says.
+
+    Attributes:
+        h2d: between a host and one of its devices.
+        d2d: between two devices of a host.
+        network: between two hosts.
+    """
+
+    h2d: float | None = None
+    d2d: float | None = None
+    network: float | None = None
+
+
+@dataclass(frozen=True)
 class HardwareConfig:
     """`hardware`: where ranks run.
 
@@ -81,6 +96,9 @@ class HardwareConfig:
             local run uses the loopback only.
         detach: submit and return (SLURM): `gnnexp status`, `logs` and `cancel` work on the run directory.
         straggler: an emulated slow rank, or null.
+        links, flops, host_memory: what the machine is said to have: bandwidths, float32 operations per second of a
+            rank's device, bytes of RAM of a node. They describe; nothing is slowed down to them.
+        source: where that is said.
     """
 
     nodes: int = 1
@@ -94,6 +112,10 @@ class HardwareConfig:
     interface: str | None = None
     detach: bool = False
     straggler: Straggler | None = None
+    links: Links | None = None
+    flops: float | None = None
+    host_memory: int | None = None
+    source: str | None = None
 
     @property
     def num_ranks(self) -> int:
@@ -117,6 +139,7 @@ def run_config(config: Mapping[str, Any]) -> RunConfig:
     hardware = {name: value for name, value in config["hardware"].items() if name in HardwareConfig.__annotations__}
     straggler = hardware.get("straggler")
     hardware["straggler"] = None if straggler is None else Straggler(**straggler)
+    hardware["links"] = None if hardware.get("links") is None else Links(**hardware["links"])
     placed = HardwareConfig(**hardware)
     train, scale = TrainConfig(**config["train"]), config.get("dataset", {}).get("scale", 1.0)
     return RunConfig(
