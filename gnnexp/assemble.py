@@ -57,7 +57,7 @@ def assemble(
     backend = connect(environment, device, run.hardware.timeout_s)
     graph = open_graph(artifacts.graph) if isinstance(artifacts.graph, Path) else artifacts.graph
     timer = PhaseTimer(_synchronizer(device), _delay(run.hardware, environment.rank))
-    comm = Communicator(environment, timer, device)
+    comm = Communicator(environment, timer, device, timeout_s=run.hardware.timeout_s)
     facts = {
         "host": environment.host, "device": _name(device), "comm_backend": backend, "threads": threads,
         "straggler": None if run.hardware.straggler is None else vars(run.hardware.straggler),

@@ -56,7 +56,7 @@ class Heartbeat(threading.Thread):
         if self._timer is None:
             return "start"
         stage = self._timer.activity.stage
-        return stage if stage != "train" else self._timer.current or stage
+        return (self._timer.current or stage) if stage in ("start", "train") else stage
 
     def _write(self, state: str, more: dict[str, Any]) -> None:
         timer, now = self._timer, time.time()

@@ -116,8 +116,8 @@ def show(
 ) -> None:
     """Print the table and save it with the figure in `reports/<name>`."""
     runs = [read_run(path) for path in choice.paths]
-    if not any(run.status == "finished" for run in runs):
-        console.print("no run has finished: nothing to compare")
+    if not runs:
+        console.print("no run has ended: nothing to compare")
         return
     folder = out or REPORTS / choice.name
     table, figures = _of_kind(choice, runs, folder) if choice.kind else _comparison(choice, runs, folder)
@@ -135,8 +135,10 @@ def _comparison(choice: Choice, runs: Sequence[Run], folder: Path) -> tuple[Tabl
         raise ConfigError([Problem("rows", key, "is no key of these runs' configurations",
                                    "a config key such as dataset, system, model.layers") for key in absent])
     groups = group_runs(runs, keys)
-    figures = [folder / "breakdown.png", folder / "breakdown.svg"]
-    draw_breakdown(groups, figures, choice.name)
+    finished = [group for group in groups if group.runs]
+    figures = [folder / "breakdown.png", folder / "breakdown.svg"] if finished else []
+    if finished:
+        draw_breakdown(finished, figures, choice.name)
     return make_table(groups, keys), figures
 
 

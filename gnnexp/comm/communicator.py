@@ -69,7 +69,7 @@ class Communicator:
 
     def __init__(
         self, environment: Environment, timer: PhaseTimer, device: torch.device, ledger: Ledger | None = None,
-        ranks: Sequence[int] | None = None, group: dist.ProcessGroup | None = None,
+        ranks: Sequence[int] | None = None, group: dist.ProcessGroup | None = None, timeout_s: float = 300.0,
     ) -> None:
         """Collectives over all ranks; `ledger`, `ranks` and `group` are for those that `within` and `beside` make.
 
@@ -80,13 +80,14 @@ class Communicator:
             ledger: where traffic is recorded, None for a new one.
             ranks: the run's ranks that take part, None for all.
             group: torch's group of those ranks, None for the default one.
+            timeout_s: of groups that are made from this one; torch's own default is half an hour.
         """
         self._environment = environment
         self._ranks = list(range(environment.num_ranks)) if ranks is None else list(ranks)
         self.rank, self.size = self._ranks.index(environment.rank), len(self._ranks)
         self.device = device
         self._timer, self._ledger = timer, Ledger() if ledger is None else ledger
-        self._group = group
+        self._group, self._timeout_s = group, timeout_s
         self._met = False  # whether all ranks have just met in an exchange of sizes
         self._made: list[dist.ProcessGroup] = []
         self._children: list[Communicator] = []
@@ -116,10 +117,13 @@ class Communicator:
         group = None
         # torch wants every rank of the run to take part in making every group.
         for start in range(0, world if world > 1 else 0, group_size):
-            made = dist.new_group(range(start, start + group_size), backend=backend)
+            members = range(start, start + group_size)
+            made = dist.new_group(members, timeout=timedelta(seconds=self._timeout_s), backend=backend)
             group = made if start == first else group
         ranks = range(first, first + group_size)
-        made_for = Communicator(self._environment, self._timer, device, self._ledger, ranks, group)
+        made_for = Communicator(
+            self._environment, self._timer, device, self._ledger, ranks, group, self._timeout_s
+        )
         if group is not None:
             made_for._made.append(group)
             self._children.append(made_for)

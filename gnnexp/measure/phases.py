@@ -88,6 +88,7 @@ class PhaseTimer:
         self._failed: tuple[Phase, BaseException | None] | None = None
         self.activity = Activity()
         self.start_epoch()
+        self._delayed = True  # nobody measures what comes before the first epoch
 
     def start_epoch(self) -> None:
         """Forget everything and start the epoch's wall clock."""

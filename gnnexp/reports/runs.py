@@ -28,6 +28,7 @@ class Run:
         summary: figures at the best validation epoch.
         status: `finished` or `failed`.
         reason: why it failed.
+        kind: of the failure (`gnnexp.failure.Kind`).
     """
 
     path: Path
@@ -37,6 +38,7 @@ class Run:
     summary: Mapping[str, float]
     status: str
     reason: str = ""
+    kind: str = ""
 
     @property
     def key(self) -> str:
@@ -96,6 +98,7 @@ def read_run(path: Path) -> Run:
             path=path, config=result["config"], provenance=result["provenance"],
             epochs=[epoch["metrics"] for epoch in result["epochs"]], summary=result["summary"],
             status=result["status"], reason=result.get("reason") or "",
+            kind=result.get("kind") or "",
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         mend = "run it again" if file.exists() else "wait until it has ended, or name another run"

@@ -44,6 +44,12 @@ class Group:
         """For a figure's axis."""
         return "\n".join(self.labels)
 
+    @property
+    def verdict(self) -> str:
+        """Instead of figures where there are none: `OOM` as in the papers' tables, `diverged`, or `failed`."""
+        kinds = {run.kind for run in self.failed}
+        return {"out of memory": "OOM", "diverged": "diverged"}.get(kinds.pop() if len(kinds) == 1 else "", "failed")
+
     def median(self, metric: str) -> float:
         """Median over the runs of their medians; NaN where no run recorded it."""
         values = [value for run in self.runs if not math.isnan(value := run.median(metric))]
@@ -119,7 +125,7 @@ def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
     )
     rows = [
         (*group.labels, _metric_cell(group, named=len(metrics) > 1),
-         *(seconds_cell(group.median(name)) for _, name in TIMES),
+         *(seconds_cell(group.median(name)) if group.runs else group.verdict for _, name in TIMES),
          *(megabytes_cell(group.median(name)) if group.runs else "–" for _, name in sent), _count_cell(group))
         for group in groups
     ]
@@ -128,6 +134,8 @@ def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
 
 def _metric_cell(group: Group, *, named: bool) -> str:
     """The test figures of a group; with the metric's name where the table has several."""
+    if not group.runs:
+        return group.verdict
     best = [run.best("test") for run in group.runs]
     metrics = {name.partition("/")[0] for name, _ in best} - {""}
     if len(metrics) > 1:
@@ -163,7 +171,7 @@ def megabytes_cell(value: float) -> str:
 
 
 def _count_cell(group: Group) -> str:
-    return f"{len(group.runs)}" + (f" (+{len(group.failed)} failed)" if group.failed else "")
+    return f"{len(group.runs)}" + (f" (+{len(group.failed)} {group.verdict})" if group.failed else "")
 
 
 def save_table(table: Table, folder: Path, name: str, formats: Sequence[str]) -> list[Path]:

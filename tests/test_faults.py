@@ -1,0 +1,212 @@
+"""Runs that hang, run out of memory, or are killed at random: who is blamed, what is left, how they go on."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from gnnexp.config.folders import product_folder
+from gnnexp.records import read_epochs
+
+pytestmark = pytest.mark.timeout(900)
+SMALL = ["tracker=none", "model.hidden=16", "model.layers=2", "sampler.fanouts=[4,4]", "hardware.threads=1",
+         "train.batch_size=256", "train.batch_of=run"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path.parent / "cache"))
+    return tmp_path
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "gnnexp", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def finish(process: subprocess.Popen[str], seconds: float = 120.0) -> str:
+    output, _ = process.communicate(timeout=seconds)
+    return output
+
+
+def result(run_dir: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((Path(run_dir) / "result.json").read_text())
+    return found
+
+
+def curve(run_dir: str) -> list[list[float]]:
+    return [line["losses"] for line in read_epochs(Path(run_dir))]
+
+
+def workers(run_dir: str) -> dict[int, psutil.Process]:
+    """Processes of the run's ranks, zombies apart."""
+    path, found = str(Path(run_dir).resolve()), {}
+    for process in psutil.process_iter(["cmdline", "status"]):
+        command = process.info["cmdline"] or []
+        if "gnnexp.worker" in command and path in command and process.info["status"] != psutil.STATUS_ZOMBIE:
+            try:
+                found[int(process.environ()["RANK"])] = process
+            except (psutil.Error, KeyError):
+                continue
+    return found
+
+
+def until_epoch(process: subprocess.Popen[str], run_dir: str, number: int) -> None:
+    while len(curve(run_dir)) < number:
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.05)
+
+
+def test_a_rank_that_hangs_is_named(place):
+    delayed = "hardware.straggler={rank: 1, phase: forward, seconds: 1000}"
+    process = start("run", "hydra.run.dir=run", *SMALL, "hardware.workers=3", "hardware.timeout_s=8", delayed)
+    output = finish(process)
+    assert process.returncode == 1
+    assert "rank 1 on" in output and "hangs in phase forward" in output, output
+    found = result("run")
+    assert (found["status"], found["kind"]) == ("failed", "hang") and not workers("run")
+
+
+def test_a_frozen_rank_is_named(place):
+    more = ["hardware.workers=2", "hardware.timeout_s=8", "train.epochs=5000"]
+    process = start("run", "hydra.run.dir=run", *SMALL, *more)
+    until_epoch(process, "run", 3)
+    workers("run")[0].send_signal(signal.SIGSTOP)
+    output = finish(process)
+    assert process.returncode == 1 and "rank 0 on" in output and "hangs in phase" in output, output
+    assert result("run")["kind"] == "hang" and len(result("run")["epochs"]) >= 3 and not workers("run")
+
+
+def test_memory_that_is_not_there_is_a_result(place):
+    far = ["preflight=off", "model.hidden=400000000000", "hardware.workers=2", "train.epochs=1"]
+    file = place / "memory.yaml"
+    file.write_text(json.dumps({"fixed": SMALL, "cases": [
+        {"overrides": far}, {"overrides": ["train.epochs=1", "hardware.workers=2"]}]}))
+    process = start("sweep", str(file))
+    output = finish(process, 200)
+    assert process.returncode == 1
+    runs = [json.loads(path.read_text()) for path in place.glob("runs/memory/*/result.json")]
+    (failed,) = [run for run in runs if run["status"] == "failed"]
+    assert failed["kind"] == "out of memory" and failed["needed_bytes"] > 10**12 > failed["available_bytes"] > 0
+    assert "OOM" in output and "1 finished, 1 failed" in output.replace("1 failed, 1 finished", "1 finished, 1 failed")
+
+
+def test_the_preflight_says_line_by_line_what_is_not_there(place):
+    far = ["model.hidden=40000000", "hardware.workers=2", "train.epochs=1"]
+    process = start("run", "hydra.run.dir=run", *SMALL, *far)
+    output = finish(process)
+    assert process.returncode == 2 and not Path("run").exists()
+    for words in ("of host memory", "parameters, gradients, optimizer", "interpreter and libraries", "preflight=warn"):
+        assert words in output, output
+
+
+def listening(process: psutil.Process) -> list[str]:
+    everyone = [process, *process.children(recursive=True)]
+    found = []
+    for one in everyone:
+        try:
+            found += [c.laddr.ip for c in one.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_nothing_listens_on_anything_but_the_loopback(place):
+    process = start("run", "hydra.run.dir=run", *SMALL[1:], "hardware.workers=3", "train.epochs=5000")
+    seen: set[str] = set()
+    while len(curve("run")) < 5:
+        assert process.poll() is None, process.communicate()[0]
+        seen |= set(listening(psutil.Process(process.pid)))
+        time.sleep(0.05)
+    seen |= set(listening(psutil.Process(process.pid)))
+    process.send_signal(signal.SIGINT)
+    finish(process)
+    assert seen == {"127.0.0.1"}
+
+
+def test_secrets_of_the_environment_are_nowhere(place, monkeypatch):
+    secret = "hunter2-and-nobody-else"
+    for name in ("AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD", "WANDB_API_KEY", "MY_TOKEN"):
+        monkeypatch.setenv(name, secret)
+    process = start("run", "hydra.run.dir=run", *SMALL[1:], "hardware.workers=2", "train.epochs=2")
+    output = finish(process)
+    assert process.returncode == 0 and secret not in output
+    files = [path for path in place.rglob("*") if path.is_file()]
+    assert any(path.name == "mlflow.db" for path in files)
+    assert [path for path in files if secret.encode() in path.read_bytes()] == []
+
+
+# --- killed at random ------------------------------------------------------------------------------------------------
+SYSTEMS = sorted(file.stem for file in (product_folder("conf") / "system").glob("*.yaml")
+                 if not file.stem.endswith("_small"))
+_CURVES: dict[str, list[list[float]]] = {}
+
+
+def configured(system: str) -> list[str]:
+    ranks = 1 if "full_graph" in system else 2
+    return [f"system={system}", *SMALL, f"hardware.workers={ranks}", "train.epochs=30", "train.eval_every=3"]
+
+
+def undisturbed(system: str, folder: Path) -> list[list[float]]:
+    if system not in _CURVES:
+        run_dir = str(folder / f"undisturbed-{system}")
+        process = start("run", f"hydra.run.dir={run_dir}", *configured(system))
+        output = finish(process, 200)
+        assert process.returncode == 0, output
+        _CURVES[system] = curve(run_dir)
+    return _CURVES[system]
+
+
+def leftovers(run_dir: Path) -> list[Path]:
+    return [path for path in run_dir.rglob("*") if path.name.endswith(".tmp")]
+
+
+def kill_one(generator: random.Random, process: subprocess.Popen[str], run_dir: str) -> None:
+    """A random rank, at a random moment after it trains."""
+    until_epoch(process, run_dir, generator.randrange(0, 12) + 1)
+    time.sleep(generator.random() * 0.3)
+    ranks = workers(run_dir)
+    if ranks:
+        ranks[generator.choice(sorted(ranks))].kill()
+
+
+def storm(system: str, seed: int, place: Path) -> None:
+    expected = undisturbed(system, place.parent)
+    generator, run_dir = random.Random(seed), f"run-{seed}"
+    process = start("run", f"hydra.run.dir={run_dir}", *configured(system))
+    kill_one(generator, process, run_dir)
+    killed = time.monotonic()
+    output = finish(process)
+    assert time.monotonic() - killed < 20
+    if process.returncode != 0:
+        assert process.returncode == 1 and "Traceback" not in output, output
+        assert result(run_dir)["status"] == "failed" and not workers(run_dir)
+        json.loads((Path(run_dir) / "result.json").read_text())
+        resumed = start("resume", run_dir)
+        output = finish(resumed)
+        assert resumed.returncode == 0, output
+    assert curve(run_dir) == expected
+    assert not leftovers(Path(run_dir)) and not workers(run_dir)
+    assert not [item for item in (Path(run_dir) / "checkpoints").iterdir() if item.name.startswith(".")]
+
+
+@pytest.mark.parametrize("system", ["gsplit", "p3"])
+def test_a_rank_killed_at_random_costs_nothing_but_time(place, system):
+    storm(system, 0, place)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_many_ranks_killed_at_random(place, system, seed):
+    storm(system, seed, place)
