@@ -154,7 +154,8 @@ _CURVES: dict[str, list[list[float]]] = {}
 
 def configured(system: str) -> list[str]:
     ranks = 1 if "full_graph" in system else 2
-    return [f"system={system}", *SMALL, f"hardware.workers={ranks}", "train.epochs=30", "train.eval_every=3"]
+    small = [line for line in SMALL if ranks > 1 or not line.startswith("sampler.")]
+    return [f"system={system}", *small, f"hardware.workers={ranks}", "train.epochs=30", "train.eval_every=3"]
 
 
 def undisturbed(system: str, folder: Path) -> list[list[float]]:
