@@ -118,6 +118,7 @@ def _add_overrides(parser: argparse.ArgumentParser) -> None:
 def _add_run(commands: Commands[argparse.ArgumentParser]) -> None:
     run = commands.add_parser("run", help="one training run")
     _add_overrides(run)
+    run.add_argument("--multirun", "-m", action="store_true", help="Hydra's multirun: a=1,2 runs two jobs")
     run.add_argument("--cfg", action="store_true", help="print the resolved configuration and stop")
     run.set_defaults(command=_lazy("run"))
 

@@ -6,7 +6,7 @@ import argparse
 
 
 def main(options: argparse.Namespace) -> int:
-    """Check, run, and show what came out; with `--cfg` only show the configuration."""
+    """Check, run, and show what came out; with `--cfg` only show the configuration, with `-m` run several."""
     if options.cfg:
         import yaml
 
@@ -14,6 +14,10 @@ def main(options: argparse.Namespace) -> int:
 
         print(yaml.safe_dump(compose(options.overrides, options.config_dir).config, sort_keys=False), end="")
         return 0
+    if options.multirun:
+        from gnnexp.cli import multirun
+
+        return multirun.main(options.overrides, options.config_dir)
     from gnnexp.cli.console import make_console
     from gnnexp.cli.execute import execute
     from gnnexp.cli.prepare import checked

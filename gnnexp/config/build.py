@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from typing import Any, TypeVar, overload
@@ -63,9 +64,12 @@ def locate(name: str) -> Callable[..., Any]:
     """The class or function of a dotted name.
 
     Raises:
-        ImportError: as Python raised it, or if the module lacks the name.
+        ImportError: as Python raised it, or if the module lacks the name, or is one of Python's own: a target is called
+            with keys of a file, and `os.system` would do whatever that file says.
     """
     module, _, attribute = name.rpartition(".")
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        raise ImportError(f"{name} is part of Python's standard library, not a component", name=name)
     found = getattr(importlib.import_module(module), attribute, None)
     if not callable(found):
         raise ImportError(f"{module} has no class or function {attribute}", name=name)

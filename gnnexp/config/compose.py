@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,6 +14,9 @@ from gnnexp.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
+
+# Values of one key in a sweep; a range may name more than memory holds.
+_MAX_VALUES = 10_000
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,7 @@ def expand_values(overrides: Sequence[str]) -> list[list[str]]:
     """Each override as the list of its values: `a=1,2` gives `[a=1, a=2]`, `a=[1,2]` and `a=1` give one.
 
     Raises:
-        ConfigError: with every syntax error.
+        ConfigError: with every syntax error, or because a range is endless.
     """
     parsed, problems = parse(overrides)
     if problems:
@@ -150,7 +154,10 @@ def expand_values(overrides: Sequence[str]) -> list[list[str]]:
     expanded = []
     for override in parsed:
         if override.is_sweep_override():
-            values = override.sweep_string_iterator()
+            values = list(islice(override.sweep_string_iterator(), _MAX_VALUES + 1))
+            if len(values) > _MAX_VALUES:
+                line = str(override.input_line)
+                raise ConfigError(Problem(line, line, f"at most {_MAX_VALUES} values", "give a shorter range"))
             expanded.append([f"{override.get_key_element()}={value}" for value in values])
         else:
             expanded.append([str(override.input_line)])
@@ -203,7 +210,7 @@ def _compose(
     from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseException
     from yaml import YAMLError
 
-    OmegaConf.register_new_resolver("first_of", _first_of, replace=True)
+    register_resolvers()
     own, *more = folders.folders
     search = [f"hydra.searchpath=[{','.join(f'file://{folder}' for folder in more)}]"] if more else []
     GlobalHydra.instance().clear()
@@ -224,8 +231,8 @@ def _compose(
     except YAMLError as error:
         reason = f"not YAML: {' '.join(str(error).split())}"
         raise ConfigError(Problem("configuration", " ".join(lines), reason, "correct the file")) from None
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
-        reason = " ".join(str(error).split())
+    except (HydraException, OmegaConfBaseException, ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise ConfigError(Problem("configuration", " ".join(lines), reason, "correct the override or file")) from error
     assert isinstance(config, dict)
     return _plain(config), _plain(hydra)
@@ -240,6 +247,13 @@ def _missing(node: Mapping[Any, Any], prefix: str = "") -> list[str]:
 
 def _plain(mapping: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(key): value for key, value in mapping.items()}
+
+
+def register_resolvers() -> None:
+    """Make known what `conf/config.yaml` uses beyond Hydra's own."""
+    from omegaconf import OmegaConf
+
+    OmegaConf.register_new_resolver("first_of", _first_of, replace=True)
 
 
 def _first_of(*words: object) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnnexp.config.signature import nearest
+from gnnexp.config.yaml_limits import check_yaml
 from gnnexp.errors import ConfigError, Problem
 
 
@@ -45,14 +46,15 @@ def find_folders(config_dir: str | None) -> ConfigFolders:
     """The product's `conf` and, after it, the user's folder.
 
     Raises:
-        ConfigError: if `config_dir` is not a folder, or holds no group that exists.
+        ConfigError: if `config_dir` is not a folder, holds no group that exists, or a file that costs too much to read.
     """
     own = product_folder("conf")
     if config_dir is None:
         return ConfigFolders((own,))
-    folder = Path(config_dir).expanduser().resolve()
-    if not folder.is_dir():
+    folder = Path(config_dir).expanduser()
+    if not _is_folder(folder):
         raise ConfigError(Problem("--config-dir", config_dir, "must be a folder", "create it, or correct the path"))
+    folder = folder.resolve()
     known = ConfigFolders((own,)).groups()
     theirs = {entry.name for entry in folder.iterdir() if entry.is_dir()}
     if not theirs & known:
@@ -60,4 +62,14 @@ def find_folders(config_dir: str | None) -> ConfigFolders:
         raise ConfigError(Problem(
             "--config-dir", config_dir, "must hold folders named as groups: " + ", ".join(sorted(known)),
             f"put files into {folder}/{close or 'model'}/<name>.yaml"))
+    files = [file for group in sorted(theirs & known) for file in sorted((folder / group).glob("*.yaml"))]
+    if problems := [problem for file in files if (problem := check_yaml(file))]:
+        raise ConfigError(problems)
     return ConfigFolders((own, folder))
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long
+        return False

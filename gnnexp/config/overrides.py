@@ -29,8 +29,8 @@ def parse(overrides: Sequence[str]) -> tuple[list[Override], list[Problem]]:
     for line in overrides:
         try:
             parsed.append(parser.parse_override(line))
-        except HydraException as error:
-            reason = str(error).splitlines()[0]
+        except (HydraException, ValueError, RecursionError) as error:  # too many digits, too many brackets
+            reason = (str(error) or type(error).__name__).splitlines()[0]
             problems.append(Problem(line, line, f"not key=value: {reason}", "quote special characters: 'key=\"a b\"'"))
     return parsed, problems
 

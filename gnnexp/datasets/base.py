@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import psutil
 import torch
 
@@ -151,11 +152,19 @@ def existing_files(folder: Path, names: Iterable[str], directory: str) -> dict[s
     missing = [
         Problem(str(path), "missing", "this file of the dataset is needed", where_to_put(directory))
         for path in paths.values()
-        if not path.is_file()
+        if not is_file(path)
     ]
     if missing:
         raise DataError(missing)
     return paths
+
+
+def is_file(path: Path) -> bool:
+    """Whether `path` is a file; one whose name no system takes (too long, with a zero byte) is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def single_file(path: str | None, directory: str, file: str) -> Path:
@@ -193,6 +202,18 @@ def no_edges(num_nodes: int) -> CscArrays:
     """Stand-in for edges that cannot be used, so that the rest of a dataset is judged in the same go."""
     dtype = torch.int32 if num_nodes < 1 << 31 else torch.int64
     return CscArrays(torch.zeros(num_nodes + 1, dtype=torch.int64), torch.empty(0, dtype=dtype), None, None)
+
+
+def class_count(labels: np.ndarray, key: str) -> int:
+    """C of integer labels from 0 on (negative = none).
+
+    Raises:
+        DataError: no numbering of classes is that large.
+    """
+    largest = int(labels.max(initial=-1))
+    if largest >= 1 << 31:
+        raise DataError(Problem(key, largest, "classes must be below 2^31", "number the classes from 0 on"))
+    return largest + 1
 
 
 def check_memory(num_bytes: int, what: str) -> None:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from gnnexp.datasets.base import Dataset, check_memory, checked, data_folder, no_edges
+from gnnexp.datasets.base import Dataset, check_memory, checked, data_folder, is_file, no_edges
 from gnnexp.datasets.npz import open_npy
 from gnnexp.datasets.split import check_shares, given_split, random_split
 from gnnexp.datasets.tables import Table
@@ -76,6 +76,9 @@ class EdgeList(Dataset):
         if (split == "files") != (train_ids is not None):
             mend = "set dataset.split=files and dataset.train_ids=FILE, or neither"
             raise ConfigError(Problem("dataset.train_ids", train_ids, f"does not fit dataset.split={split}", mend))
+        if not _fits_text(delimiter, comments):
+            allowed = "one character, no line break and not dataset.comments; or null for any white space"
+            raise ConfigError(Problem("dataset.delimiter", delimiter, allowed, "set dataset.delimiter=null"))
         self.name, self.path = name, path
         self.features, self.labels = features, labels
         self.split, self.train, self.val, self.seed = split, train, val, seed
@@ -94,7 +97,7 @@ class EdgeList(Dataset):
             findings.problems += [
                 Problem(str(path), "missing", "dataset names this file", "correct the name, relative to the edges")
                 for path in others
-                if not path.is_file()
+                if not is_file(path)
             ]
         findings.raise_all()
         assert edges is not None
@@ -111,7 +114,7 @@ class EdgeList(Dataset):
         place = data_folder(self.path, "edge_list")
         if place.is_file():
             return place
-        found = [path for path in sorted(place.glob("edges.*")) if path.name.removesuffix(".gz").endswith(_SUFFIXES)]
+        found = [path for path in sorted(place.glob("edges.*")) if path.name.removesuffix(".gz").endswith(_SUFFIXES) and is_file(path)]
         if len(found) != 1:
             names = [path.name for path in found]
             allowed = f"one file edges.* ({', '.join(_SUFFIXES)}, text also .gz)"
@@ -183,6 +186,7 @@ class EdgeList(Dataset):
         """`[n, k]` of a `.npy` or text file."""
         if path.suffix == ".npy":
             array = open_npy(path)
+            check_memory(array.nbytes, str(path))
             array = array[:, None] if array.ndim == 1 else array
             if array.ndim != 2 or array.dtype.kind not in ("iub" if dtype == "int64" else "iubf"):
                 kind = "whole numbers" if dtype == "int64" else "numbers"
@@ -242,6 +246,13 @@ class EdgeList(Dataset):
             mend = "give a mask with one entry per vertex"
             raise DataError(Problem(str(folder / name), ids.size, f"a mask must have {num_nodes} entries", mend))
         return ids
+
+
+def _fits_text(delimiter: str | None, comments: str) -> bool:
+    """Whether text can be cut by these."""
+    breaks = ("\r", "\n")
+    fits = delimiter is None or (len(delimiter) == 1 and delimiter not in (*breaks, comments))
+    return fits and not any(one in comments for one in breaks)
 
 
 def _check_edges(edges: np.ndarray, path: Path) -> None:

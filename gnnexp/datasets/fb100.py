@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import numpy as np
 import scipy.sparse
@@ -19,6 +20,9 @@ from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph
 
 _NUM_COLUMNS, _GENDER = 7, 1
+# Element type of MATLAB v5, and how far such a file may unpack (the published ones: 5 times).
+_COMPRESSED = 15
+_MAX_RATIO, _ALWAYS_UNPACKED = 100, 1 << 26
 
 
 class Fb100(Dataset):
@@ -99,6 +103,7 @@ def _read(path: Path) -> tuple[scipy.sparse.csr_array, np.ndarray]:
     import scipy.io
 
     try:
+        _check_unpacked(path)
         shapes = {name: shape for name, shape, _ in scipy.io.whosmat(path)}
         _check_shapes(shapes, path)
         content = scipy.io.loadmat(path, variable_names=["A", "local_info"])
@@ -109,6 +114,33 @@ def _read(path: Path) -> tuple[scipy.sparse.csr_array, np.ndarray]:
         mend = "get the file again from its publisher (MATLAB v5, not v7.3)"
         raise DataError(Problem(str(path), str(error)[:200], "a whole MATLAB v5 file", mend)) from None
     return _checked_content(content["A"], content["local_info"], path)
+
+
+def _check_unpacked(path: Path) -> None:
+    """Refuse what unpacks to far more than a matrix of the file's size can: scipy reads as much as there is."""
+    total = 0
+    with path.open("rb") as file:
+        order = ">" if file.read(128)[126:] == b"MI" else "<"
+        while len(tag := file.read(8)) == 8:
+            kind, size = struct.unpack(f"{order}II", tag)
+            end = file.tell() + size
+            total += _unpacked_bytes(file, size) if kind == _COMPRESSED else 0
+            file.seek(end)
+    limit = max(_ALWAYS_UNPACKED, _MAX_RATIO * path.stat().st_size)
+    if total > limit:
+        mend = "get the file again from its publisher"
+        raise DataError(Problem(str(path), f"unpacks to {total} bytes", f"at most {limit}", mend))
+
+
+def _unpacked_bytes(file: IO[bytes], size: int) -> int:
+    """Bytes that the next `size` ones unpack to."""
+    unpacker, total = zlib.decompressobj(), 0
+    while size > 0 and (piece := file.read(min(1 << 16, size))):
+        size -= len(piece)
+        while piece:
+            total += len(unpacker.decompress(piece, 1 << 20))
+            piece = unpacker.unconsumed_tail
+    return total
 
 
 def _check_shapes(shapes: dict[str, tuple[int, ...]], path: Path) -> None:

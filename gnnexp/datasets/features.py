@@ -9,6 +9,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from gnnexp.datasets.base import check_memory
 from gnnexp.graph.sparse import SparseRows
 
 Sparse = Literal["auto", True, False]
@@ -31,6 +32,7 @@ def feature_rows(matrix: scipy.sparse.csr_array, sparse: Sparse, *, normalize: b
     num_rows, num_columns = matrix.shape
     as_rows = num_rows * num_columns * 4 > _DENSE_BYTES if sparse == "auto" else sparse
     if not as_rows:
+        check_memory(num_rows * num_columns * 4, f"features {num_rows} x {num_columns} as a dense matrix")
         return torch.from_numpy(matrix.toarray())
     return SparseRows(
         torch.from_numpy(matrix.indptr.astype(np.int64)),

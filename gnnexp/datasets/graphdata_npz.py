@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse.csgraph
 import torch
 
-from gnnexp.datasets.base import Dataset, checked, single_file
+from gnnexp.datasets.base import Dataset, checked, class_count, single_file
 from gnnexp.datasets.features import Sparse, feature_rows
 from gnnexp.datasets.npz import NpzFile
 from gnnexp.datasets.split import check_shares, per_class_split, random_split
@@ -91,13 +91,14 @@ class GraphDataNpz(Dataset):
             self_loops=self.self_loops,
             key=str(path),
         )
+        num_classes = class_count(labels, f"{path}: node_label")
         labels = labels.astype(np.int64)
         graph = Graph(
             arrays.indptr,
             arrays.indices,
             features=feature_rows(features, self.sparse, normalize=self.normalize_features),
             labels=torch.from_numpy(labels),
-            num_classes=int(labels.max()) + 1,
+            num_classes=num_classes,
             splits=self._splits(adjacency, labels),
             name=self.name,
             notes=(f"no published split: {self.split} split drawn by gnnexp, seed {self.seed}",),

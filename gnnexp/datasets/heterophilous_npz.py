@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from gnnexp.datasets.base import Dataset, checked, single_file
+from gnnexp.datasets.base import Dataset, checked, class_count, single_file
 from gnnexp.datasets.npz import NpzFile
 from gnnexp.datasets.split import given_split
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -74,7 +74,7 @@ class HeterophilousNpz(Dataset):
             arrays.indices,
             features=torch.from_numpy(features.astype(np.float32, copy=False)),
             labels=torch.from_numpy(labels.astype(np.int64)),
-            num_classes=int(labels.max()) + 1,
+            num_classes=class_count(labels, f"{path}: node_labels"),
             splits=splits,
             name=self.name,
             notes=(f"published split {self.split_index} of {_NUM_SPLITS}",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 import zipfile
 import zlib
 from pathlib import Path
@@ -10,13 +11,15 @@ from typing import IO, Any
 
 import numpy as np
 
+from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.unpickle import MAX_PICKLE_BYTES, Pickles, as_object
 from gnnexp.errors import DataError, Problem
 
 # Deflate cannot do better than 1032:1, so a member that claims more is a lie.
 _MAX_RATIO = 1032
-_DAMAGE = (zipfile.BadZipFile, zlib.error, ValueError, TypeError, SyntaxError, EOFError, OSError, KeyError,
-           NotImplementedError, RecursionError, MemoryError, OverflowError)  # fmt: skip
+# What damaged bytes raise in zipfile and numpy; a RuntimeError is an archive that calls itself encrypted.
+DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, TypeError, SyntaxError, EOFError, OSError, KeyError,
+          RuntimeError, MemoryError, OverflowError)  # fmt: skip
 
 
 def open_npy(path: Path) -> np.ndarray:
@@ -27,7 +30,7 @@ def open_npy(path: Path) -> np.ndarray:
     """
     try:
         array: object = np.load(path, mmap_mode="r", allow_pickle=False)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise _damaged(str(path), error) from None
     if not isinstance(array, np.ndarray):
         raise DataError(Problem(str(path), "an archive", "must be one .npy array", "save it with numpy.save"))
@@ -49,7 +52,7 @@ class NpzFile:
         try:
             with zipfile.ZipFile(path) as archive:
                 self._members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise _damaged(str(path), error) from None
 
     def require(self, *names: str) -> None:
@@ -91,27 +94,33 @@ class NpzFile:
         self.require(name)
         key, info = f"{self.path}: {name}", self._members[name]
         try:
+            # Other methods are not numpy's, and zipfile unpacks them without a limit.
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ValueError(f"compression method {info.compress_type}")
             if info.file_size > _MAX_RATIO * info.compress_size + 1024:
                 raise ValueError(f"claims {info.file_size} bytes in {info.compress_size} compressed ones")
             with zipfile.ZipFile(self.path) as archive, archive.open(info) as file:
                 return _read_member(file, info.file_size, key, objects=objects)
-        except _DAMAGE as error:
+        except DAMAGE as error:
             raise _damaged(key, error) from None
 
 
 def _read_member(file: IO[bytes], size: int, key: str, *, objects: bool) -> Any:  # noqa: ANN401
     version = np.lib.format.read_magic(file)
-    header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-    shape, fortran, dtype = header(file)
+    if version != (1, 0):  # later ones may announce a header of 4 GiB, which numpy reads before it refuses it
+        raise ValueError(f".npy format {version}")
+    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
     left = size - file.tell()
-    if objects != dtype.hasobject:
+    if objects != dtype.hasobject or (not objects and dtype.kind not in "biuf"):
         raise ValueError(f"holds {dtype}, {'an object' if objects else 'numbers'} expected")
     if objects:
         if left > MAX_PICKLE_BYTES:
             raise ValueError(f"a pickle of {left} bytes")
-        return Pickles(file.read(), key).load()
+        check_memory(4 * left, key)
+        return Pickles(file.read(left), key).load()
     if math.prod(shape) * dtype.itemsize != left:
         raise ValueError(f"{left} bytes for {dtype} {list(shape)}")
+    check_memory(left, key)
     array = np.empty(math.prod(shape), dtype)
     _fill(file, array.view(np.uint8))
     return array.reshape(shape, order="F" if fortran else "C")

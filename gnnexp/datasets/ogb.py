@@ -14,8 +14,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from gnnexp.datasets.base import ROOT_VARIABLE, Dataset, checked, data_folder, no_edges, where_to_put
-from gnnexp.datasets.npz import NpzFile
+from gnnexp.datasets.base import ROOT_VARIABLE, Dataset, check_memory, checked, data_folder, no_edges, where_to_put
+from gnnexp.datasets.npz import DAMAGE, NpzFile
 from gnnexp.datasets.split import given_split
 from gnnexp.datasets.tables import Table
 from gnnexp.datasets.unpickle import Pickles, as_array
@@ -179,6 +179,7 @@ def _read_text(folder: Path, findings: Findings) -> _Raw:
     if counts.size != 1 or int(counts[0, 0]) == 0:
         raise DataError(Problem(str(needed[1]), counts.tolist(), "must be one number of vertices", _FORMAT_MEND))
     num_nodes = int(counts[0, 0])
+    check_memory(24 * num_nodes, f"{needed[1]}: {num_nodes} vertices")
 
     def read_edges() -> np.ndarray:
         edges = _table(needed[0], "int64", high=num_nodes)
@@ -212,11 +213,16 @@ def _read_binary(folder: Path) -> _Raw:
     file.require("edge_index", "num_nodes_list")
     edges, counts = file.array("edge_index"), file.array("num_nodes_list")
     features = file.array("node_feat") if "node_feat" in file else None
-    if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu" or counts.size != 1:
-        found = f"edge_index {edges.dtype} {edges.shape}, num_nodes_list {counts.shape}"
+    counted = counts.size == 1 and counts.dtype.kind in "iu" and int(counts.ravel()[0]) > 0
+    if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu" or not counted:
+        found = f"edge_index {edges.dtype} {edges.shape}, num_nodes_list {counts.dtype} {counts.shape}"
         raise DataError(Problem(str(path), found, "must be [2, E] integers and one count", _FORMAT_MEND))
+    num_nodes = int(counts.ravel()[0])
+    check_memory(24 * num_nodes, f"{path}: {num_nodes} vertices")
     values = labels.array("node_label").astype(np.float64)
-    return _Raw(edges.T, int(counts.ravel()[0]), features, values.reshape(values.shape[0], -1), None, str(path))
+    if values.size == 0 or values.shape[:1] != (num_nodes,):
+        raise DataError(Problem(f"{labels.path}: node_label", values.shape, f"must have {num_nodes} rows", _FORMAT_MEND))
+    return _Raw(edges.T, num_nodes, features, values.reshape(num_nodes, -1), None, str(path))
 
 
 def _as_labels(values: np.ndarray | None, key: str) -> tuple[torch.Tensor | None, int]:
@@ -288,12 +294,13 @@ def _pairs(content: Mapping[str, Any], name: str, path: Path, num_nodes: int) ->
 
 def _read_pt(path: Path) -> Mapping[str, Any]:
     """A dictionary of numpy arrays saved by torch, which `torch.load(weights_only=True)` refuses."""
-    raw = path.read_bytes()
+    pickles = Pickles.of_file(path)
+    raw = pickles.content
     if zipfile.is_zipfile(io.BytesIO(raw)):
         content = Pickles(_zipped_pickle(raw, path), str(path)).load()
     else:
         # Legacy torch files: magic number, protocol, system, the object, storage keys.
-        content = Pickles(raw, str(path)).load_all(4)[3]
+        content = pickles.load_all(4)[3]
     if not isinstance(content, dict):
         raise DataError(Problem(str(path), type(content).__name__, "must be a dictionary of pairs", _FORMAT_MEND))
     return content
@@ -304,10 +311,11 @@ def _zipped_pickle(raw: bytes, path: Path) -> bytes:
         with zipfile.ZipFile(io.BytesIO(raw)) as archive:
             name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
             # torch stores without compression: what claims to be larger than the file is refused.
-            if archive.getinfo(name).file_size > len(raw):
+            info = archive.getinfo(name)
+            if info.compress_type != zipfile.ZIP_STORED or info.file_size > len(raw):
                 raise zipfile.BadZipFile("compressed")
             return archive.read(name)
-    except (zipfile.BadZipFile, StopIteration, NotImplementedError) as error:
+    except (*DAMAGE, StopIteration) as error:
         raise DataError(Problem(str(path), str(error)[:200], "must be a file of torch.save", _FORMAT_MEND)) from None
 
 

@@ -160,7 +160,7 @@ def _read(path: Path) -> Any:  # noqa: ANN401
     key, part = str(path), path.name.rpartition(".")[2]
     if part == "index":
         return _read_index(path)
-    value = Pickles(path.read_bytes(), key).load()
+    value = Pickles.of_file(path).load()
     if part == "graph":
         return value
     return as_array(value, key) if part in ("y", "ty", "ally") else as_csr(value, key)

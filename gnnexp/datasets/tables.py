@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Literal
 
@@ -17,6 +18,25 @@ import numpy as np
 from gnnexp.errors import DataError, Problem
 
 _MAX_SHOWN = 5
+# Longer lines are not searched for what is wrong with them.
+_MAX_LINE = 1 << 20
+# Numbers as text are packed to a third or a tenth; what unpacks to more than both of these is taken for a bomb.
+_MAX_RATIO, _ALWAYS_UNPACKED = 100, 1 << 25
+
+
+class _Unpacked(gzip.GzipFile):
+    """A `.gz` file that ends with an error where it would unpack to far more than a table can."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._limit = max(_ALWAYS_UNPACKED, _MAX_RATIO * path.stat().st_size)
+
+    def read1(self, size: int = -1) -> bytes:
+        """What `io.TextIOWrapper` reads with."""
+        data = super().read1(size)
+        if self.tell() > self._limit:
+            raise OSError(f"it unpacks to more than {self._limit} bytes; unpack it yourself if that is right")
+        return data
 
 
 @dataclass(frozen=True)
@@ -62,6 +82,8 @@ class Table:
                 )
         except (ValueError, OverflowError, DeprecationWarning) as error:
             raise DataError(self._bad_lines() or [self._damaged(error)]) from None
+        except MemoryError as error:
+            raise DataError(self._damaged(error)) from None
         if self._out_of_bounds(rows):
             raise DataError(self._bad_lines())
         return rows
@@ -76,14 +98,14 @@ class Table:
     @contextmanager
     def _open(self) -> Iterator[IO[str]]:
         try:
-            opened = gzip.open if self.path.suffix == ".gz" else open
-            with opened(self.path, "rt", encoding="utf-8", newline=None) as file:
+            packed = self.path.suffix == ".gz"
+            with _Unpacked(self.path) if packed else self.path.open("rb") as raw, TextIOWrapper(raw, "utf-8") as file:
                 yield file
         except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
             raise DataError(self._damaged(error)) from None
 
     def _damaged(self, error: Exception | Warning) -> Problem:
-        return Problem(str(self.path), str(error)[:200], "must be a whole text file of numbers", "get it again")
+        return Problem(str(self.path), str(error)[:200] or type(error).__name__, "must be a whole text file of numbers", "get it again")
 
     def _bad_lines(self) -> list[Problem]:
         """The first lines that are wrong, found by a slow second reading."""
@@ -91,6 +113,9 @@ class Table:
         width = 0
         with self._open() as file:
             for number, line in enumerate(file, start=1):
+                if len(line) > _MAX_LINE:
+                    return [*problems, Problem(f"{self.path}, line {number}", line[:80], "is far too long for a row of "
+                                               "numbers, one of which is wrong", "correct or remove this line")]
                 text = line.split(self.comments)[0] if self.comments else line
                 if (number == 1 and self.header) or not text.strip():
                     continue

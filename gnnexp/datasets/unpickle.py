@@ -12,6 +12,7 @@ import math
 import pickle
 import pickletools
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,8 +29,6 @@ _OPCODES = frozenset(
         "FRAME",
         "STOP",
         "MARK",
-        "POP",
-        "POP_MARK",
         "GLOBAL",
         "STACK_GLOBAL",
         "REDUCE",
@@ -78,7 +77,11 @@ _OPCODES = frozenset(
         "MEMOIZE",
     }
 )
-_MEMO_STORES = frozenset({"PUT", "BINPUT", "LONG_BINPUT"})
+_MEMO_STORES = frozenset({"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"})
+_MEMO_READS = frozenset({"GET", "BINGET", "LONG_BINGET"})
+_TUPLES = frozenset({"EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"})
+# Published ones have 24. Python hashes tuples by recursion: a million nested ones would crash the process.
+_MAX_TUPLES = 100
 _NUMBERS = frozenset(f"{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)) - {"f1"} | {"b1"}
 
 
@@ -99,15 +102,17 @@ class PickledDtype(_Inert):
     order: str
 
     def __new__(cls, text: object, *_: object) -> Self:
-        """Of a type name such as `f4`."""
+        """Of a type name such as `f4`; lists that share their items would be endless as text."""
+        if not isinstance(text, str):
+            raise pickle.UnpicklingError("malformed dtype")
         dtype = super().__new__(cls)
-        dtype.text, dtype.order = str(text), "<"
+        dtype.text, dtype.order = text, "<"
         return dtype
 
     def __setstate__(self, state: object) -> None:
         """Take the byte order out of numpy's state tuple."""
-        if isinstance(state, tuple) and len(state) > 1:
-            self.order = str(state[1])
+        if isinstance(state, tuple) and len(state) > 1 and isinstance(state[1], str):
+            self.order = state[1]
 
 
 class PickledArray(_Inert):
@@ -172,7 +177,7 @@ class _Encode(_Inert):
 
     def __new__(cls, text: object, encoding: object) -> Self:
         if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
-            raise pickle.UnpicklingError(f"_codecs.encode to {encoding!r}")
+            raise pickle.UnpicklingError("_codecs.encode of something else than text to latin-1")
         return text.encode("latin-1")  # type: ignore[return-value]
 
 
@@ -197,6 +202,49 @@ _GLOBALS: dict[tuple[str, str], type] = {
 }
 
 
+class _Scan:
+    """What is refused of a pickle's opcodes before any of them is run.
+
+    Args:
+        size: bytes of the pickle.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._tuples = 0
+        self._tuple_on_top = False
+        self._stored: set[int] = set()
+        self._stored_tuples: set[int] = set()
+
+    def step(self, name: str, argument: object) -> None:
+        """Judge the next opcode.
+
+        Raises:
+            UnpicklingError: it is not allowed, or would cost far more memory or time than the pickle has bytes.
+        """
+        if name not in _OPCODES:
+            raise pickle.UnpicklingError(f"it uses the opcode {name}")
+        if name in _TUPLES:
+            self._tuples += 1
+        if self._tuples > _MAX_TUPLES:
+            raise pickle.UnpicklingError(f"it has more than {_MAX_TUPLES} tuples")
+        if name in _MEMO_STORES:
+            self._store(len(self._stored) if name == "MEMOIZE" else argument)
+        elif name in _MEMO_READS and argument in self._stored_tuples:
+            # A tuple of itself twice, forty times over, takes for ever to hash.
+            raise pickle.UnpicklingError("it uses a tuple twice")
+        elif name not in ("PROTO", "FRAME"):
+            self._tuple_on_top = name in _TUPLES
+
+    def _store(self, index: object) -> None:
+        # The memo of the C unpickler is an array as long as the largest index.
+        if not isinstance(index, int) or index > self._size:
+            raise pickle.UnpicklingError(f"memo index {index}")
+        self._stored.add(index)
+        if self._tuple_on_top:
+            self._stored_tuples.add(index)
+
+
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module_name: str, global_name: str, /) -> type:
         """The stand-in for an allowed global; everything else is refused."""
@@ -217,6 +265,18 @@ class Pickles:
 
     content: bytes
     key: str
+
+    @classmethod
+    def of_file(cls, path: Path) -> Self:
+        """The content of a file, if it is not too large to be held in memory.
+
+        Raises:
+            DataError: it is.
+        """
+        size = path.stat().st_size
+        if size > MAX_PICKLE_BYTES:
+            raise cls(b"", str(path))._refused(f"{size} bytes")
+        return cls(path.read_bytes(), str(path))
 
     def load(self) -> Any:  # noqa: ANN401
         """The first one."""
@@ -239,12 +299,9 @@ class Pickles:
 
     def _load_next(self, stream: io.BytesIO) -> object:
         start = stream.tell()
+        scan = _Scan(len(self.content))
         for opcode, argument, _ in pickletools.genops(stream):
-            if opcode.name not in _OPCODES:
-                raise pickle.UnpicklingError(f"it uses the opcode {opcode.name}")
-            # The memo of the C unpickler is an array as long as the largest index.
-            if opcode.name in _MEMO_STORES and isinstance(argument, int) and argument > len(self.content):
-                raise pickle.UnpicklingError(f"memo index {argument}")
+            scan.step(opcode.name, argument)
         end = stream.tell()
         return _Unpickler(io.BytesIO(self.content[start:end]), encoding="latin1").load()
 
@@ -294,7 +351,7 @@ def as_csr(value: object, key: str) -> scipy.sparse.csr_array:
         raise _malformed(key, type(value).__name__, "a sparse matrix")
     shape = value.state.get("_shape")
     if not isinstance(shape, tuple) or len(shape) != 2 or not all(type(n) is int and 0 <= n < 2**31 for n in shape):
-        raise _malformed(key, str(shape)[:80], "a shape of two sizes")
+        raise _malformed(key, type(shape).__name__, "a shape of two sizes")
     data, columns, starts = (as_array(value.state.get(name), key) for name in ("data", "indices", "indptr"))
     return csr_matrix(data, columns, starts, shape, key)
 

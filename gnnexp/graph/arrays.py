@@ -118,8 +118,8 @@ def _read_json(path: Path, kind: str) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             text = file.read(MAX_META_BYTES + 1)
-    except OSError as error:
-        raise DataError(Problem(str(path), error.strerror, f"must be the meta.json of a {kind}",
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        raise DataError(Problem(str(path), str(error)[:200], f"must be the meta.json of a {kind}",
                                 f"give a folder that holds a {kind}")) from None
     if len(text) > MAX_META_BYTES:
         raise DataError(Problem(str(path), f"more than {MAX_META_BYTES} bytes", "must be small", mend(path.parent)))

@@ -24,9 +24,15 @@ class StoredPartitioner(Partitioner):
     def __init__(self, path: str, num_parts: int | Literal["auto"] = "auto") -> None:
         self.path, self.num_parts = path, num_parts
         self._folder = Path(path).expanduser()
-        if not (self._folder / META).is_file():
+        if not self._is_there():
             raise ConfigError(Problem("partitioner.path", path, "must be a folder with a stored partition",
                                       "make one with gnnexp partition, or choose partitioner=metis"))
+
+    def _is_there(self) -> bool:
+        try:
+            return (self._folder / META).is_file()
+        except OSError:  # a name that is too long, or a place that may not be looked into
+            return False
 
     def options(self) -> dict[str, Any]:
         """What the folder holds, wherever it is: the checksums of its arrays."""

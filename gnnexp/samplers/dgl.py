@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
-from threading import Lock
 from typing import Any, ClassVar
 
 import torch
@@ -64,11 +65,34 @@ class DGLRelabelling:
         return make_block(found._replace(indptr=indptr), sources.to(torch.int32), self._ids, count, needs)
 
 
+@cache
+def _drawing_thread() -> ThreadPoolExecutor:
+    """The one thread of this process that draws.
+
+    The seed and the map of DGL's fused sampler are shared state, and DGL adds to a seed how many threads of the process
+    had drawn before the calling one: draws would depend on how many epochs had their own prefetching threads.
+    """
+    return ThreadPoolExecutor(1, thread_name_prefix="dgl")
+
+
+def in_drawing_thread(draw: Callable[[], Any]) -> Any:  # noqa: ANN401
+    """What `draw` returns, run in the thread that draws, with as many OpenMP threads as the caller has."""
+    threads = torch.get_num_threads()
+
+    def run() -> Any:  # noqa: ANN401
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        return draw()
+
+    return _drawing_thread().submit(run).result()
+
+
 class DGLSampler(LayerSampler):
     """`dgl.dataloading.NeighborSampler` (1.1.3) behind our interface.
 
-    Draws are seeded from the batch key, so a run is repeatable on one thread. They come from DGL's generators, not from
-    what a draw is for: the global batch of 1 worker is not that of 8, whatever `sampler.key` says (`exact_key`).
+    Draws are seeded from the batch key, so a run with one OpenMP thread is repeatable, and draws the same after a
+    resume. They come from DGL's generators, not from what a draw is for: the global batch of 1 worker is not that of 8,
+    whatever `sampler.key` says (`exact_key`).
     """
 
     exact_key: ClassVar[bool] = False
@@ -106,7 +130,6 @@ class DGLSampler(LayerSampler):
         self._occurrence = graph.occurrence if shard.needs.edge_identity else None
         typed = shard.needs.edge_types or shard.needs.edge_identity
         self._types = graph.edge_types if typed else None
-        self._lock = Lock()  # the seed and the map of DGL's fused sampler are shared state
 
     def topology_bytes(self, shard: Shard) -> int:
         """Ours, and DGL's int64 copy of the sources."""
@@ -114,17 +137,23 @@ class DGLSampler(LayerSampler):
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
         """The blocks of one batch; calls from several threads take turns."""
-        with self._lock:
+        def draw() -> Any:  # noqa: ANN401
             self._dgl.seed(_seed(key, 0))
-            _, _, sampled = self._sampler.sample_blocks(self._dgl_graph, seeds.to(torch.int64))
+            return self._sampler.sample_blocks(self._dgl_graph, seeds.to(torch.int64))
+
+        _, _, sampled = in_drawing_thread(draw)
         return Batch(seeds, tuple(self._block(block) for block in sampled), key, global_count)
 
     def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:
         """One hop by `dgl.sampling.sample_neighbors`."""
-        assert self.fanouts is not None
-        with self._lock:
+        fanouts = self.fanouts
+        assert fanouts is not None
+
+        def draw() -> Any:  # noqa: ANN401
             self._dgl.seed(_seed(key, hop))
-            sampled = self._dgl.sampling.sample_neighbors(self._dgl_graph, frontier.to(torch.int64), self.fanouts[hop])
+            return self._dgl.sampling.sample_neighbors(self._dgl_graph, frontier.to(torch.int64), fanouts[hop])
+
+        sampled = in_drawing_thread(draw)
         sources, destinations = sampled.edges(order="eid")
         positions = sampled.edata[self._dgl.EID]
         # Edges come seed by seed, in the order of the seeds.

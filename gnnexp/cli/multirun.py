@@ -1,0 +1,113 @@
+"""`gnnexp run -m`: plain Hydra multirun; whichever sweeper is chosen, each job goes through our launcher.
+
+For sweeps that are checked whole, skip what is finished and resume, there is `gnnexp sweep`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from gnnexp.cli.console import make_console, states_table
+from gnnexp.cli.execute import execute
+from gnnexp.cli.main import print_problems
+from gnnexp.cli.prepare import problems_of
+from gnnexp.config.compose import Composed, register_resolvers
+from gnnexp.config.folders import product_folder
+from gnnexp.config.overrides import parse
+from gnnexp.errors import ConfigError, Problem, ProblemsError
+from gnnexp.reports.runs import read_run
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+@dataclass
+class Jobs:
+    """What became of the jobs, as rows of the table at the end.
+
+    Attributes:
+        console: where runs show themselves.
+        config_dir: the user's own folder of YAML files.
+        rows: overrides, state, directory or reason.
+    """
+
+    console: Console
+    config_dir: str | None
+    rows: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def run(self, config: DictConfig) -> float:
+        """One job; returns the metric of the task on the validation split, by which a sweeper may search.
+
+        A job that fails does not stop the others; NaN is its value.
+        """
+        composed = _composed(config, self.config_dir)
+        label = " ".join(composed.overrides) or "run"
+        self.console.print(f"\n[bold]job {len(self.rows)}[/bold] {label}", soft_wrap=True)
+        try:
+            if problems := problems_of(composed.config):
+                raise ConfigError(problems)
+            composed.run_dir.rmdir()  # Hydra has made it, and nothing is in it; a run makes its own
+            outcome = execute(composed, self.console)
+        except ProblemsError as error:
+            print_problems(error)
+            self.rows.append((label, "failed", str(error.problems[0]).splitlines()[0]))
+            return float("nan")
+        self.rows.append((label, outcome.status, outcome.reason or str(composed.run_dir)))
+        if outcome.status == "interrupted":
+            raise KeyboardInterrupt
+        return read_run(composed.run_dir).best("val")[1] if outcome.status == "finished" else float("nan")
+
+
+def main(overrides: Sequence[str], config_dir: str | None) -> int:
+    """Hand `overrides` to Hydra's sweeper; 0 only if every job has finished."""
+    import hydra
+
+    _check_launcher(overrides)
+    register_resolvers()
+    jobs = Jobs(make_console(), config_dir)
+    more = [] if config_dir is None else ["--config-dir", str(Path(config_dir).resolve())]
+    quiet = ["hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none"]
+    before, sys.argv = sys.argv, ["gnnexp", "-m", *more, *overrides, *quiet]
+    try:
+        hydra.main(version_base="1.3", config_path=str(product_folder("conf")), config_name="config")(jobs.run)()
+    except SystemExit as error:  # Hydra has said what is wrong
+        return 2 if not jobs.rows and error.code else 1
+    finally:
+        sys.argv = before
+    jobs.console.print(states_table(jobs.rows, "jobs"))
+    return 0 if all(state == "finished" for _, state, _ in jobs.rows) else 1
+
+
+def _check_launcher(overrides: Sequence[str]) -> None:
+    """Other launchers of Hydra's would hide failures: the submitit plugin looks at rank 0 only.
+
+    Raises:
+        ConfigError: one is asked for, or an override is not `key=value`.
+    """
+    parsed, problems = parse(overrides)
+    for override in parsed:
+        if override.key_or_group == "hydra/launcher" and override.value() != "basic":
+            problems.append(Problem(
+                "hydra/launcher", override.value(), "gnnexp starts the ranks of every job itself (the submitit plugin "
+                "calls failed jobs COMPLETED)", "leave it out; hardware=slurm_cpu, or gnnexp sweep NAME --jobs N"))
+    if problems:
+        raise ConfigError(problems)
+
+
+def _composed(config: DictConfig, config_dir: str | None) -> Composed:
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf
+
+    hydra = HydraConfig.get()
+    content: Any = OmegaConf.to_container(config, resolve=True)
+    return Composed(
+        {str(key): value for key, value in content.items()}, Path(hydra.runtime.output_dir),
+        {str(group): choice for group, choice in hydra.runtime.choices.items() if "/" not in str(group)},
+        tuple(line for line in hydra.overrides.task), config_dir,
+    )
