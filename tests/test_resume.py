@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 import torch
 from nasty_graphs import nasty_graph
-from placement import parts
+from placement import combinations, parts
 from training import MODELS, small_config
 
 from gnnexp.assemble import Artifacts, assemble
@@ -85,9 +85,11 @@ def undisturbed(ranks: Any, size: int, config: dict[str, Any]) -> tuple[list[lis
         return curve(folder), ended
 
 
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("name", PARADIGMS)
-@pytest.mark.parametrize("stop_at", [0, 2, 5, 11])
+def _quick(name: str, size: int, stop_at: int) -> bool:
+    return (size, stop_at) in ((2, 2), (3, 5)) or (name == "push_pull" and stop_at == 11)
+
+
+@pytest.mark.parametrize(("name", "size", "stop_at"), combinations(PARADIGMS, [1, 2, 3], [0, 2, 5, 11], quick=_quick))
 def test_stopped_at_any_step_it_goes_on_bit_for_bit(ranks, name, size, stop_at):
     config = configured(PARADIGMS[name])
     expected, ended = undisturbed(ranks, size, config)
@@ -112,8 +114,10 @@ def test_every_model_goes_on_bit_for_bit(ranks, model):
         assert all(torch.equal(ended[0]["state"][key], second[0]["state"][key]) for key in ended[0]["state"])
 
 
-@pytest.mark.parametrize(("before", "after"), [(1, 3), (2, 1), (3, 2)])
-@pytest.mark.parametrize("name", PARADIGMS)
+@pytest.mark.parametrize(("name", "before", "after"), [
+    pytest.param(name, *change, marks=() if change == (3, 2) else pytest.mark.slow)
+    for name in PARADIGMS for change in ((1, 3), (2, 1), (3, 2))
+])
 def test_on_another_number_of_ranks_it_goes_on_within_rounding(ranks, name, before, after):
     config = configured(PARADIGMS[name])
     expected, _ = undisturbed(ranks, 1, config)

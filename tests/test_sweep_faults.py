@@ -102,6 +102,7 @@ def test_a_sweep_that_is_killed_half_way(tmp_path, good, bad, kills):
     assert len(losses) == good + bad
 
 
+@pytest.mark.slow
 def test_cases_side_by_side(tmp_path):
     file = write_sweep(tmp_path, 2, 1)
     sweep = start(file, tmp_path, "--jobs", "2")

@@ -17,13 +17,14 @@ from gnnexp.cli.console import make_console, states_table
 from gnnexp.cli.execute import execute
 from gnnexp.cli.main import print_problems
 from gnnexp.cli.prepare import problems_of
-from gnnexp.config.compose import Composed, register_resolvers
+from gnnexp.config.compose import Composed, compose, register_resolvers
 from gnnexp.config.folders import product_folder
 from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.reports.runs import read_run
 
 if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
 
 
@@ -68,7 +69,7 @@ def main(overrides: Sequence[str], config_dir: str | None) -> int:
     """Hand `overrides` to Hydra's sweeper; 0 only if every job has finished."""
     import hydra
 
-    _check_launcher(overrides)
+    _check(overrides, config_dir)
     register_resolvers()
     jobs = Jobs(make_console(), config_dir)
     more = [] if config_dir is None else ["--config-dir", str(Path(config_dir).resolve())]
@@ -84,11 +85,13 @@ def main(overrides: Sequence[str], config_dir: str | None) -> int:
     return 0 if all(state == "finished" for _, state, _ in jobs.rows) else 1
 
 
-def _check_launcher(overrides: Sequence[str]) -> None:
-    """Other launchers of Hydra's would hide failures: the submitit plugin looks at rank 0 only.
+def _check(overrides: Sequence[str], config_dir: str | None) -> None:
+    """Overrides as a single run's, with the first value of each; what a sweeper will choose is not known yet.
+
+    Other launchers of Hydra's are refused, since they would hide failures: the submitit plugin looks at rank 0 only.
 
     Raises:
-        ConfigError: one is asked for, or an override is not `key=value`.
+        ConfigError: another launcher is asked for, or an override is wrong.
     """
     parsed, problems = parse(overrides)
     for override in parsed:
@@ -98,6 +101,18 @@ def _check_launcher(overrides: Sequence[str]) -> None:
                 "calls failed jobs COMPLETED)", "leave it out; hardware=slurm_cpu, or gnnexp sweep NAME --jobs N"))
     if problems:
         raise ConfigError(problems)
+    fixed = [line for override in parsed if not str(override.key_or_group).startswith("hydra")
+             for line in _first_value(override)]
+    compose(fixed, config_dir)
+
+
+def _first_value(override: Override) -> list[str]:
+    """The override with one value; none where only a sweeper knows any (`lr=interval(0, 1)`)."""
+    if not override.is_sweep_override():
+        return [str(override.input_line)]
+    if override.is_discrete_sweep():
+        return [f"{override.get_key_element()}={next(iter(override.sweep_string_iterator()))}"]
+    return []
 
 
 def _composed(config: DictConfig, config_dir: str | None) -> Composed:

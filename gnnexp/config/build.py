@@ -68,7 +68,7 @@ def locate(name: str) -> Callable[..., Any]:
             with keys of a file, and `os.system` would do whatever that file says.
     """
     module, _, attribute = name.rpartition(".")
-    if module.partition(".")[0] in sys.stdlib_module_names:
+    if _is_pythons(module):
         raise ImportError(f"{name} is part of Python's standard library, not a component", name=name)
     found = getattr(importlib.import_module(module), attribute, None)
     if not callable(found):
@@ -122,7 +122,13 @@ def wrong_kind(path: str, name: str, expected: type) -> Problem | None:
                    "name a class that inherits from it")
 
 
+def _is_pythons(module: str) -> bool:
+    return module.partition(".")[0] in sys.stdlib_module_names
+
+
 def _nearest_name(module: str, attribute: str) -> str:
+    if _is_pythons(module):
+        return "name a class or function of gnnexp, or of a package of yours"
     try:
         close = nearest(attribute, dir(importlib.import_module(module)))
     except ImportError:

@@ -210,7 +210,7 @@ def class_count(labels: np.ndarray, key: str) -> int:
     Raises:
         DataError: no numbering of classes is that large.
     """
-    largest = int(labels.max(initial=-1))
+    largest = int(labels.max()) if labels.size else -1
     if largest >= 1 << 31:
         raise DataError(Problem(key, largest, "classes must be below 2^31", "number the classes from 0 on"))
     return largest + 1

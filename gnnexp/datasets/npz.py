@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -19,7 +20,7 @@ from gnnexp.errors import DataError, Problem
 _MAX_RATIO = 1032
 # What damaged bytes raise in zipfile and numpy; a RuntimeError is an archive that calls itself encrypted.
 DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, TypeError, SyntaxError, EOFError, OSError, KeyError,
-          RuntimeError, MemoryError, OverflowError)  # fmt: skip
+          RuntimeError, MemoryError, OverflowError, tokenize.TokenError)  # fmt: skip
 
 
 def open_npy(path: Path) -> np.ndarray:

@@ -232,7 +232,7 @@ def _as_labels(values: np.ndarray | None, key: str) -> tuple[torch.Tensor | None
     if values.shape[1] > 1:
         return torch.from_numpy(values.astype(np.float32)), values.shape[1]
     classes = np.where(np.isnan(values[:, 0]), -1, values[:, 0])
-    if (classes != np.floor(classes)).any() or classes.max() >= 2**31:
+    if (classes != np.floor(classes)).any() or np.abs(classes).max() >= 2**31:
         raise DataError(Problem(f"{key}: labels", "fractions", "classes must be whole numbers", _FORMAT_MEND))
     return torch.from_numpy(classes.astype(np.int64)), int(classes.max()) + 1
 
@@ -296,7 +296,7 @@ def _read_pt(path: Path) -> Mapping[str, Any]:
     """A dictionary of numpy arrays saved by torch, which `torch.load(weights_only=True)` refuses."""
     pickles = Pickles.of_file(path)
     raw = pickles.content
-    if zipfile.is_zipfile(io.BytesIO(raw)):
+    if raw.startswith(b"PK"):
         content = Pickles(_zipped_pickle(raw, path), str(path)).load()
     else:
         # Legacy torch files: magic number, protocol, system, the object, storage keys.

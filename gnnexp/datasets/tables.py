@@ -21,7 +21,7 @@ _MAX_SHOWN = 5
 # Longer lines are not searched for what is wrong with them.
 _MAX_LINE = 1 << 20
 # Numbers as text are packed to a third or a tenth; what unpacks to more than both of these is taken for a bomb.
-_MAX_RATIO, _ALWAYS_UNPACKED = 100, 1 << 25
+_MAX_RATIO, _ALWAYS_UNPACKED = 100, 1 << 24
 
 
 class _Unpacked(gzip.GzipFile):

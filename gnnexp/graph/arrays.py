@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, Literal
 
 import numpy as np
@@ -182,7 +183,7 @@ def _read_header(path: Path) -> tuple[np.dtype[Any], tuple[int, ...], int]:
             if version != (1, 0):
                 raise ValueError(f".npy format {version}")
             shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, EOFError) as error:
+        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, EOFError, TokenError) as error:
             raise DataError(Problem(str(path), str(error)[:200], "must be a .npy file of format 1.0",
                                     mend(path.parent))) from None
         offset = file.tell()

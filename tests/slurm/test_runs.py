@@ -187,3 +187,21 @@ def test_what_the_cluster_does_not_have_is_said_at_once(cluster, place):
     unknown = run("run", "hardware=slurm_cpu", "hardware.launcher.partition=debgu")
     assert unknown.returncode == 2 and "hardware.launcher.partition=debug" in unknown.stderr
     assert not Path("run").exists()
+
+
+def test_a_sweep_is_a_job_array_and_goes_on(cluster, place):
+    cases = [{"overrides": ["seed=0"]}, {"overrides": ["seed=1", "train.lr=1e300"]}, {"overrides": ["seed=2"]}]
+    fixed = ["system=dgl", *SMALL, "train.epochs=2", "train.eval_every=0", "tracker=none", "hardware=slurm_cpu",
+             "hardware.nodes=1", "hardware.workers=2"]
+    Path("array.yaml").write_text(json.dumps({"description": "an array", "fixed": fixed, "cases": cases}))
+    sweep = start("sweep", "array.yaml")
+    output, _ = sweep.communicate(timeout=300)
+    assert sweep.returncode == 1, output
+    assert "2 finished, 1 failed" in output.replace("1 failed, 2 finished", "2 finished, 1 failed"), output
+    jobs = {json.loads(path.read_text())["job_id"] for path in place.glob("runs/array/*/slurm.json")}
+    assert len(jobs) == 3 and len({job.partition("_")[0] for job in jobs}) == 1, "one array of three jobs"
+    results = [json.loads(path.read_text()) for path in place.glob("runs/array/*/result.json")]
+    assert sorted(result["status"] for result in results) == ["failed", "finished", "finished"]
+    assert "diverged" in {result.get("kind") for result in results}
+    again = start("sweep", "array.yaml", "--dry-run").communicate(timeout=60)[0]
+    assert "2 finished before, 1 to go on with" in again

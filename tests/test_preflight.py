@@ -1,0 +1,84 @@
+"""The preflight's sum: lines add up, follow the graph and the choices, and are not far from what a run then takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from nasty_graphs import nasty_graph
+from training import MODELS, small_config
+
+from gnnexp.cli.main import run_command
+from gnnexp.preflight import as_text, estimate, judge
+from gnnexp.reports.runs import read_run
+
+
+def configured(**changes: Any) -> dict[str, Any]:
+    config = small_config(MODELS["sage"])
+    for group, values in changes.items():
+        config[group] = {**config[group], **values}
+    config["partitioner"] = {"_target_": "gnnexp.partitioners.random.RandomPartitioner"}
+    config["hardware"] = {**config["hardware"], "launcher": {"_target_": "gnnexp.launchers.local.LocalLauncher"}}
+    return config
+
+
+def of(config: dict[str, Any], **graph: Any) -> dict[str, int]:
+    found = estimate(config, nasty_graph(**graph), graph_files=1234)
+    for place in ("host", "device", "shared", "disk"):
+        total = sum(need.num_bytes * (found.ranks if need.per_rank and place != "device" else 1) for need in found.needs
+                    if need.place == place or (place == "host" and need.place == "device"))
+        assert found.total(place) == total
+        assert len(found.lines(place)) <= len(found.needs)
+    return {place: found.total(place) for place in ("host", "device", "shared", "disk")}
+
+
+def test_every_rank_needs_its_own_and_the_files_are_shared():
+    one, four = of(configured()), of(configured(hardware={"workers": 4}))
+    assert four["shared"] == one["shared"] == 1234 and four["disk"] == one["disk"]
+    assert 3 * one["host"] < four["host"] < 4 * one["host"]
+
+
+@pytest.mark.parametrize(("changes", "place"), [
+    ({"model": {"hidden": 512}}, "device"), ({"train": {"dtype": "float64", "batch_size": 30}}, "device"),
+    ({"sampler": {"prefetch": 9}, "train": {"overlap": True}}, "device"), ({"train": {"checkpoints_kept": 9}}, "disk"),
+    ({"feature_store": {"cache": {"_target_": "gnnexp.feature_stores.static_cache.StaticCache", "capacity": 1.0}}},
+     "device"),
+    ({"feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}}, "host"),
+])
+def test_what_is_asked_for_costs(changes, place):
+    large = {"num_nodes": 3000, "num_edges": 60000}
+    assert of(configured(**changes), **large)[place] > of(configured(), **large)[place]
+
+
+def test_a_batch_is_no_larger_than_the_graph():
+    found = of(configured(sampler={"fanouts": [10**6, 10**6]}, train={"batch_size": None}))
+    assert found["device"] < 10**7
+
+
+def test_a_shortage_names_every_line_and_the_mend(tmp_path):
+    config = configured(hardware={"device_memory": 1000, "device": "cuda"})
+    (problem,) = judge(estimate(config, nasty_graph(), 0), config, tmp_path / "run")
+    assert "device memory" in str(problem.value) and "activations" in problem.allowed
+    assert "preflight=warn" in problem.mend
+
+
+def test_sizes_in_words():
+    assert [as_text(n) for n in (12, 1500, 2.5e6, 3e9, 4e15)] == ["12 B", "1.5 KB", "2.5 MB", "3.0 GB", "4000.0 TB"]
+
+
+def test_the_estimate_is_near_what_a_run_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path / "cache"))
+    shape = ["dataset=dcsbm", "dataset.shape=products_like", "dataset.scale=0.02", "hardware.workers=1"]
+    run = [*shape, "model.hidden=128", "train.batch_size=1024", "train.epochs=2", "train.eval_every=0", "tracker=none"]
+    assert run_command(["run", *run, "hydra.run.dir=run"]) == 0
+    assert run_command(["run", *run, "hydra.run.dir=none", "hardware.device_memory=1000"]) == 2
+    done = read_run(tmp_path / "run")
+    from gnnexp.cli.prepare import dataset_of
+    from gnnexp.prepare import cache_root, prepare_graph
+
+    graph, _ = prepare_graph(dataset_of(done.config), cache_root())
+    found = estimate(done.config, graph, 0)
+    measured = done.median("memory/host_peak_bytes")
+    assert 0.4 * measured < found.total("host") + graph.features.numel() * 4 < 4 * measured
