@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 from gnnexp.config.compose import expand_values
 from gnnexp.config.folders import product_folder
 from gnnexp.config.signature import unknown
+from gnnexp.config.yaml_limits import check_yaml
 from gnnexp.errors import ConfigError, Problem
 
 # Raised when the same configuration starts to give other results: older runs are then no longer taken as finished.
@@ -23,6 +25,7 @@ REPORT_KINDS = ("redundancy", "splitting")
 _WITHOUT_RESULTS = {
     "hardware": {"launcher", "timeout_s", "max_restarts", "detach"}, "train": {"checkpoint_every", "checkpoints_kept"},
 }
+_MAX_CASES = 10_000
 _KEYS = {"description": str, "fixed": list, "axes": dict, "cases": list, "report": dict}
 
 
@@ -69,9 +72,13 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> Sweep:
         *([f"{key}={_text(value)}" for value in values] for key, values in content.get("axes", {}).items()),
     ]
     cases = [case["overrides"] for case in content.get("cases", [])] or [[]]
+    more = expand_values(overrides)
+    count = len(cases) * math.prod(len(axis) for axis in [*axes, *more])
+    if count > _MAX_CASES:
+        raise ConfigError(Problem(str(file), f"{count} runs", f"at most {_MAX_CASES} in one sweep", "split it"))
     expanded: dict[tuple[str, ...], Case] = {}
     for case in cases:
-        for combination in itertools.product(*axes, *([str(line)] for line in case), *expand_values(overrides)):
+        for combination in itertools.product(*axes, *([str(line)] for line in case), *more):
             lines = last_of_each_key(combination)
             expanded.setdefault(lines, Case("", lines))
     found = label_cases(list(expanded))
@@ -93,12 +100,14 @@ def _find(name: str) -> Path:
 def _read(file: Path) -> dict[str, Any]:
     import yaml
 
+    if problem := check_yaml(file):
+        raise ConfigError(problem)
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, OSError) as error:
-        raise ConfigError(Problem(str(file), "text", str(error), "save it as UTF-8, readable by you")) from None
     except yaml.YAMLError as error:
         raise ConfigError(Problem(str(file), "yaml", " ".join(str(error).split()), "correct the file")) from None
+    except (ValueError, OSError) as error:  # no UTF-8, a number of thousands of digits
+        raise ConfigError(Problem(str(file), "text", str(error), "save it as UTF-8, readable by you")) from None
     if not isinstance(content, dict):
         raise ConfigError(Problem(str(file), content, f"must hold some of {', '.join(_KEYS)}", "see sweeps/*.yaml"))
     problems = [unknown(f"{file}: {key}", value, str(key), _KEYS) for key, value in content.items() if key not in _KEYS]

@@ -114,7 +114,8 @@ class EdgeList(Dataset):
         place = data_folder(self.path, "edge_list")
         if place.is_file():
             return place
-        found = [path for path in sorted(place.glob("edges.*")) if path.name.removesuffix(".gz").endswith(_SUFFIXES) and is_file(path)]
+        files = [path for path in sorted(place.glob("edges.*")) if is_file(path)]
+        found = [path for path in files if path.name.removesuffix(".gz").endswith(_SUFFIXES)]
         if len(found) != 1:
             names = [path.name for path in found]
             allowed = f"one file edges.* ({', '.join(_SUFFIXES)}, text also .gz)"

@@ -221,7 +221,8 @@ def _read_binary(folder: Path) -> _Raw:
     check_memory(24 * num_nodes, f"{path}: {num_nodes} vertices")
     values = labels.array("node_label").astype(np.float64)
     if values.size == 0 or values.shape[:1] != (num_nodes,):
-        raise DataError(Problem(f"{labels.path}: node_label", values.shape, f"must have {num_nodes} rows", _FORMAT_MEND))
+        key = f"{labels.path}: node_label"
+        raise DataError(Problem(key, values.shape, f"must have {num_nodes} rows", _FORMAT_MEND))
     return _Raw(edges.T, num_nodes, features, values.reshape(num_nodes, -1), None, str(path))
 
 
@@ -294,13 +295,10 @@ def _pairs(content: Mapping[str, Any], name: str, path: Path, num_nodes: int) ->
 
 def _read_pt(path: Path) -> Mapping[str, Any]:
     """A dictionary of numpy arrays saved by torch, which `torch.load(weights_only=True)` refuses."""
-    pickles = Pickles.of_file(path)
-    raw = pickles.content
-    if raw.startswith(b"PK"):
-        content = Pickles(_zipped_pickle(raw, path), str(path)).load()
-    else:
-        # Legacy torch files: magic number, protocol, system, the object, storage keys.
-        content = pickles.load_all(4)[3]
+    file = Pickles.of_file(path)
+    zipped = file.content.startswith(b"PK")
+    # Legacy torch files: magic number, protocol, system, the object, storage keys.
+    content = Pickles(_zipped_pickle(file.content, path), str(path)).load() if zipped else file.load_all(4)[3]
     if not isinstance(content, dict):
         raise DataError(Problem(str(path), type(content).__name__, "must be a dictionary of pairs", _FORMAT_MEND))
     return content

@@ -105,7 +105,8 @@ class Table:
             raise DataError(self._damaged(error)) from None
 
     def _damaged(self, error: Exception | Warning) -> Problem:
-        return Problem(str(self.path), str(error)[:200] or type(error).__name__, "must be a whole text file of numbers", "get it again")
+        found = str(error)[:200] or type(error).__name__
+        return Problem(str(self.path), found, "must be a whole text file of numbers", "get it again")
 
     def _bad_lines(self) -> list[Problem]:
         """The first lines that are wrong, found by a slow second reading."""

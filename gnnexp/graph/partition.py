@@ -83,7 +83,8 @@ def check_partition(partition: Partition, graph: Graph, *, name: str) -> list[Pr
         name: file or partitioner, the first word of every message.
     """
     if not 1 <= partition.num_parts < 1 << 31:
-        return [Problem(f"{name}: num_parts", partition.num_parts, "must be 1 to 2^31 - 1", "partition the graph again")]
+        mend = "partition the graph again"
+        return [Problem(f"{name}: num_parts", partition.num_parts, "must be 1 to 2^31 - 1", mend)]
     problems: list[Problem] = []
     _check_owner(f"{name}: node_owner", partition.node_owner, graph.num_nodes, partition.num_parts, problems)
     if partition.edge_owner is not None:

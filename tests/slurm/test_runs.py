@@ -79,7 +79,8 @@ def test_a_system_has_the_same_losses_as_on_this_machine(cluster, place, system)
     assert len(curve("there")) == 2
 
 
-LONG = ["system=dgl", *SMALL, "train.epochs=150", "train.eval_every=50"]
+EPOCHS = 80
+LONG = ["system=dgl", *SMALL, f"train.epochs={EPOCHS}", "train.eval_every=40"]
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> list[list[float]]:
 
 def test_at_the_end_of_its_time_a_job_goes_back_into_the_queue(cluster, place, expected):
     going = start("run", "hydra.run.dir=run", *LONG, *SLURM)
-    until(lambda: len(curve("run")) > 20)
+    until(lambda: len(curve("run")) > 12)
     subprocess.run(["scancel", "--signal=USR2", job_id("run")], check=True)
     output, _ = going.communicate(timeout=200)
     assert going.returncode == 0, output
@@ -102,7 +103,18 @@ def test_at_the_end_of_its_time_a_job_goes_back_into_the_queue(cluster, place, e
     client = _mlflow(place)
     (found,) = client.search_runs([client.get_experiment_by_name("gnnexp").experiment_id])
     steps = [metric.step for metric in client.get_metric_history(found.info.run_id, "loss/train")]
-    assert steps == list(range(150)) and found.info.status == "FINISHED"
+    assert steps == list(range(EPOCHS)) and found.info.status == "FINISHED"
+
+
+@pytest.mark.slow
+def test_a_job_that_slurm_puts_back_goes_on(cluster, place, expected):
+    """As preemption does with PreemptMode=REQUEUE: the ranks hear SIGTERM, or nothing, and the job starts again."""
+    going = start("run", "hydra.run.dir=run", "tracker=none", *LONG, *SLURM)
+    until(lambda: len(curve("run")) > 12)
+    subprocess.run(["scontrol", "requeue", job_id("run")], check=True)
+    output, _ = going.communicate(timeout=200)
+    assert going.returncode == 0, output
+    assert curve("run") == expected
 
 
 def _mlflow(place: Path) -> Any:
@@ -122,7 +134,7 @@ def worker_of(rank: int, run_dir: str) -> int:
 
 def test_a_killed_rank_ends_the_job_and_a_restart_goes_on(cluster, place, expected):
     going = start("run", "hydra.run.dir=run", "tracker=none", "hardware.max_restarts=1", *LONG, *SLURM)
-    until(lambda: len(curve("run")) > 20)
+    until(lambda: len(curve("run")) > 12)
     os.kill(worker_of(3, "run"), signal.SIGKILL)
     output, _ = going.communicate(timeout=200)
     assert going.returncode == 0, output
@@ -147,14 +159,14 @@ def test_a_killed_rank_is_named_where_there_is_no_restart(cluster, place):
 def test_detached_status_cancel_and_resume(cluster, place, expected):
     done = run("run", "hardware.detach=true", *LONG, *SLURM)
     assert done.returncode == 0 and "gnnexp status" in done.stdout, done.stdout + done.stderr
-    until(lambda: len(curve("run")) > 20)
+    until(lambda: len(curve("run")) > 12)
     status = start("status", "run").communicate(timeout=60)[0]
     assert "RUNNING" in status and "n2" in status
     assert start("cancel", "run").wait(60) == 0
     until(lambda: not subprocess.run(["squeue", "-h", "-j", job_id("run")], capture_output=True, check=False).stdout)
     status = start("status", "run").communicate(timeout=60)[0]
     assert "failed: the ranks were stopped" in status
-    assert len(curve("run")) < 150
+    assert len(curve("run")) < EPOCHS
     resumed = start("resume", "run", "hardware.detach=false")
     output, _ = resumed.communicate(timeout=200)
     assert resumed.returncode == 0, output
@@ -166,7 +178,7 @@ def test_detached_status_cancel_and_resume(cluster, place, expected):
 def test_the_death_of_a_node_costs_what_was_done_since_the_last_checkpoint(cluster, place, expected, node):
     """On n1 the job's script dies too, and SLURM itself puts the job back; on n2 the script does."""
     going = start("run", "hydra.run.dir=run", "tracker=none", "hardware.max_restarts=1", *LONG, *SLURM)
-    until(lambda: len(curve("run")) > 20)
+    until(lambda: len(curve("run")) > 12)
     cluster.kill_node(node)
     try:
         until(lambda: "DOWN" in cluster.state_of(node), 60)

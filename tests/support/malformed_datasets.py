@@ -1,0 +1,138 @@
+"""Small datasets of every published form, to be damaged."""
+
+from __future__ import annotations
+
+import gzip
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import scipy.io
+import scipy.sparse
+import torch
+
+from gnnexp.datasets.base import Dataset
+from gnnexp.datasets.edge_list import EdgeList
+from gnnexp.datasets.fb100 import Fb100
+from gnnexp.datasets.graphdata_npz import GraphDataNpz
+from gnnexp.datasets.heterophilous_npz import HeterophilousNpz
+from gnnexp.datasets.ogb import Ogb
+from gnnexp.datasets.planetoid import Planetoid
+from gnnexp.errors import DataError
+from gnnexp.graph.validate import validate_graph
+
+
+def hetero_arrays() -> dict[str, np.ndarray]:
+    masks = np.zeros((10, 12), bool)
+    return {"node_features": np.eye(12, 3, dtype=np.float32), "node_labels": np.arange(12) % 3,
+            "edges": np.array([[0, 1], [2, 3], [4, 11]]), "train_masks": masks | (np.arange(12) < 6),
+            "val_masks": masks | (np.arange(12) == 7), "test_masks": masks | (np.arange(12) > 8)}
+
+
+def put_hetero() -> Dataset:
+    np.savez_compressed("tolokers.npz", **hetero_arrays())
+    return HeterophilousNpz(path="tolokers.npz")
+
+
+def boxed(value: object) -> np.ndarray:
+    array = np.empty((), object)
+    array[()] = value
+    return array
+
+
+def put_graphdata() -> Dataset:
+    matrix = scipy.sparse.random(12, 12, 0.3, format="csr", random_state=0)
+    np.savez("amazon_cs.npz", adj_matrix=boxed(matrix), node_attr=boxed(matrix), node_label=np.arange(12) % 3)
+    return GraphDataNpz(path="amazon_cs.npz")
+
+
+def put_planetoid() -> Dataset:
+    hot = np.eye(3, dtype=np.int32)[np.arange(800) % 3]
+    rows = scipy.sparse.random(800, 5, 0.5, format="csr", random_state=0, dtype=np.float32)
+    parts = {"x": rows[:9], "y": hot[:9], "allx": rows[:790], "ally": hot[:790], "tx": rows[790:], "ty": hot[790:],
+             "graph": {vertex: [(vertex + 1) % 800] for vertex in range(800)}}
+    for part, value in parts.items():
+        Path(f"ind.cora.{part}").write_bytes(pickle.dumps(value, protocol=2))
+    Path("ind.cora.test.index").write_text("".join(f"{vertex}\n" for vertex in range(790, 800)))
+    return Planetoid(path=".", verify=False)
+
+
+def put_mat(compressed: bool = True) -> Dataset:
+    matrix = scipy.sparse.random(12, 12, 0.3, format="csc", random_state=0)
+    info = np.tile(np.arange(12, dtype=np.int32)[:, None] % 3, (1, 7))
+    scipy.io.savemat("Cornell5.mat", {"A": matrix, "local_info": info}, do_compression=compressed)
+    return Fb100(path="Cornell5.mat")
+
+
+def put_text() -> Dataset:
+    Path("edges.tsv").write_text("".join(f"{vertex}\t{(vertex * 7 + 1) % 40}\n" for vertex in range(40)))
+    Path("labels.txt").write_text("".join(f"{vertex % 3}\n" for vertex in range(40)))
+    return EdgeList(path="edges.tsv", labels="labels.txt")
+
+
+def put_packed_text() -> Dataset:
+    text = "".join(f"{vertex},{(vertex * 7 + 1) % 40}\n" for vertex in range(40))
+    Path("edges.csv.gz").write_bytes(gzip.compress(text.encode()))
+    return EdgeList(path="edges.csv.gz")
+
+
+def put_npy() -> Dataset:
+    np.save("edges.npy", np.array([[vertex, (vertex * 7 + 1) % 40] for vertex in range(40)]))
+    np.save("features.npy", np.eye(40, 4, dtype=np.float32))
+    return EdgeList(path="edges.npy", features="features.npy")
+
+
+def put_split() -> None:
+    Path("ogb/split/time").mkdir(parents=True)
+    for name, ids in (("train", "3\n0\n"), ("valid", "1\n"), ("test", "4\n")):
+        Path(f"ogb/split/time/{name}.csv.gz").write_bytes(gzip.compress(ids.encode()))
+
+
+def put_raw() -> None:
+    Path("ogb/raw").mkdir(parents=True)
+    texts = {"edge": "0,1\n1,2\n3,4\n2,2\n", "num-node-list": "5\n", "node-feat": "1.5,2\n" * 5}
+    for name, text in texts.items():
+        Path(f"ogb/raw/{name}.csv.gz").write_bytes(gzip.compress(text.encode()))
+
+
+def put_ogbn() -> Dataset:
+    put_raw()
+    put_split()
+    Path("ogb/raw/node-label.csv.gz").write_bytes(gzip.compress(b"2\n0\nnan\n1\n0\n"))
+    return Ogb(name="ogbn-tiny", path="ogb")
+
+
+def put_ogbn_binary() -> Dataset:
+    put_split()
+    Path("ogb/raw").mkdir()
+    np.savez("ogb/raw/data.npz", edge_index=np.array([[0, 1, 3], [1, 2, 4]]), num_nodes_list=np.array([5]),
+             node_feat=np.eye(5, 2, dtype=np.float16))
+    np.savez("ogb/raw/node-label.npz", node_label=np.arange(5.0)[:, None])
+    return Ogb(name="ogbn-tiny", path="ogb")
+
+
+def put_ogbl() -> Dataset:
+    put_raw()
+    Path("ogb/split/target").mkdir(parents=True)
+    for name in ("valid", "test"):
+        pairs = {"edge": np.array([[0, 1]]), "edge_neg": np.array([[2, 3]])}
+        torch.save(pairs, f"ogb/split/target/{name}.pt", pickle_protocol=2)
+    return Ogb(name="ogbl-tiny", path="ogb")
+
+
+DATASETS: dict[str, Callable[[], Dataset]] = {
+    "heterophilous": put_hetero, "graphdata": put_graphdata, "planetoid": put_planetoid, "fb100": put_mat,
+    "fb100 unpacked": lambda: put_mat(compressed=False), "text": put_text, "packed text": put_packed_text,
+    "npy": put_npy, "ogbn": put_ogbn, "ogbn binary": put_ogbn_binary, "ogbl": put_ogbl,
+}
+
+
+def check_load(dataset: Dataset) -> None:
+    """It is a graph by all rules, or is refused with the name of a file."""
+    try:
+        graph = dataset.load()
+    except DataError as error:
+        assert all(problem.mend and len(str(problem.value)) < 1000 for problem in error.problems)
+        return
+    assert [one for one in validate_graph(graph, name="g") if one.key != "g: train"] == []
