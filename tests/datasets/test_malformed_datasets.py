@@ -21,6 +21,7 @@ from malformed import (
     damaged,
     deflated_zeros,
     forged_zip,
+    many,
     npy_of,
     refused,
     workplace,
@@ -49,7 +50,7 @@ def test_undamaged_datasets_are_read(kind: str) -> None:
     assert DATASETS[kind]().load().num_edges > 0
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", many(10, quick=4))
 @pytest.mark.parametrize("kind", DATASETS)
 def test_damaged_datasets(kind: str, seed: int) -> None:
     generator = random.Random(f"{kind} {seed}")

@@ -19,6 +19,7 @@ from malformed import (
     OBJECT,
     claims,
     damaged,
+    many,
     npy,
     refused,
     said_on_refusal,
@@ -56,7 +57,7 @@ def forge(folder: Path, name: str, array: np.ndarray | bytes) -> None:
     (folder / META).write_text(json.dumps(meta))
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", many(40, quick=15))
 def test_damaged_graphs(seed: int) -> None:
     generator = random.Random(seed)
     graph, folder = full_graph(sparse=bool(seed % 2)), Path("graph")
@@ -85,7 +86,7 @@ def nonsense(array: np.ndarray, generator: random.Random) -> np.ndarray | bytes:
     ])
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", many(40, quick=15))
 def test_forged_graphs(seed: int) -> None:
     generator = random.Random(seed)
     graph, folder = full_graph(sparse=bool(seed % 2)), Path("graph")

@@ -57,6 +57,11 @@ class Executes:
 EXECUTES = pickle.dumps(Executes(), protocol=2)
 
 
+def many(count: int, quick: int) -> list[Any]:
+    """Seeds, of which all but the first `quick` are for `make test-slow`."""
+    return [pytest.param(seed, marks=() if seed < quick else pytest.mark.slow) for seed in range(count)]
+
+
 def refused(call: Callable[[], object], word: str) -> None:
     with pytest.raises((ConfigError, DataError)) as caught:
         call()
