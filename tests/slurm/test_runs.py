@@ -79,7 +79,7 @@ def test_a_system_has_the_same_losses_as_on_this_machine(cluster, place, system)
     assert len(curve("there")) == 2
 
 
-EPOCHS = 80
+EPOCHS = 150
 LONG = ["system=dgl", *SMALL, f"train.epochs={EPOCHS}", "train.eval_every=40"]
 
 
