@@ -68,6 +68,7 @@ class Interruption:
         """What this rank knows of, for the agreement that ends an epoch."""
         return max(self._wish, Wish(self._agreement.settle()))
 
-    def granted(self) -> None:
-        """What was asked for has been done."""
-        self._wish = Wish.NOTHING
+    def granted(self, wish: Wish) -> None:
+        """`wish` has been fulfilled; what was heard meanwhile, and asks for more, stands."""
+        if self._wish <= wish:
+            self._wish = Wish.NOTHING

@@ -49,7 +49,7 @@ def train(job: Job, paradigm: Paradigm[Any], log: EpochLog) -> str:
             state.save_if(wish, position, earlier)
             if wish == Wish.STOP and position.epoch < job.run.train.epochs:
                 return interruption.asked_by
-            interruption.granted()
+            interruption.granted(wish)
     return ""
 
 

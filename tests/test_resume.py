@@ -135,6 +135,34 @@ def test_on_another_number_of_ranks_it_goes_on_within_rounding(ranks, name, befo
             sum(loss * n for loss, n in zip(line["losses"], [8, 8, 8, 6], strict=True)) / 30)
 
 
+def attempt_with_a_signal_in(config: dict[str, Any], folder: str, what: str) -> dict[str, Any]:
+    """As `attempt`, and rank 0 is sent SIGTERM when it first comes to `what`, between two epochs."""
+    from gnnexp import train as training
+
+    owner, name = {"evaluation": (training.Evaluation, "after"), "checkpoint": (training.RunState, "save_if")}[what]
+    original, sent = getattr(owner, name), []
+
+    def interrupted(*args: Any) -> Any:
+        if not sent and int(os.environ["RANK"]) == 0:
+            sent.append(os.kill(os.getpid(), signal.SIGTERM))
+        return original(*args)
+
+    with patch.object(owner, name, interrupted):
+        return attempt(config, folder, None)
+
+
+@pytest.mark.parametrize("what", ["evaluation", "checkpoint"])
+def test_a_signal_between_two_epochs_is_heard(ranks, what):
+    config = configured(PARADIGMS["data_parallel"])
+    expected, _ = undisturbed(ranks, 2, config)
+    with tempfile.TemporaryDirectory() as folder:
+        ended = ranks(2).run(attempt_with_a_signal_in, config, folder, what)
+        assert [end["stopped_by"] for end in ended] == ["SIGTERM", "another rank"]
+        assert len(curve(folder)) == 1, "it stopped in the second epoch"
+        ranks(2).run(attempt, config, folder, None)
+        assert curve(folder) == expected
+
+
 @pytest.mark.parametrize("size", [1, 2])
 def test_dgls_loop_goes_on_from_the_end_of_an_epoch_bit_for_bit(ranks, size):
     config = configured(REFERENCE, dtype="float32")

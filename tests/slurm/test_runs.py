@@ -79,8 +79,10 @@ def test_a_system_has_the_same_losses_as_on_this_machine(cluster, place, system)
     assert len(curve("there")) == 2
 
 
-EPOCHS = 150
-LONG = ["system=dgl", *SMALL, f"train.epochs={EPOCHS}", "train.eval_every=40"]
+EPOCHS = 60
+LONG = ["system=dgl", *SMALL, f"train.epochs={EPOCHS}", "train.eval_every=20"]
+# Long enough on any machine to be caught in the middle: an epoch takes at least 0.2 s, and its results are the same.
+CAUGHT = [*LONG, *SLURM, "hardware.straggler={rank: 0, phase: forward, seconds: 0.2}"]
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +94,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> list[list[float]]:
 
 
 def test_at_the_end_of_its_time_a_job_goes_back_into_the_queue(cluster, place, expected):
-    going = start("run", "hydra.run.dir=run", *LONG, *SLURM)
+    going = start("run", "hydra.run.dir=run", *CAUGHT)
     until(lambda: len(curve("run")) > 12)
     subprocess.run(["scancel", "--signal=USR2", job_id("run")], check=True)
     output, _ = going.communicate(timeout=200)
@@ -109,7 +111,7 @@ def test_at_the_end_of_its_time_a_job_goes_back_into_the_queue(cluster, place, e
 @pytest.mark.slow
 def test_a_job_that_slurm_puts_back_goes_on(cluster, place, expected):
     """As preemption does with PreemptMode=REQUEUE: the ranks hear SIGTERM, or nothing, and the job starts again."""
-    going = start("run", "hydra.run.dir=run", "tracker=none", *LONG, *SLURM)
+    going = start("run", "hydra.run.dir=run", "tracker=none", *CAUGHT)
     until(lambda: len(curve("run")) > 12)
     subprocess.run(["scontrol", "requeue", job_id("run")], check=True)
     output, _ = going.communicate(timeout=200)
@@ -133,7 +135,7 @@ def worker_of(rank: int, run_dir: str) -> int:
 
 
 def test_a_killed_rank_ends_the_job_and_a_restart_goes_on(cluster, place, expected):
-    going = start("run", "hydra.run.dir=run", "tracker=none", "hardware.max_restarts=1", *LONG, *SLURM)
+    going = start("run", "hydra.run.dir=run", "tracker=none", "hardware.max_restarts=1", *CAUGHT)
     until(lambda: len(curve("run")) > 12)
     os.kill(worker_of(3, "run"), signal.SIGKILL)
     output, _ = going.communicate(timeout=200)
@@ -144,7 +146,7 @@ def test_a_killed_rank_ends_the_job_and_a_restart_goes_on(cluster, place, expect
 
 
 def test_a_killed_rank_is_named_where_there_is_no_restart(cluster, place):
-    going = start("run", "hydra.run.dir=run", "tracker=none", *LONG, *SLURM)
+    going = start("run", "hydra.run.dir=run", "tracker=none", *CAUGHT)
     until(lambda: len(curve("run")) > 5)
     os.kill(worker_of(1, "run"), signal.SIGKILL)
     began = time.monotonic()
@@ -157,7 +159,7 @@ def test_a_killed_rank_is_named_where_there_is_no_restart(cluster, place):
 
 
 def test_detached_status_cancel_and_resume(cluster, place, expected):
-    done = run("run", "hardware.detach=true", *LONG, *SLURM)
+    done = run("run", "hardware.detach=true", *CAUGHT)
     assert done.returncode == 0 and "gnnexp status" in done.stdout, done.stdout + done.stderr
     until(lambda: len(curve("run")) > 12)
     status = start("status", "run").communicate(timeout=60)[0]
@@ -177,7 +179,7 @@ def test_detached_status_cancel_and_resume(cluster, place, expected):
 @pytest.mark.parametrize("node", [1, 2])
 def test_the_death_of_a_node_costs_what_was_done_since_the_last_checkpoint(cluster, place, expected, node):
     """On n1 the job's script dies too, and SLURM itself puts the job back; on n2 the script does."""
-    going = start("run", "hydra.run.dir=run", "tracker=none", "hardware.max_restarts=1", *LONG, *SLURM)
+    going = start("run", "hydra.run.dir=run", "tracker=none", "hardware.max_restarts=1", *CAUGHT)
     until(lambda: len(curve("run")) > 12)
     cluster.kill_node(node)
     try:
