@@ -9,19 +9,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections import Counter
 from pathlib import Path
 
-from gnnexp.attempts import note, read_attempts, restarts_spent
-from gnnexp.config.build import build
+from gnnexp.attempts import note, requeues, restarts_spent
 from gnnexp.config.schema import HardwareConfig, run_config
-from gnnexp.ending import settle
+from gnnexp.ending import deliver, settle
 from gnnexp.errors import GnnexpError
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.slurm_jobs import JobState, requeue
 from gnnexp.launchers.status import read_statuses
-from gnnexp.trackers.base import Tracker, TrackingError
 
 
 def main(arguments: list[str]) -> int:
@@ -42,7 +39,7 @@ def main(arguments: list[str]) -> int:
     if hardware.detach:  # nobody follows
         note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason, job=job_id)
         outcome = settle(run_dir, outcome)
-        _deliver(run_dir, build(config["tracker"], Tracker))
+        deliver(run_dir, config)
     return outcome.exit_code
 
 
@@ -54,22 +51,9 @@ def own_job_id() -> str:
 
 def _goes_on(run_dir: Path, hardware: HardwareConfig, outcome: Outcome, max_requeues: int) -> str:
     """Why the run is to be started again, `time` or `failure`; empty if it is not."""
-    statuses, attempts = read_statuses(run_dir), read_attempts(run_dir)
-    last = max((n for n, line in enumerate(attempts) if line["event"] == "start"), default=0)
-    before = Counter(line["cause"] for line in attempts[last:] if line["event"] == "requeue")
-    announced = any(status.state == "stopped" and status.reason == "SIGUSR2" for status in statuses)
-    if announced and before["time"] < max_requeues:
-        return "time"
-    if outcome.may_be_repeated and restarts_spent(run_dir) < hardware.max_restarts and not announced:
-        return "failure"
-    return ""
-
-
-def _deliver(run_dir: Path, tracker: Tracker) -> None:
-    try:
-        tracker.deliver(run_dir)
-    except TrackingError as error:
-        print(f"gnnexp: {error}; deliver the records later with: gnnexp report --sync", flush=True)
+    if any(status.state == "stopped" and status.reason == "SIGUSR2" for status in read_statuses(run_dir)):
+        return "time" if requeues(run_dir, "time") < max_requeues else ""
+    return "failure" if outcome.may_be_repeated and restarts_spent(run_dir) < hardware.max_restarts else ""
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from gnnexp.errors import ConfigError, Problem
 
 ATTEMPTS_FILE = "attempts.jsonl"
 LOCK_FILE = "lock"
+# Key of the problem that somebody else works on a run.
+BUSY = "run is busy"
 
 
 def note(run_dir: Path, event: str, **more: object) -> None:
@@ -42,10 +44,16 @@ def read_attempts(run_dir: Path) -> list[dict[str, Any]]:
 
 def restarts_spent(run_dir: Path) -> int:
     """How often the run was started again after a failure since somebody last asked for it."""
-    lines = read_attempts(run_dir)
-    last = max((n for n, line in enumerate(lines) if line["event"] == "start"), default=-1)
-    by_script: int = sum(line["event"] == "requeue" and line["cause"] == "failure" for line in lines[last + 1:])
-    return by_script + (int(lines[last].get("restarts", 0)) if last >= 0 else 0)
+    starts = [line for line in read_attempts(run_dir) if line["event"] == "start"]
+    return requeues(run_dir, "failure") + (int(starts[-1].get("restarts", 0)) if starts else 0)
+
+
+def requeues(run_dir: Path, cause: str) -> int:
+    """How often a job's script has put it back into the queue for `cause` since it was last submitted."""
+    count = 0
+    for line in read_attempts(run_dir):
+        count = 0 if line["event"] == "start" else count + (line["event"] == "requeue" and line["cause"] == cause)
+    return count
 
 
 def is_requeued(run_dir: Path) -> bool:
@@ -65,15 +73,6 @@ def alone(run_dir: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError(Problem("run", str(run_dir), "another process is working on this run",
+            raise ConfigError(Problem(BUSY, str(run_dir), "another process is working on this run",
                                       "wait until it has ended")) from None
         yield
-
-
-def is_worked_on(run_dir: Path) -> bool:
-    """Whether some process of this machine holds the run."""
-    try:
-        with alone(run_dir):
-            return False
-    except ConfigError:
-        return True

@@ -22,7 +22,8 @@ import torch
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import DataError, Problem
-from gnnexp.records import sync_folder, write_json
+from gnnexp.graph.writer import sync
+from gnnexp.records import write_json
 
 FOLDER = "checkpoints"
 SHARED, META = "shared.pt", "checkpoint.json"
@@ -229,11 +230,11 @@ def _finish(folder: Path, unfinished: Path, position: Position, written: list[_W
         write_json(unfinished / META, {
             "schema": SCHEMA, "position": asdict(position), "num_ranks": len(written), "files": files,
         })
-        sync_folder(unfinished)
+        sync(unfinished)
         if folder.exists():  # of an earlier attempt, damaged perhaps
             _remove(folder)
         unfinished.rename(folder)
-        sync_folder(folder.parent)
+        sync(folder.parent)
         for old in list(_old(folder, keep)):
             _remove(old)
     except OSError as error:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gnnexp.attempts import read_attempts
+from gnnexp.config.build import build
 from gnnexp.launchers.base import Outcome
 from gnnexp.records import RESULT_FILE, read_epochs, summarize, write_json
+from gnnexp.trackers.base import Tracker, TrackingError
 
 
 def settle(run_dir: Path, outcome: Outcome) -> Outcome:
@@ -36,3 +39,11 @@ def _primary(epochs: list[dict[str, Any]]) -> str:
     """The task's metric, from what was recorded."""
     names = (name for line in epochs for name in line["metrics"])
     return next((name.partition("/")[0] for name in names if name.endswith("/val") and name != "loss/val"), "acc")
+
+
+def deliver(run_dir: Path, config: Mapping[str, Any]) -> None:
+    """Hand a run that has ended to the tracker; what it does not take now, `gnnexp report --sync` delivers."""
+    try:
+        build(config["tracker"], Tracker).deliver(run_dir)
+    except TrackingError as error:
+        print(f"gnnexp: {error}; deliver the records later with: gnnexp report --sync", file=sys.stderr)

@@ -32,15 +32,6 @@ def write_text(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
-def sync_folder(folder: Path) -> None:
-    """Have what was renamed in `folder` on disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def read_epochs(run_dir: Path) -> list[dict[str, Any]]:
     """The epochs recorded so far; a last line that a killed run left unfinished is ignored."""
     path = run_dir / EPOCHS_FILE

@@ -49,7 +49,6 @@ class RunState:
     def __init__(self, job: Job, paradigm: Paradigm[Any], optimizer: torch.optim.Optimizer) -> None:
         self._job, self._paradigm, self._optimizer = job, paradigm, optimizer
         self._train = job.run.train
-        self._saved: Position | None = None
 
     def save_if(self, wish: Wish, position: Position, earlier: Earlier) -> None:
         """Write a checkpoint where one is due by `train.checkpoint_every`, asked for, or the run's last."""
@@ -76,8 +75,7 @@ class RunState:
         """Take back the latest whole checkpoint of the run directory; without one, training begins at the start.
 
         Raises:
-            DataError: the checkpoint is another model's, or records before it are missing.
-            RunError: it cannot be gone on with by this number of ranks.
+            DataError: the checkpoint is another model's, it needs as many ranks as wrote it, or records are missing.
         """
         found, problems = self._find(log)
         for problem in problems:

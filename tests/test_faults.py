@@ -6,32 +6,21 @@ import json
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from command_line import curve, place, start
 
 from gnnexp.config.folders import product_folder
-from gnnexp.records import read_epochs
+
+__all__ = ["place"]
 
 pytestmark = pytest.mark.timeout(900)
 SMALL = ["tracker=none", "model.hidden=16", "model.layers=2", "sampler.fanouts=[4,4]", "hardware.threads=1",
          "train.batch_size=256", "train.batch_of=run"]
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path.parent / "cache"))
-    return tmp_path
-
-
-def start(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "gnnexp", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def finish(process: subprocess.Popen[str], seconds: float = 120.0) -> str:
@@ -42,10 +31,6 @@ def finish(process: subprocess.Popen[str], seconds: float = 120.0) -> str:
 def result(run_dir: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((Path(run_dir) / "result.json").read_text())
     return found
-
-
-def curve(run_dir: str) -> list[list[float]]:
-    return [line["losses"] for line in read_epochs(Path(run_dir))]
 
 
 def workers(run_dir: str) -> dict[int, psutil.Process]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from command_line import start
 
 from gnnexp.records import read_epochs
 
@@ -29,25 +29,24 @@ def write_sweep(place: Path, good: int, bad: int) -> str:
     return str(file)
 
 
-def start(file: str, place: Path, *more: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "gnnexp", "sweep", file, *more]
-    return subprocess.Popen(command, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def sweep(file: str, place: Path, *more: str) -> subprocess.Popen[str]:
+    return start("sweep", file, *more, cwd=place)
 
 
 def results(place: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in place.glob("runs/**/result.json")]
 
 
-def kill_after(sweep: subprocess.Popen[str], place: Path, ended: int) -> None:
+def kill_after(going: subprocess.Popen[str], place: Path, ended: int) -> None:
     """SIGKILL the sweeping process when `ended` runs have their result and the next one trains."""
-    while sweep.poll() is None:
+    while going.poll() is None:
         begun = [path for path in place.glob("runs/storm/*") if (path / "epochs.jsonl").exists()]
         if len(results(place)) >= ended and len(begun) > ended:
             break
         time.sleep(0.02)
-    assert sweep.poll() is None, sweep.communicate()[0]
-    sweep.kill()
-    sweep.communicate()
+    assert going.poll() is None, going.communicate()[0]
+    going.kill()
+    going.communicate()
     end = time.monotonic() + 20
     while workers(place):
         assert time.monotonic() < end, "workers live on"
@@ -89,15 +88,15 @@ def check(place: Path, good: int, bad: int) -> None:
 def test_a_sweep_that_is_killed_half_way(tmp_path, good, bad, kills):
     file = write_sweep(tmp_path, good, bad)
     for ended in kills:
-        kill_after(start(file, tmp_path), tmp_path, ended)
-    last = start(file, tmp_path)
+        kill_after(sweep(file, tmp_path), tmp_path, ended)
+    last = sweep(file, tmp_path)
     output, _ = last.communicate(timeout=600)
     assert last.returncode == 1, output
     assert output.count("loss is nan") + output.count("loss is inf") >= bad
     check(tmp_path, good, bad)
     losses = {path.parent.name: [line["losses"] for line in read_epochs(path.parent)]
               for path in tmp_path.glob("runs/storm/*/result.json")}
-    again = start(file, tmp_path, "--dry-run").communicate(timeout=60)[0]
+    again = sweep(file, tmp_path, "--dry-run").communicate(timeout=60)[0]
     assert f"{good} finished before, {bad} to go on with" in again, again
     assert len(losses) == good + bad
 
@@ -105,8 +104,8 @@ def test_a_sweep_that_is_killed_half_way(tmp_path, good, bad, kills):
 @pytest.mark.slow
 def test_cases_side_by_side(tmp_path):
     file = write_sweep(tmp_path, 2, 1)
-    sweep = start(file, tmp_path, "--jobs", "2")
-    output, _ = sweep.communicate(timeout=200)
-    assert sweep.returncode == 1, output
+    going = sweep(file, tmp_path, "--jobs", "2")
+    output, _ = going.communicate(timeout=200)
+    assert going.returncode == 1, output
     check(tmp_path, 2, 1)
     assert "2 finished, 1 failed" in output

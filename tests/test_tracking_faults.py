@@ -17,21 +17,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import curve, place, start
 
-from gnnexp.records import read_epochs
+__all__ = ["place"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 SMALL = ["model.hidden=16", "model.layers=1", "sampler.fanouts=[4]", "hardware.threads=1", "hardware.workers=2",
          "train.epochs=200", "train.eval_every=0", "hydra.run.dir=run"]
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "gnnexp", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
 def until_epoch(process: subprocess.Popen[str], number: int) -> None:
-    while len(read_epochs(Path("run"))) < number:
+    while len(curve("run")) < number:
         assert process.poll() is None, process.communicate()[0]
         time.sleep(0.05)
 
@@ -45,13 +41,6 @@ def check_delivered(uri: str) -> None:
     history = client.get_metric_history(run.info.run_id, "loss/train")
     assert [metric.step for metric in sorted(history, key=lambda metric: metric.step)] == list(range(200))
     assert {item.path for item in client.list_artifacts(run.info.run_id)} >= {"config.yaml", "result.json", "logs"}
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path.parent / "cache"))
-    return tmp_path
 
 
 def free_port() -> int:

@@ -12,18 +12,17 @@ from typing import Any, Literal
 import yaml
 from rich.console import Console
 
+from gnnexp.attempts import BUSY
 from gnnexp.cli.execute import carry_out, start_run
 from gnnexp.cli.provenance import make_provenance
 from gnnexp.cli.resume import is_finished, reopen_run
-from gnnexp.config.build import build
 from gnnexp.config.compose import Composed
-from gnnexp.ending import settle
+from gnnexp.ending import deliver, settle
 from gnnexp.errors import ProblemsError
 from gnnexp.launchers.base import Outcome
 from gnnexp.records import write_json, write_text
 from gnnexp.reports.runs import RUNS
 from gnnexp.sweep import Sweep
-from gnnexp.trackers.base import Tracker, TrackingError
 
 STATES = RUNS / "sweeps"
 Status = Literal["waiting", "finished before", "finished", "failed", "interrupted", "submitted", "running elsewhere"]
@@ -103,21 +102,13 @@ def refused(sweep: Sweep, composed: Composed, state: State, error: ProblemsError
     print(f"gnnexp: {error}", file=sys.stderr)
     reason = str(error.problems[0]).splitlines()[0]
     run_dir = Path(state.run_dir) if state.run_dir else composed.run_dir
-    if any("another process" in problem.allowed for problem in error.problems):
+    if any(problem.key == BUSY for problem in error.problems):
         return replace(state, status="running elsewhere", reason=reason)
     if not state.run_dir:
         _record(run_dir, composed, state, sweep)
     settle(run_dir, Outcome(2, "failed", reason, reason, "mistake"))
     deliver(run_dir, composed.config)
     return replace(state, status="failed", reason=reason, run_dir=str(run_dir))
-
-
-def deliver(run_dir: Path, config: Mapping[str, Any]) -> None:
-    """Hand a run that has ended to the tracker; what it does not take now, `gnnexp report --sync` delivers."""
-    try:
-        build(config["tracker"], Tracker).deliver(run_dir)
-    except TrackingError as error:
-        print(f"gnnexp: {error}; deliver the records later with: gnnexp report --sync", file=sys.stderr)
 
 
 def _record(run_dir: Path, composed: Composed, state: State, sweep: Sweep) -> None:

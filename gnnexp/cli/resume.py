@@ -11,7 +11,7 @@ from typing import Any
 
 from rich.console import Console
 
-from gnnexp.attempts import alone
+from gnnexp.attempts import BUSY, alone
 from gnnexp.checkpoint import latest_checkpoint
 from gnnexp.cli.console import make_console
 from gnnexp.cli.execute import carry_out, tell_preflight, write_job
@@ -19,6 +19,7 @@ from gnnexp.cli.prepare import prepare, problems_of
 from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.launchers.base import Outcome
+from gnnexp.launchers.slurm_jobs import job_state, read_job_id
 from gnnexp.records import RESULT_FILE
 from gnnexp.reports.runs import read_run
 from gnnexp.reports.table import group_runs, make_table, row_keys
@@ -64,6 +65,10 @@ def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console) -> No
     Raises:
         ConfigError, DataError: another process is working on it, or the data is not the run's any more.
     """
+    job_id = read_job_id(run_dir)
+    if job_id is not None and not (state := job_state(job_id)).ended:
+        raise ConfigError(Problem(BUSY, str(run_dir), f"SLURM {state.describe()} works on it",
+                                  f"wait until it has ended, or gnnexp cancel {run_dir}"))
     with alone(run_dir):
         _reopen(run_dir, config, console)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gnnexp.cli.cases import State, begun_by_key, deliver, run_case, save_states
+from gnnexp.cli.cases import State, begun_by_key, run_case, save_states
 from gnnexp.cli.console import make_console, states_table
 from gnnexp.cli.plan import disk_of, tell_plan
 from gnnexp.cli.prepare import checked, dataset_of
@@ -22,6 +22,7 @@ from gnnexp.cli.side_by_side import run_side_by_side
 from gnnexp.cli.submitted import run_submitted, submits
 from gnnexp.config.build import missing_module
 from gnnexp.config.compose import Composed
+from gnnexp.ending import deliver
 from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.reports.runs import RUNS, find_runs, finished_by_key
 from gnnexp.sweep import Case, Sweep, load_sweep, run_key

@@ -14,10 +14,12 @@ from typing import Any
 
 import psutil
 import pytest
+from command_line import curve, place, start
 
 from gnnexp.attempts import read_attempts
 from gnnexp.config.folders import product_folder
-from gnnexp.records import read_epochs
+
+__all__ = ["place"]
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
 
@@ -29,25 +31,9 @@ SLURM = ["hardware=slurm_cpu", "hardware.nodes=2", "hardware.workers=2", "hardwa
          "hardware.launcher.signal_delay_s=20"]
 
 
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path.parent / "cache"))
-    return tmp_path
-
-
-def start(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "gnnexp", *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
 def run(run_dir: str, *overrides: str, tracker: str = "none") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gnnexp", "run", f"hydra.run.dir={run_dir}", f"tracker={tracker}", *overrides]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-
-
-def curve(run_dir: str) -> list[list[float]]:
-    return [line["losses"] for line in read_epochs(Path(run_dir))]
 
 
 def until(holds: Callable[[], Any], seconds: float = 120.0) -> None:
@@ -162,6 +148,8 @@ def test_detached_status_cancel_and_resume(cluster, place, expected):
     done = run("run", "hardware.detach=true", *CAUGHT)
     assert done.returncode == 0 and "gnnexp status" in done.stdout, done.stdout + done.stderr
     until(lambda: len(curve("run")) > 12)
+    twice = start("resume", "run")
+    assert "works on it" in twice.communicate(timeout=60)[0] and twice.returncode == 2
     status = start("status", "run").communicate(timeout=60)[0]
     assert "RUNNING" in status and "n2" in status
     assert start("cancel", "run").wait(60) == 0
@@ -208,14 +196,21 @@ def test_a_sweep_is_a_job_array_and_goes_on(cluster, place):
     fixed = ["system=dgl", *SMALL, "train.epochs=2", "train.eval_every=0", "tracker=none", "hardware=slurm_cpu",
              "hardware.nodes=1", "hardware.workers=2"]
     Path("array.yaml").write_text(json.dumps({"description": "an array", "fixed": fixed, "cases": cases}))
-    sweep = start("sweep", "array.yaml")
-    output, _ = sweep.communicate(timeout=300)
-    assert sweep.returncode == 1, output
-    assert "2 finished, 1 failed" in output.replace("1 failed, 2 finished", "2 finished, 1 failed"), output
-    jobs = {json.loads(path.read_text())["job_id"] for path in place.glob("runs/array/*/slurm.json")}
-    assert len(jobs) == 3 and len({job.partition("_")[0] for job in jobs}) == 1, "one array of three jobs"
+    def jobs() -> list[str]:
+        return sorted(job_id(str(path)) for path in place.glob("runs/array/*"))
+
+    detached = start("sweep", "array.yaml", "hardware.detach=true")
+    assert "3 submitted" in detached.communicate(timeout=100)[0] and detached.returncode == 0
+    submitted = jobs()
+    assert len(submitted) == 3 and len({job.partition("_")[0] for job in submitted}) == 1, "one array of three jobs"
+    subprocess.run(["scontrol", "hold", submitted[2]], check=False, capture_output=True)
+    twice = start("sweep", "array.yaml", "hardware.detach=true").communicate(timeout=100)[0]
+    subprocess.run(["scontrol", "release", submitted[2]], check=False, capture_output=True)
+    assert "running elsewhere" in twice and submitted[2] in jobs(), "no run has two jobs"
+    until(lambda: not subprocess.run(["squeue", "-h"], capture_output=True, check=False).stdout)
+    last = start("sweep", "array.yaml")
+    output = last.communicate(timeout=300)[0]
+    assert last.returncode == 1 and "2 finished before" in output and "1 failed" in output, output
     results = [json.loads(path.read_text()) for path in place.glob("runs/array/*/result.json")]
     assert sorted(result["status"] for result in results) == ["failed", "finished", "finished"]
     assert "diverged" in {result.get("kind") for result in results}
-    again = start("sweep", "array.yaml", "--dry-run").communicate(timeout=60)[0]
-    assert "2 finished before, 1 to go on with" in again
