@@ -28,8 +28,9 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.model import Model
 from gnnexp.paradigms.checks import block_layers, one_thread_where_batches_communicate
+from gnnexp.paradigms.global_batch import Ready
 from gnnexp.paradigms.gradients import FlatGradients
-from gnnexp.paradigms.mini_batch import MiniBatch, Ready
+from gnnexp.paradigms.mini_batch import MiniBatch
 from gnnexp.paradigms.sliced_layer import Pull, SlicedLayer
 
 

@@ -30,7 +30,8 @@ from gnnexp.paradigms.checks import (
     one_thread_where_batches_communicate,
     whole_rows,
 )
-from gnnexp.paradigms.mini_batch import MiniBatch, Ready
+from gnnexp.paradigms.global_batch import Ready
+from gnnexp.paradigms.mini_batch import MiniBatch
 from gnnexp.paradigms.targets import Assign, share
 from gnnexp.samplers.layerwise import LayerSampler
 from gnnexp.samplers.split import SplitBatch, Splitter
