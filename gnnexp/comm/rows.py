@@ -45,6 +45,11 @@ def exchange_rows(
     return SparseRows.concatenated(parts)
 
 
+def packed_bytes(rows: SparseRows) -> int:
+    """Payload of sparse rows: lengths, columns and values."""
+    return 4 * rows.shape[0] + (4 + rows.values.element_size()) * rows.values.numel()
+
+
 def _bounds(counts: Sequence[int]) -> list[int]:
     bounds = [0]
     for count in counts:

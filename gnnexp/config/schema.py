@@ -96,8 +96,9 @@ class HardwareConfig:
             local run uses the loopback only.
         detach: submit and return (SLURM): `gnnexp status`, `logs` and `cancel` work on the run directory.
         straggler: an emulated slow rank, or null.
-        links, flops, host_memory: what the machine is said to have: bandwidths, float32 operations per second of a
-            rank's device, bytes of RAM of a node. They describe; nothing is slowed down to them.
+        links, flops, gather, host_memory: what the machine is said to have: bandwidths, float32 operations and bytes of
+            gathered rows per second of a rank's device (as aggregation reads them), bytes of RAM of a node. They
+            describe; nothing is slowed down to them.
         source: where that is said.
     """
 
@@ -114,6 +115,7 @@ class HardwareConfig:
     straggler: Straggler | None = None
     links: Links | None = None
     flops: float | None = None
+    gather: float | None = None
     host_memory: int | None = None
     source: str | None = None
 

@@ -41,3 +41,15 @@ def count_parallel(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray | 
     """Occurrence number `[E]` int32 of each edge among its parallel ones; empty when no edge is parallel."""
     kinds = np.empty(0, np.int32) if types is None else types
     return _occurrences(indptr, indices, kinds) if _has_parallel(indptr, indices, kinds) else np.empty(0, np.int32)
+
+
+@numba.njit(nogil=True, cache=True)
+def sum_over_in_edges(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """`[V]` float64, for every vertex the sum of `values` `[V]` over its in-neighbours, parallel edges counted."""
+    sums = np.zeros(indptr.size - 1, np.float64)
+    for dst in range(sums.size):
+        total = 0.0
+        for edge in range(indptr[dst], indptr[dst + 1]):
+            total += values[indices[edge]]
+        sums[dst] = total
+    return sums

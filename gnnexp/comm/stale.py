@@ -1,0 +1,76 @@
+"""Rows of other ranks that are used again for some epochs before they are fetched anew (Sancus' historical embeddings).
+
+Published: broadcasts are skipped while what others know is fresh enough; the artifact does it by a fixed schedule and
+always sends gradients back. Here a row is at most `bound` epochs old, and gradients with respect to old rows go home
+in every epoch. With bound 0 nothing is ever old: exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.shuffle import Halo, shuffle
+from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.measure.ledger import Tag
+
+
+class StaleRows:
+    """The foreign rows of one layer and when they were fetched.
+
+    Args:
+        halo: how fresh rows come.
+        bound: epochs that rows may be old.
+
+    Attributes:
+        rows: `[F, d]` as they were last fetched, None before.
+        fetched_in: the epoch of that.
+        skipped_bytes: what this rank did not send because of that, since this was last set to 0.
+    """
+
+    def __init__(self, halo: Halo, bound: int) -> None:
+        self._halo, self._bound = halo, bound
+        self.rows: Rows | None = None
+        self.fetched_in, self.skipped_bytes = 0, 0
+
+    def gather(self, local: Rows, epoch: int, comm: Communicator, tag: Tag) -> Rows:
+        """`[num_local + F, d]` as `shuffle` does, with fresh or with old foreign rows; the same on all ranks."""
+        if comm.size == 1:
+            return local
+        if self.rows is None or epoch - self.fetched_in > self._bound:
+            mixed = shuffle(local, self._halo, comm, tag)
+            self.fetched_in = epoch
+            count = self._halo.num_local
+            if isinstance(mixed, SparseRows):
+                self.rows = mixed.rows(torch.arange(count, mixed.shape[0]))
+            elif self._bound:
+                self.rows = mixed[count:].detach().clone()
+            return mixed
+        self.skipped_bytes += self._halo.fetch_bytes(local)
+        if isinstance(local, SparseRows):
+            assert isinstance(self.rows, SparseRows)
+            return local.followed_by(self.rows)
+        old: Tensor = _Old.apply(local, self.rows, self._halo, comm, tag)  # type: ignore[no-untyped-call]
+        return old
+
+    def forget(self) -> None:
+        """As if nothing had been fetched."""
+        self.rows, self.fetched_in, self.skipped_bytes = None, 0, 0
+
+
+class _Old(Function):
+    """Local rows and old foreign ones; only gradients travel."""
+
+    @staticmethod
+    def forward(ctx: Any, local: Tensor, old: Tensor, halo: Halo, comm: Communicator, tag: Tag) -> Tensor:  # noqa: ANN401
+        ctx.rest = halo, comm, tag
+        return torch.cat((local, old))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None, None]:  # noqa: ANN401
+        halo, comm, tag = ctx.rest
+        return halo.put_back(gradient, comm, tag), None, None, None, None

@@ -1,0 +1,118 @@
+"""What full-graph paradigms share: one global batch per epoch, of all training vertices, and every vertex computed."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnexp.config.build import locate
+from gnnexp.errors import Problem
+from gnnexp.graph.block import Batch, BatchKey, Block
+from gnnexp.graph.sparse import Rows
+from gnnexp.job import Job
+from gnnexp.paradigms.checks import whole_rows
+from gnnexp.paradigms.global_batch import GlobalBatch, Ready
+from gnnexp.samplers.full import FullSampler
+
+
+@dataclass(frozen=True, eq=False)
+class Whole(Ready):
+    """The epoch's batch on one rank.
+
+    Attributes:
+        features: what `load` gave.
+    """
+
+    features: Rows
+
+
+class FullGraph(GlobalBatch[Whole]):
+    """Full-graph training: a paradigm says which vertices are its own, what it holds of them, and how its model runs.
+
+    What a rank works on is built once, in `setup`; features are read in the first epoch, and are there ever after.
+    """
+
+    # --- what a paradigm says --------------------------------------------------------------------------------------
+    @property
+    @abstractmethod
+    def own(self) -> Tensor:
+        """`[n]` original ids of the vertices whose outputs this rank finishes, ascending."""
+
+    @property
+    @abstractmethod
+    def blocks(self) -> tuple[Block, ...]:
+        """The graph of every layer here, on the device."""
+
+    @abstractmethod
+    def load(self) -> Rows:
+        """The features that this rank holds, on the device; may communicate."""
+
+    @abstractmethod
+    def outputs(self, whole: Whole) -> Tensor:
+        """`[n, classes]` outputs of the rank's own vertices."""
+
+    # --- the iteration ---------------------------------------------------------------------------------------------
+    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+        """Everything in one batch, with all neighbours, the same draws for every number of ranks."""
+        name, sampler = type(self).__module__.rpartition(".")[2], config["sampler"]
+        problems = [*whole_rows(config, name)]
+        found = locate(sampler["_target_"])
+        if not (isinstance(found, type) and issubclass(found, FullSampler)):
+            problems.append(Problem("sampler", sampler["_target_"], f"{name} trains on the full graph",
+                                    "choose sampler=full"))
+        elif sampler.get("key", "global") != "global":
+            problems.append(Problem("sampler.key", sampler["key"], f"{name} trains one batch on all ranks",
+                                    "set sampler.key=global"))
+        if config["train"].get("batch_size") is not None:
+            problems.append(Problem("train.batch_size", config["train"]["batch_size"], f"{name} trains all targets in "
+                                    "one batch", "set train.batch_size=null"))
+        return problems
+
+    def setup(self, job: Job) -> None:
+        """Take the parts."""
+        super().setup(job)
+        self._loaded: Rows | None = None
+
+    def batches(self, epoch: int, first: int = 0) -> Generator[Whole, None, None]:
+        """One batch; its topology is that of every epoch, its randomness is not."""
+        assert first == 0, "an epoch is one step"
+        timer, targets = self.job.timer, self.job.task.targets()
+        if self._loaded is None:
+            with timer.phase("load"):
+                self._loaded = self.load()
+                self.count("tier/h2d_bytes", sum(block.nbytes() for block in set(self.blocks)))
+        key = BatchKey(self.job.run.seed, epoch, 0)
+        own_targets = targets[torch.isin(targets, self.own)]
+        self._target_rows = torch.searchsorted(self.own, own_targets).to(self.job.device)
+        yield Whole(Batch(own_targets, self.blocks, key, int(targets.numel())), self._loaded)
+
+    def forward(self, ready: Whole) -> Tensor:
+        """Outputs of the training vertices among the rank's own."""
+        return self.outputs(ready).index_select(0, self._target_rows)
+
+    def forget_batches(self) -> None:
+        """Features are read again."""
+        self._loaded = None
+
+    def count_computed(self, ready: Whole) -> None:
+        """Nothing is sampled; a destination that is another rank's own is computed once more: redundantly."""
+        blocks, cross_edges = ready.batch.blocks, self.cross_edges(ready)
+        edges = [block.num_edges for block in blocks]
+        own = [int(block.indptr[self.own.numel()]) for block in blocks]
+        self.count("edges_computed", sum(edges))
+        self.count("edges_redundant", sum(edges) - sum(own))
+        self.count("vertices_computed", sum(block.num_dst for block in blocks))
+        self._batches.setdefault("edges", []).append(edges)
+        if cross_edges:
+            self.count("edges_cross", sum(cross_edges))
+            self._batches.setdefault("cross_edges", []).append(list(cross_edges))
+
+    def memory(self) -> dict[str, int]:
+        """Topology is that of the blocks, not of the graph they were cut from."""
+        held = super().memory()
+        return {**held, "topology_bytes": sum(block.nbytes() for block in set(self.blocks))}

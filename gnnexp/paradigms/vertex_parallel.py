@@ -1,0 +1,198 @@
+"""Vertex parallelism: full-graph training, every rank computes the vertices that it owns (NeutronTP, section 2.2).
+
+What a destination needs of other ranks' vertices is managed by `dependency`:
+
+    communicate   their rows are fetched before every layer, gradients go back        (NeutronStar's DepComm)
+    cache         the L-hop halo is held and computed here as well                    (NeutronStar's DepCache)
+    hybrid        per vertex and layer whichever is cheaper                           (NeutronStar)
+    stale         as communicate, but fetched rows are used for several epochs        (Sancus)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from gnnexp.comm.broadcast import WholeParts
+from gnnexp.comm.shuffle import Halo
+from gnnexp.comm.stale import StaleRows
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.graph.block import Block
+from gnnexp.graph.sparse import Rows
+from gnnexp.job import Job
+from gnnexp.paradigms.checks import block_degrees, one_part_per_rank
+from gnnexp.paradigms.full_graph import FullGraph, Whole
+from gnnexp.paradigms.hybrid_dependency import Costs, cheapest, check_profile
+from gnnexp.samplers.halo import Level, everyone, levels, shuffle_index
+
+Dependency = Literal["communicate", "cache", "hybrid", "stale"]
+_DEPENDENCIES = ("communicate", "cache", "hybrid", "stale")
+_EXCHANGES = ("halo", "broadcast")
+
+
+class VertexParallel(FullGraph):
+    """Full-graph training over an edge-cut: a destination has all its in-edges in one place, so any model runs.
+
+    Args:
+        dependency: how foreign rows come, see above.
+        exchange: `halo`, only the rows that are needed; `broadcast`, whole parts to all ranks (Sancus).
+        cache_input_halo: hold the features of layer 1's halo instead of fetching them in every epoch.
+        staleness: of `stale`: epochs that a fetched row may be old; 0 is exact.
+    """
+
+    needs_partition = True
+
+    def __init__(
+        self, dependency: Dependency = "communicate", exchange: Literal["halo", "broadcast"] = "halo",
+        cache_input_halo: bool = False, staleness: int = 0,
+    ) -> None:
+        problems = []
+        if dependency not in _DEPENDENCIES:
+            problems.append(Problem("dependency", dependency, f"must be one of: {', '.join(_DEPENDENCIES)}",
+                                    "set paradigm.dependency=communicate"))
+        if exchange not in _EXCHANGES:
+            problems.append(Problem("exchange", exchange, f"must be one of: {', '.join(_EXCHANGES)}",
+                                    "set paradigm.exchange=halo"))
+        if staleness < 0:
+            problems.append(Problem("staleness", staleness, "must be 0 (always fresh) or more epochs",
+                                    "set paradigm.staleness=0"))
+        if staleness > 0 and dependency != "stale":
+            problems.append(Problem("staleness", staleness, f"dependency={dependency} has no old rows",
+                                    "set paradigm.dependency=stale, or paradigm.staleness=0"))
+        if exchange == "broadcast" and dependency in ("cache", "hybrid"):
+            problems.append(Problem("exchange", exchange, f"dependency={dependency} fetches single rows",
+                                    "set paradigm.exchange=halo"))
+        if problems:
+            raise ConfigError(problems)
+        self.dependency, self.exchange = dependency, exchange
+        self.cache_input_halo, self.staleness = cache_input_halo, staleness
+        self.exact = staleness == 0
+        self.approximates = "" if self.exact else f"rows of other ranks are up to {staleness} epochs old"
+
+    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+        """A part per rank; hybrid wants to know the machine."""
+        problems = [*super().check(config), *one_part_per_rank(config), *block_degrees(config, "vertex_parallel")]
+        return [*problems, *check_profile(config["hardware"])] if self.dependency == "hybrid" else problems
+
+    # --- setup -----------------------------------------------------------------------------------------------------
+    def setup(self, job: Job) -> None:
+        """Build the rank's graph of every layer, and tell the owners what it will fetch."""
+        super().setup(job)
+        assert job.shard.partition is not None
+        self._own = job.shard.partition.vertices_of(job.shard.part)
+        self.levels = self._levels(job)
+        moved = {level: level.block.to(job.device) for level in set(self.levels)}
+        self._blocks = tuple(moved[level] for level in self.levels)
+        self._crossing = [int((level.block.sources >= level.num_local).sum()) for level in self.levels]
+        self.stale = self._exchanges(job)
+
+    def _levels(self, job: Job) -> tuple[Level, ...]:
+        found = levels(job.shard, self._own, job.model.num_layers, self._cached(job))
+        if self.exchange == "halo":
+            return found
+        held = found[:1] if self.cache_input_halo else ()
+        widened = {level: everyone(level, job.shard) for level in set(found[len(held):])}
+        return (*held, *(widened[level] for level in found[len(held):]))
+
+    def _cached(self, job: Job) -> Callable[[int, Tensor], Tensor]:
+        """Which foreign inputs of a layer are here without an exchange."""
+        if self.dependency == "hybrid":
+            dims = [job.model.in_dim, *(int(getattr(layer, "out_dim", 0)) for layer in job.model.layers)]
+            costs = Costs.of(job.run.hardware, torch.empty(0, dtype=job.dtype).element_size())
+            return cheapest(job.shard, self._own, dims, costs)
+        everything = self.dependency == "cache"
+        return lambda layer, ids: torch.full(
+            ids.shape, everything or (layer == 0 and self.cache_input_halo), dtype=torch.bool
+        )
+
+    def _exchanges(self, job: Job) -> tuple[StaleRows | None, ...]:
+        """Per layer, how foreign rows come; None where no rank fetches any."""
+        told: Any = job.comm.gather_objects(
+            [(sum(level.fetched), index > 0 and level is self.levels[index - 1])
+             for index, level in enumerate(self.levels)]
+        )
+        halo: Halo | None = None
+        found: list[StaleRows | None] = []
+        for level, of_ranks in zip(self.levels, zip(*told, strict=True), strict=True):
+            if not any(fetches for fetches, _ in of_ranks):
+                halo = None
+            elif halo is None or not all(alike for _, alike in of_ranks):
+                halo = self._halo(job, level)  # collective: made anew where it is new to any rank
+            found.append(None if halo is None else StaleRows(halo, self.staleness))
+        return tuple(found)
+
+    def _halo(self, job: Job, level: Level) -> Halo:
+        if self.exchange == "halo":
+            return shuffle_index(level, self._own, job.batch_comm).to(job.device)
+        lengths: Any = job.comm.gather_objects(level.num_local)
+        return WholeParts(lengths, job.comm.rank)
+
+    # --- the iteration ---------------------------------------------------------------------------------------------
+    @property
+    def own(self) -> Tensor:
+        """What the part owns."""
+        return self._own
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Own vertices and their in-edges; with cached vertices, theirs too."""
+        return self._blocks
+
+    def load(self) -> Rows:
+        """Rows of the inputs that are here without an exchange."""
+        first = self.levels[0]
+        return self.job.store.read(first.block.src_ids[: first.num_local])
+
+    def outputs(self, whole: Whole) -> Tensor:
+        """Before a layer, foreign rows are fetched (autograd runs the transposed exchange)."""
+        job, epoch = self.job, whole.batch.key.epoch
+
+        def exchange(layer: int, rows: Rows) -> Rows:
+            stale = self.stale[layer]
+            return rows if stale is None else stale.gather(rows, epoch, job.comm, _tag(layer))
+
+        return job.model(whole.batch, whole.features, exchange)  # type: ignore[no-any-return]
+
+    def forget_batches(self) -> None:
+        """Nothing has been fetched either."""
+        super().forget_batches()
+        for stale in self._stale_rows():
+            stale.forget()
+
+    # --- counts and state ------------------------------------------------------------------------------------------
+    def cross_edges(self, ready: Whole) -> Sequence[int]:
+        """Edges from a fetched vertex."""
+        return self._crossing
+
+    def end_epoch(self) -> dict[str, int]:
+        """Rows fetched and cached per exchange, and what was not sent because old rows did."""
+        counts = super().end_epoch()
+        own = self._own.numel()
+        counts["halo_fetched"] = sum(sum(level.fetched) for level in self.levels)
+        counts["halo_cached"] = sum(level.num_local - own for level in self.levels)
+        if self.dependency == "stale":
+            counts["comm/bytes_skipped"] = sum(stale.skipped_bytes for stale in self._stale_rows())
+            for stale in self._stale_rows():
+                stale.skipped_bytes = 0
+        return counts
+
+    def state_dict(self) -> dict[str, Any]:
+        """Old rows, layer by layer."""
+        if not self.staleness:
+            return {}
+        return {"stale": [(stale.rows, stale.fetched_in) for stale in self._stale_rows()]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take them back."""
+        for stale, (rows, fetched_in) in zip(self._stale_rows(), state["stale"], strict=True):
+            stale.rows, stale.fetched_in = None if rows is None else rows.to(self.job.device), fetched_in
+
+    def _stale_rows(self) -> list[StaleRows]:
+        return [stale for stale in self.stale if stale is not None]
+
+
+def _tag(layer: int) -> Literal["features", "activations"]:
+    return "activations" if layer else "features"

@@ -1,0 +1,81 @@
+"""Configurations of full-graph training, and models that are written in tests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from training import MODELS, small_config
+
+from gnnexp.graph.sparse import Rows
+from gnnexp.models.layer import Destinations, Layer
+from gnnexp.models.model import Model
+
+FULL_MODELS: dict[str, dict[str, Any]] = {
+    **MODELS,
+    "residual": {**MODELS["sage"], "residual": True, "norm": True, "layers": 3},
+    "gat_residual": {**MODELS["gat"], "residual": True, "norm": True, "layers": 3, "hidden": 12},
+    "written_here": {"_target_": "full_graph.Gated"},
+}
+VERTEX = "gnnexp.paradigms.vertex_parallel.VertexParallel"
+
+
+class GatedLayer(Layer):
+    """A layer of a user: sums of neighbours beside a learned share of the own row."""
+
+    kind = "static"
+    input_weights = ("weight", "own", "residual_weight")
+
+    def __init__(self, in_dim: int, out_dim: int, **end: Any) -> None:
+        super().__init__(in_dim, out_dim, out_dim, **end)
+        self.weight, self.own = nn.Parameter(torch.empty(out_dim, in_dim)), nn.Parameter(torch.empty(out_dim, in_dim))
+        self.share = nn.Parameter(torch.full((1,), 0.3))
+
+    def reset(self, generator: torch.Generator) -> None:
+        super().reset(generator)
+        for weight in (self.weight, self.own):
+            nn.init.xavier_uniform_(weight, generator=generator)
+
+    def neighbour(self, h: Rows, dims: slice | None = None) -> Tensor:
+        return self.linear(h, self.weight, dims)
+
+    def self_(self, h: Rows, dims: slice | None = None) -> Tensor:
+        return self.linear(h, self.own, dims)
+
+    def project_aggregated(self, aggregated: Tensor, dims: slice | None = None) -> Tensor:
+        return self.linear(aggregated, self.weight, dims)
+
+    def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
+        assert self_ is not None
+        root = dst.degree.clamp(min=1).to(aggregated.dtype).rsqrt().unsqueeze(1)
+        return torch.sigmoid(self.share) * aggregated * root + self_
+
+    def preactivation(self, mixed: Tensor) -> Tensor:
+        return super().preactivation(F.softplus(mixed))
+
+
+class Gated(Model):
+    """A stack of them."""
+
+    def __init__(
+        self, hidden: int = 16, layers: int = 2, dropout: float = 0.5, input_dropout: float = 0.0,
+        residual: bool = False, norm: bool = False, bias: bool = True, kernel: str = "auto",
+    ) -> None:
+        super().__init__(hidden, layers, dropout, input_dropout, residual, norm, kernel, bias)
+
+    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
+        return GatedLayer(in_dim, out_dim, **self.end_of_layer(index))
+
+
+def full_config(
+    name: str, paradigm: Mapping[str, Any], dtype: str = "float64", **changes: Any
+) -> dict[str, Any]:
+    """A resolved configuration of full-graph training; `changes` are merged into their groups."""
+    model = {**FULL_MODELS[name], **changes.pop("model", {})}
+    config = small_config(model, train={"dtype": dtype, "batch_size": None}, **changes)
+    config["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
+    config["paradigm"] = dict(paradigm)
+    return config
