@@ -25,6 +25,7 @@ from gnnexp.graph.presample import open_presample
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.job import Job
 from gnnexp.measure.phases import Delay, PhaseTimer
+from gnnexp.measure.tier import DeviceTier
 from gnnexp.models.layer import Degrees
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
@@ -98,7 +99,8 @@ def _job(
     degrees = Degrees(graph.in_degree, graph.out_degree)
     model.setup(graph.num_features, graph.num_classes, degrees, seed=run.seed, dtype=dtype, device=device)
     return Job(
-        run, config, shard, comm, group_comm, batch_comm, timer, sampler, store, model, task, device, directory, facts
+        run, config, shard, comm, group_comm, batch_comm, timer, sampler, store, model, task, device,
+        DeviceTier(device), directory, facts
     )
 
 

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.feature_stores.local import LocalStore
-from gnnexp.graph.block import BatchKey, Block
+from gnnexp.graph.block import BatchKey, Block, without_edges
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
@@ -117,7 +117,10 @@ class Evaluation:
         cuts = chunks_by_edges(job.graph, own, limit)
         for number, (first, last) in enumerate(pairwise(cuts)):
             chunk = own[first:last]
-            block = self._block(index == model.num_layers - 1, number, chunk, keep=len(cuts) == 2)
+            if model.row_local(index):
+                block = without_edges(chunk.to(job.graph.indices.dtype))
+            else:
+                block = self._block(index == model.num_layers - 1, number, chunk, keep=len(cuts) == 2)
             sources: Rows = self._store.read(block.src_ids) if rows is None else rows[block.src_ids.long()]
             if isinstance(sources, Tensor):
                 sources = sources.to(job.device)

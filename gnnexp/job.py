@@ -15,6 +15,7 @@ from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.measure.phases import PhaseTimer
+from gnnexp.measure.tier import DeviceTier
 from gnnexp.models.model import Model
 from gnnexp.samplers.base import Sampler
 from gnnexp.tasks.base import Task
@@ -34,6 +35,7 @@ class Job:
         timer: phases.
         sampler, store, model, task: the components, set up.
         device: where the model lives.
+        tier: what chunked work puts on it.
         directory: the run directory.
         facts: what was chosen for the user and why (device, backend, threads); recorded.
     """
@@ -50,6 +52,7 @@ class Job:
     model: Model
     task: Task
     device: torch.device
+    tier: DeviceTier
     directory: Path
     facts: Mapping[str, Any]
 

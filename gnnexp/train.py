@@ -149,7 +149,7 @@ def probe_memory(job: Job, paradigm: Paradigm[Any]) -> dict[str, int]:
     batches = paradigm.batches(0)
     first = next(batches)
     existing = [t for p in paradigm.module.parameters() for t in (p, p.grad) if isinstance(t, Tensor)]
-    with TensorMeter(existing) as meter:
+    with TensorMeter(existing) as meter, job.tier.measured():
         paradigm.forward_backward(first)
     batches.close()
     paradigm.clear_gradients()
@@ -157,6 +157,8 @@ def probe_memory(job: Job, paradigm: Paradigm[Any]) -> dict[str, int]:
     paradigm.batch_counts()
     paradigm.forget_batches()
     job.comm.ledger.take()
+    if job.tier.peak_bytes:  # work in chunks: what is outside of them is in the host tier
+        return {**held, "intermediate_bytes": meter.peak_bytes, "device_peak_bytes": job.tier.peak_bytes}
     parameters = sum(p.numel() * p.element_size() for p in paradigm.module.parameters())
     return {
         **held,

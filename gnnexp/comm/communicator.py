@@ -107,9 +107,13 @@ class Communicator:
         assert self.size % group_size == 0, "groups are of equal size"
         return self if group_size == self.size else self._among(group_size, self.device)
 
-    def beside(self) -> Communicator:
-        """Collectives of the same ranks on host tensors, for one other thread to use meanwhile; called by all ranks."""
-        return self._among(self.size, torch.device("cpu"))
+    def beside(self, device: torch.device | None = None) -> Communicator:
+        """Collectives of the same ranks for one other thread to use meanwhile; called by all ranks.
+
+        Args:
+            device: where its payloads live, None for the host.
+        """
+        return self._among(self.size, torch.device("cpu") if device is None else device)
 
     def _among(self, group_size: int, device: torch.device) -> Communicator:
         world, backend = self._environment.num_ranks, "gloo" if device.type == "cpu" else None
@@ -256,8 +260,8 @@ class Communicator:
             self._met = False
             start = time.perf_counter()
             yield
-            if self.device.type == "cuda":
-                torch.cuda.synchronize(self.device)
+            if self.device.type == "cuda":  # the stream of the calling thread, not what others do meanwhile
+                torch.cuda.current_stream(self.device).synchronize()
             end = time.perf_counter()
         self._timer.note_collective(start, end)
         self._ledger.add(tag, sent_bytes, 1, end - start)

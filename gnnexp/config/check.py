@@ -198,6 +198,7 @@ def check_data(config: Mapping[str, Any], graph: Graph) -> list[Problem]:
         problems.append(Problem("dataset", graph.name, "has no vertex features",
                                 "dataset.features=<file of [V, D] rows>, or another dataset"))
     task: Any = build(config["task"])
-    others: list[Any] = [build(config[group]) for group in ("feature_store", "model") if group in config]
+    others: list[Any] = [build(config[group]) for group in ("feature_store", "model", "paradigm")
+                         if group in config]
     found = [problem for one in others if hasattr(one, "check_data") for problem in one.check_data(config, graph)]
     return [*problems, *task.check(graph), *found]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -31,6 +32,8 @@ class Block:
         edge_types: `[E]` int32 or None.
         dst_positions: `[D]` int64, or None when the destinations come first.
         self_loops: whether the last edge of every destination is an added self loop (`add_self_loops`).
+        other_dst_ids: `[D]` original ids of destinations that are not among the sources (vertex-cut), else None.
+        static_weights: weights of its edges that depend on nothing else, kept by layers for as long as the block is.
     """
 
     indptr: Tensor
@@ -43,6 +46,8 @@ class Block:
     edge_types: Tensor | None = None
     dst_positions: Tensor | None = None
     self_loops: bool = False
+    other_dst_ids: Tensor | None = None
+    static_weights: dict[Hashable, tuple[Tensor | None, Tensor | None]] = field(default_factory=dict, init=False)
 
     @property
     def num_src(self) -> int:
@@ -57,6 +62,8 @@ class Block:
     @cached_property
     def dst_ids(self) -> Tensor:
         """`[D]` original ids of the destinations."""
+        if self.other_dst_ids is not None:
+            return self.other_dst_ids
         return self.src_ids[: self.num_dst] if self.dst_positions is None else self.src_ids[self.dst_positions]
 
     @cached_property
@@ -84,8 +91,15 @@ class Block:
         )
 
 
+def without_edges(ids: Tensor) -> Block:
+    """The vertices `ids` `[n]` alone."""
+    indptr = torch.zeros(ids.numel() + 1, dtype=torch.int64)
+    return Block(indptr, torch.empty(0, dtype=torch.int32), ids, ids.numel())
+
+
 _ARRAYS = (
-    "indptr", "sources", "src_ids", "in_degree", "edge_ids", "occurrence", "edge_types", "dst_positions"
+    "indptr", "sources", "src_ids", "in_degree", "edge_ids", "occurrence", "edge_types", "dst_positions",
+    "other_dst_ids",
 )
 
 

@@ -80,6 +80,12 @@ class Backend(ABC):
         """`[D, K]` sum of `weight` `[E, K]` over each destination's edges."""
 
     @abstractmethod
+    def attention_weight(
+        self, block: Block, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
+    ) -> Tensor:
+        """`[E, K]` softmax(LeakyReLU(src_key + dst_key)) over each destination's edges, then dropout."""
+
+    @abstractmethod
     def attention(
         self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
     ) -> Tensor:

@@ -85,6 +85,17 @@ class DGLBackend(NumbaBackend):
             return super().edge_sum(block, weight)
         return self._dgl.ops.copy_e_sum(self._graph(block), weight)  # type: ignore[no-any-return]
 
+    def attention_weight(
+        self, block: Block, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
+    ) -> Tensor:
+        """`u_add_v`, then `edge_softmax`."""
+        if block.num_edges == 0:
+            return super().attention_weight(block, src_key, dst_key, slope, drop)
+        graph = self._graph(block)
+        score = F.leaky_relu(self._dgl.ops.u_add_v(graph, src_key, dst_key), slope)
+        weight: Tensor = self._dgl.ops.edge_softmax(graph, score.unsqueeze(2)).squeeze(2)
+        return weight if drop is None else self.edge_dropout(block, weight, drop)
+
     def attention(
         self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
     ) -> Tensor:
@@ -92,7 +103,7 @@ class DGLBackend(NumbaBackend):
         if block.num_edges == 0:
             return super().attention(block, x, src_key, dst_key, slope, drop)
         heads = src_key.shape[1]
-        weight = self._attention_weight(block, src_key, dst_key, slope, drop)
+        weight = self.attention_weight(block, src_key, dst_key, slope, drop)
         return self._heads(block, x.view(-1, heads, x.shape[1] // heads), weight)
 
     def attention_aggregate_first(
@@ -101,15 +112,7 @@ class DGLBackend(NumbaBackend):
         """`edge_softmax`, then `u_mul_e_sum` with broadcasting."""
         if block.num_edges == 0:
             return super().attention_aggregate_first(block, x, src_key, dst_key, slope, drop)
-        return self.aggregate_outer(block, x, self._attention_weight(block, src_key, dst_key, slope, drop))
-
-    def _attention_weight(
-        self, block: Block, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
-    ) -> Tensor:
-        graph = self._graph(block)
-        score = F.leaky_relu(self._dgl.ops.u_add_v(graph, src_key, dst_key), slope)
-        weight: Tensor = self._dgl.ops.edge_softmax(graph, score.unsqueeze(2)).squeeze(2)
-        return weight if drop is None else self.edge_dropout(block, weight, drop)
+        return self.aggregate_outer(block, x, self.attention_weight(block, src_key, dst_key, slope, drop))
 
     def _heads(self, block: Block, x: Tensor, weight: Tensor) -> Tensor:
         """`[D, K * F]` from `[S, K, F]`."""

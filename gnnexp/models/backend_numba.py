@@ -83,19 +83,25 @@ class NumbaBackend(Backend):
         """One pass over the edges."""
         return EdgeSum.run(weight, block, self.pool)
 
+    def attention_weight(
+        self, block: Block, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
+    ) -> Tensor:
+        """Score, peak, exponential and sum in two passes over the edges."""
+        return AttentionWeight.run(src_key, dst_key, block, slope, drop, self.pool)
+
     def attention(
         self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
     ) -> Tensor:
         """Weights of all edges, then one gather of the rows; backward one gather of the gradients."""
         heads = src_key.shape[1]
-        weight = AttentionWeight.run(src_key, dst_key, block, slope, drop, self.pool)
+        weight = self.attention_weight(block, src_key, dst_key, slope, drop)
         return Aggregate.run(x, weight, block, groups(x.shape[1], heads, x.element_size()), self.pool)
 
     def attention_aggregate_first(
         self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
     ) -> Tensor:
         """Weights of all edges, then one gather of the rows for all heads."""
-        weight = AttentionWeight.run(src_key, dst_key, block, slope, drop, self.pool)
+        weight = self.attention_weight(block, src_key, dst_key, slope, drop)
         return self.aggregate_outer(block, x, weight)
 
     def gather(self, x: Tensor, ids: Tensor) -> Tensor:

@@ -66,20 +66,29 @@ class TorchBackend(Backend):
         """A bag of consecutive edges per destination."""
         return _bag(block, weight, None, torch.arange(block.num_edges, device=weight.device))
 
+    def attention_weight(
+        self, block: Block, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
+    ) -> Tensor:
+        """The phases in order."""
+        score = F.leaky_relu(self.edge_score(block, src_key, dst_key), slope)
+        weight = self.edge_exp(block, score, self.edge_max(block, score))
+        weight = weight / self.edge_sum(block, weight)[destinations(block)]
+        return weight if drop is None else self.edge_dropout(block, weight, drop)
+
     def attention(
         self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
     ) -> Tensor:
         """The phases in order."""
         heads = src_key.shape[1]
         column = torch.arange(x.shape[1]) // max(1, x.shape[1] // heads)
-        weight = self._attention_weight(block, src_key, dst_key, slope, drop)
+        weight = self.attention_weight(block, src_key, dst_key, slope, drop)
         return self.aggregate(block, x, weight, column if heads > 1 else None)
 
     def attention_aggregate_first(
         self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
     ) -> Tensor:
         """The phases in order."""
-        return self.aggregate_outer(block, x, self._attention_weight(block, src_key, dst_key, slope, drop))
+        return self.aggregate_outer(block, x, self.attention_weight(block, src_key, dst_key, slope, drop))
 
     def gather(self, x: Tensor, ids: Tensor) -> Tensor:
         """`index_select`."""
@@ -111,13 +120,6 @@ class TorchBackend(Backend):
         columns = torch.arange(first_column, first_column + x.shape[1], device=x.device)
         return masks.kept_columns(ids, columns, drop, num_columns).to(x.dtype) * drop.scale
 
-    def _attention_weight(
-        self, block: Block, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
-    ) -> Tensor:
-        score = F.leaky_relu(self.edge_score(block, src_key, dst_key), slope)
-        weight = self.edge_exp(block, score, self.edge_max(block, score))
-        weight = weight / self.edge_sum(block, weight)[destinations(block)]
-        return weight if drop is None else self.edge_dropout(block, weight, drop)
 
 
 def _bag(block: Block, rows: Tensor, weight: Tensor | None, index: Tensor | None = None) -> Tensor:

@@ -89,6 +89,19 @@ class GATLayer(Layer):
             return self.backend.attention(block, rows, *keys, self.slope, drop)
         return self.project_aggregated(self.backend.attention_aggregate_first(block, rows, *keys, self.slope, drop))
 
+    def attention(self, block: Block, keys: tuple[Tensor, Tensor], drop: Drop | None) -> Tensor:
+        """`[E, K]` normalised weights."""
+        assert self.backend is not None
+        return self.backend.attention_weight(block, *keys, self.slope, drop)
+
+    def dense(self, neighbour: Tensor, self_: Tensor | None) -> Tensor:
+        """Heads of an output layer averaged, as `mix` does."""
+        return neighbour if self.concat else neighbour.view(-1, self.num_weights, self.head_dim).mean(1)
+
+    def propagate(self, dst: Destinations, aggregated: Tensor, x: Tensor | None) -> Tensor:
+        """Attention is normalised, and its own row is a neighbour if it is one at all."""
+        return aggregated
+
     def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
         """Divide by the mass (where a fused kernel has not), average the heads of an output layer."""
         if dst.mass is not None:

@@ -7,6 +7,7 @@ with all neighbours the factor is one. `degrees=block` is DGL's `norm="both"` on
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Literal
 
 import torch
@@ -45,6 +46,11 @@ class GCNLayer(Layer):
     def project_aggregated(self, aggregated: Tensor, dims: slice | None = None) -> Tensor:
         """`h W`, after the sum."""
         return self.linear(aggregated, self.weight, dims)
+
+    @property
+    def weights_key(self) -> Hashable:
+        """All layers of a model weigh alike."""
+        return "gcn", self.extra, self.degrees_of, self.weight.dtype
 
     def edge_weight(
         self, block: Block, score: Tensor | None, peak: Tensor | None

@@ -10,6 +10,7 @@ partial sums may be added across ranks; *combine* divides by the mass and never 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -119,6 +120,11 @@ class Layer(nn.Module, ABC):
         """`[E, K]` scores of edges; their maximum over *all* edges of a destination is the peak of `edge_weight`."""
         return None
 
+    @property
+    def weights_key(self) -> Hashable:
+        """Layers of kind `static` with the same key weigh the edges of a block alike: computed once per block."""
+        return id(self)
+
     def edge_weight(
         self, block: Block, score: Tensor | None, peak: Tensor | None
     ) -> tuple[Tensor | None, Tensor | None]:
@@ -142,6 +148,14 @@ class Layer(nn.Module, ABC):
     @abstractmethod
     def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
         """`[D, C]`: divide by the mass, add the self part."""
+
+    def dense(self, neighbour: Tensor, self_: Tensor | None) -> Tensor:
+        """`[N, .]`: what `preactivation` takes of a vertex without edges (models/decoupled.py)."""
+        return neighbour if self_ is None else neighbour + self_
+
+    def propagate(self, dst: Destinations, aggregated: Tensor, x: Tensor | None) -> Tensor:
+        """`[D, d]`: one step of a decoupled propagation, on any slice of dimensions, from sums and own rows `x`."""
+        return self.mix(dst, aggregated, x)
 
     def preactivation(self, mixed: Tensor) -> Tensor:
         """`[D, out]`: what `finish` does before its activation (bias, normalisation, an inner MLP)."""

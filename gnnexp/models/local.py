@@ -27,6 +27,9 @@ class Attending(Protocol):
     ) -> Tensor:
         """`[D, C]` of `rows`, projected or not: already divided by the mass."""
 
+    def attention(self, block: Block, keys: tuple[Tensor, Tensor], drop: Drop | None) -> Tensor:
+        """`[E, K]` weights, already divided by the mass."""
+
 
 @runtime_checkable
 class Shortened(Protocol):
@@ -75,7 +78,7 @@ def preactivated_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) ->
         drop: attention dropout, or None.
     """
     if isinstance(layer, Shortened) and isinstance(h, Tensor) and aggregates_first(layer, block, h):
-        whole, own = _whole_and_own(block, h)
+        whole, own = whole_and_own(block, h)
         mixed = layer.mixed_and_biased(block.degree, layer.aggregate(block, whole, None, None), own)
         return mixed if layer.norm is None else layer.norm(mixed)
     return layer.preactivation(mixed_rows(layer, block, h, drop))
@@ -85,13 +88,13 @@ def mixed_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor
     """`[D, C]`: everything of the layer up to `finish`, phase by phase; arguments as `preactivated_rows`."""
     own_rows: Rows
     if isinstance(h, Tensor):
-        h, own_rows = _whole_and_own(block, h)
+        h, own_rows = whole_and_own(block, h)
     else:
         own_rows = destination_rows(block, h)
     projected = None if aggregates_first(layer, block, h) else layer.neighbour(h)
     own_projected = None
     if projected is not None and layer.self_is_neighbour:
-        projected, own_projected = _whole_and_own(block, projected)
+        projected, own_projected = whole_and_own(block, projected)
     aggregated, mass = _aggregated(layer, block, h, projected, _keys(layer, block, h, projected), drop)
     if not layer.self_is_neighbour:
         own = layer.self_(own_rows)
@@ -115,14 +118,14 @@ def mixed_from_projected(
         keys: `([S, K], [D, K])`; None for a layer without, or with `keys_of_projected`.
     """
     if layer.self_is_neighbour:
-        projected, own = _whole_and_own(block, projected)
+        projected, own = whole_and_own(block, projected)
     if keys is None:
         keys = _keys(layer, block, projected, projected)
     aggregated, mass = _aggregated(layer, block, projected, projected, keys, drop)
     return layer.mix(Destinations(block.dst_ids, block.degree, mass), aggregated, own)
 
 
-def _whole_and_own(block: Block, rows: Tensor) -> tuple[Tensor, Tensor]:
+def whole_and_own(block: Block, rows: Tensor) -> tuple[Tensor, Tensor]:
     """All rows and those of the destinations."""
     if block.dst_positions is not None:
         return rows, rows[block.dst_positions]
@@ -161,8 +164,32 @@ def edge_weights(
 ) -> tuple[Tensor | None, Tensor | None]:
     """`(weight [E, K], mass [D, K])` phase by phase, as the distributed paradigms run it, with a local peak."""
     if keys is None:
-        return layer.edge_weight(block, None, None)
+        return _static_weights(layer, block)
     assert layer.backend is not None
     score = layer.edge_score(block, *keys)
     assert score is not None
     return layer.edge_weight(block, score, layer.backend.edge_max(block, score))
+
+
+def _static_weights(layer: Layer, block: Block) -> tuple[Tensor | None, Tensor | None]:
+    """Weights that depend on the block alone are kept with it: full-graph training uses the same one in every epoch."""
+    found = block.static_weights.get(layer.weights_key)
+    if found is None:
+        found = layer.edge_weight(block, None, None)
+        if not any(part is not None and part.requires_grad for part in found):
+            block.static_weights[layer.weights_key] = found
+    return found
+
+
+def normalised_weights(
+    layer: Layer, block: Block, keys: tuple[Tensor, Tensor] | None, drop: Drop | None
+) -> Tensor | None:
+    """`[E, K]` weights with dropout, divided by their mass where there is one; None for ones."""
+    if keys is not None and isinstance(layer, Attending):
+        return layer.attention(block, keys, drop)
+    weight, mass = edge_weights(layer, block, keys)
+    weight = layer.drop_weights(block, weight, drop)
+    if weight is None or mass is None:
+        return weight
+    lengths = block.indptr[1:] - block.indptr[:-1]
+    return weight / torch.repeat_interleave(mass, lengths, dim=0, output_size=block.num_edges)

@@ -180,6 +180,10 @@ class Model(nn.Module, ABC):
             return out
         return layer.activated(out, layer.residual_part(destination_rows(block, h)))
 
+    def row_local(self, index: int) -> bool:
+        """Whether layer `index` reads no other row than a vertex's own."""
+        return False
+
     def finish_layer(self, index: int, preactivated: Tensor, residual: Tensor | None) -> Tensor:
         """The end of contract layer `index`, for paradigms that run its phases themselves: what `run_layer` returns."""
         layer = self.layers[index]

@@ -46,6 +46,10 @@ class Paradigm(ABC, Generic[B]):
         """Conflicts of this paradigm with the other choices in the resolved `config`."""
         return []
 
+    def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
+        """What of the resolved `config` does not fit `graph`."""
+        return []
+
     def needs(self, config: Mapping[str, Any], graph: Graph) -> Iterable[Need]:
         """What a rank will need beside graph, features, batches and model, for the preflight."""
         return ()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ def check_profile(hardware: Mapping[str, Any]) -> list[Problem]:
     said = {"hardware.flops": hardware.get("flops"), "hardware.gather": hardware.get("gather"),
             "hardware.links.network": (hardware.get("links") or {}).get("network")}
     return [Problem(key, value, "paradigm.dependency=hybrid weighs computing against sending by it: must be a positive "
-                    "number", f"choose a hardware profile that says it (hardware=local_measured), or +{key}=<per second>")
+                    "number", f"choose a profile that says it (hardware=local_measured), or set {key}=<per second>")
             for key, value in said.items() if not isinstance(value, int | float) or value <= 0]
 
 
@@ -66,7 +67,7 @@ def cheapest(
     computed = np.zeros(degree.size)  # cost of having the input of layer l of a vertex here
     decisions = [torch.ones(degree.size, dtype=torch.bool)]
     best = np.zeros(degree.size)
-    for before, after in zip(dims[:-2], dims[1:-1], strict=True):
+    for before, after in pairwise(dims[:-1]):
         edges = degree * (_GATHERS * before * costs.gather)
         product = _PRODUCTS * 2 * before * after * costs.flop
         computed = computed + edges + product + sum_over_in_edges(indptr, indices, best)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -63,7 +64,7 @@ def levels(shard: Shard, own: Tensor, num_layers: int, cached: Cached) -> tuple[
         if found and found[-1].num_local == found[-1].block.num_dst and _same(cached, layer, found[-1]):
             found.append(found[-1])
             continue
-        found.append(_level(expansion, graph, shard, destinations, lambda ids, layer=layer: cached(layer, ids)))
+        found.append(_level(expansion, graph, shard, destinations, partial(cached, layer)))
         destinations = found[-1].block.src_ids[: found[-1].num_local]
     return tuple(reversed(found))
 

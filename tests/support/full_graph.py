@@ -10,9 +10,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from training import MODELS, small_config
 
+from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import Rows
+from gnnexp.job import Job
+from gnnexp.models.decoupled import Decoupled
 from gnnexp.models.layer import Destinations, Layer
 from gnnexp.models.model import Model
+from gnnexp.paradigms.full_graph import FullGraph, Whole
+from gnnexp.samplers.expansion import Expansion
 
 FULL_MODELS: dict[str, dict[str, Any]] = {
     **MODELS,
@@ -21,6 +26,7 @@ FULL_MODELS: dict[str, dict[str, Any]] = {
     "written_here": {"_target_": "full_graph.Gated"},
 }
 VERTEX = "gnnexp.paradigms.vertex_parallel.VertexParallel"
+TENSOR = "gnnexp.paradigms.tensor_parallel.TensorParallel"
 
 
 class GatedLayer(Layer):
@@ -79,3 +85,33 @@ def full_config(
     config["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
     config["paradigm"] = dict(paradigm)
     return config
+
+
+class SerialTwin(FullGraph):
+    """The decoupled twin on one rank, through the model that also evaluates it."""
+
+    def setup(self, job: Job) -> None:
+        super().setup(job)
+        (self._block,) = Expansion(job.graph, job.shard.needs, (-1,)).blocks(torch.arange(job.graph.num_nodes), (0,))
+        self._twin = Decoupled(job.model)
+
+    @property
+    def own(self) -> Tensor:
+        return torch.arange(self.job.graph.num_nodes)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        return (self._block,)
+
+    def load(self) -> Rows:
+        return self.job.store.read(self._block.src_ids)
+
+    def outputs(self, whole: Whole) -> Tensor:
+        h: Rows = whole.features
+        for index in range(self._twin.num_layers):
+            h = self._twin.run_layer(index, self._block, h, whole.batch.key)
+        assert isinstance(h, Tensor)
+        return h
+
+    def evaluation_model(self) -> Model:
+        return self._twin

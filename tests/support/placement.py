@@ -56,9 +56,12 @@ def joined(curves: list[Curve], reference: Curve) -> Curve:
 def assert_exact(
     ranks: Any, size: int, make: Callable[[], Graph], config: Mapping[str, Any], bound: float, *,
     steps: int = 20, num_parts: int | None = None, kind: str = "random", partition: Partition | None = None,
+    serial_paradigm: Mapping[str, Any] | None = None,
 ) -> tuple[list[Curve], Curve]:
     """Losses of all steps and gradients of the first one agree with one worker's; returns all curves."""
     serial = {**config, **{group: small_config(config["model"])[group] for group in ("feature_store", "paradigm")}}
+    if serial_paradigm is not None:
+        serial["paradigm"] = serial_paradigm
     serial["sampler"] = {**config["sampler"], "topology": "replicated"}
     reference = run_steps(serial, make(), steps)
     curves = ranks(size).run(ranks_steps, make, config, steps, num_parts, kind, partition)

@@ -1,0 +1,151 @@
+"""Split and gather (NeutronTP, section 3.1): from whole rows of some vertices to some columns of all, and back.
+
+Each is a permutation of elements over the ranks, so each is the other's inverse and transpose. Nothing is padded: rows
+and columns that do not divide go to ranks whose shares differ by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from gnnexp.comm.communicator import Communicator
+from gnnexp.measure.ledger import Tag
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Who has which rows, and which columns.
+
+    Attributes:
+        rows: number of rows of every rank.
+        bounds: `[N + 1]` columns; rank r has `bounds[r]:bounds[r + 1]`.
+        rank: this one.
+    """
+
+    rows: Sequence[int]
+    bounds: Sequence[int]
+    rank: int
+
+    @property
+    def columns(self) -> slice:
+        """This rank's."""
+        return slice(self.bounds[self.rank], self.bounds[self.rank + 1])
+
+    @property
+    def width(self) -> int:
+        """Number of this rank's columns."""
+        return self.bounds[self.rank + 1] - self.bounds[self.rank]
+
+
+def even_shares(count: int, num_ranks: int) -> list[int]:
+    """`[N]` sizes that differ by at most one, larger ones first."""
+    return [count // num_ranks + (rank < count % num_ranks) for rank in range(num_ranks)]
+
+
+def even_bounds(count: int, num_ranks: int) -> list[int]:
+    """`[N + 1]` bounds of consecutive `even_shares`."""
+    bounds = [0]
+    for size in even_shares(count, num_ranks):
+        bounds.append(bounds[-1] + size)
+    return bounds
+
+
+def to_columns(rows: Tensor, shares: Shares, comm: Communicator, tag: Tag) -> Tensor:
+    """*Split*: `[rows[rank], C]` to `[sum(rows), width]`, those of rank 0 first; one round, no gradient."""
+    if comm.size == 1:
+        return rows
+    pieces = [rows[:, start:stop] for start, stop in pairwise(shares.bounds)]
+    sent = [0 if rank == shares.rank else piece.numel() for rank, piece in enumerate(pieces)]
+    received = [0 if rank == shares.rank else count * shares.width for rank, count in enumerate(shares.rows)]
+    payload = torch.cat([piece.reshape(-1) for rank, piece in enumerate(pieces) if rank != shares.rank])
+    arrived = torch.split_with_sizes(comm.all_to_all(payload, sent, received, tag), received)
+    whole = [pieces[rank] if rank == shares.rank else part.view(shares.rows[rank], shares.width)
+             for rank, part in enumerate(arrived)]
+    return torch.cat(whole)
+
+
+def to_rows(columns: Tensor, shares: Shares, comm: Communicator, tag: Tag) -> Tensor:
+    """*Gather*: `[sum(rows), width]`, rows of rank 0 first, to `[rows[rank], C]`; one round, no gradient."""
+    if comm.size == 1:
+        return columns
+    own = shares.rows[shares.rank]
+    widths = [stop - start for start, stop in pairwise(shares.bounds)]
+    pieces = torch.split_with_sizes(columns, list(shares.rows))
+    sent = [0 if rank == shares.rank else piece.numel() for rank, piece in enumerate(pieces)]
+    received = [0 if rank == shares.rank else own * width for rank, width in enumerate(widths)]
+    payload = torch.cat([piece.reshape(-1) for rank, piece in enumerate(pieces) if rank != shares.rank])
+    arrived = torch.split_with_sizes(comm.all_to_all(payload, sent, received, tag), received)
+    whole = [pieces[rank] if rank == shares.rank else part.view(own, widths[rank])
+             for rank, part in enumerate(arrived)]
+    return torch.cat(whole, 1)
+
+
+def split(rows: Tensor, shares: Shares, comm: Communicator, tag: Tag) -> Tensor:
+    """Differentiable `to_columns`."""
+    columns: Tensor = _Split.apply(rows, shares, comm, tag)  # type: ignore[no-untyped-call]
+    return columns
+
+
+def gather(columns: Tensor, shares: Shares, comm: Communicator, tag: Tag) -> Tensor:
+    """Differentiable `to_rows`."""
+    rows: Tensor = _Gather.apply(columns, shares, comm, tag)  # type: ignore[no-untyped-call]
+    return rows
+
+
+def share_rows(rows: Tensor, lengths: Sequence[int], comm: Communicator, tag: Tag) -> Tensor:
+    """`[sum(lengths), k]`: every rank's rows on every rank; backward sums all ranks' gradients at the owner."""
+    if comm.size == 1:
+        return rows
+    everyone: Tensor = _ShareRows.apply(rows, lengths, comm, tag)  # type: ignore[no-untyped-call]
+    return everyone
+
+
+class _Split(Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, shares: Shares, comm: Communicator, tag: Tag) -> Tensor:  # noqa: ANN401
+        ctx.rest = shares, comm, tag
+        return to_columns(rows, shares, comm, tag)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
+        return to_rows(gradient, *ctx.rest), None, None, None
+
+
+class _Gather(Function):
+    @staticmethod
+    def forward(ctx: Any, columns: Tensor, shares: Shares, comm: Communicator, tag: Tag) -> Tensor:  # noqa: ANN401
+        ctx.rest = shares, comm, tag
+        return to_rows(columns, shares, comm, tag)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
+        return to_columns(gradient, *ctx.rest), None, None, None
+
+
+class _ShareRows(Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, lengths: Sequence[int], comm: Communicator, tag: Tag) -> Tensor:  # noqa: ANN401
+        ctx.rest = lengths, comm, tag
+        return torch.cat(comm.all_gather(rows, lengths, tag))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
+        """Each rank weighed with its own columns only: its gradients are parts of sums."""
+        lengths, comm, tag = ctx.rest
+        own = lengths[comm.rank]
+        sent = [0 if rank == comm.rank else length for rank, length in enumerate(lengths)]
+        received = [0 if rank == comm.rank else own for rank in range(comm.size)]
+        pieces = torch.split_with_sizes(gradient, list(lengths))
+        payload = torch.cat([piece for rank, piece in enumerate(pieces) if rank != comm.rank])
+        arrived = torch.split_with_sizes(comm.all_to_all(payload, sent, received, tag), received)
+        total = torch.zeros_like(pieces[comm.rank])
+        for rank, part in enumerate(arrived):
+            total += pieces[rank] if rank == comm.rank else part
+        return total, None, None, None

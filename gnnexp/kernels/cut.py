@@ -1,0 +1,89 @@
+"""Cutting a graph into ranges of destinations: where to cut, and each range's sources numbered on their own."""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+
+@numba.njit(nogil=True, cache=True)
+def cut_by_cost(
+    indptr: np.ndarray, sources: np.ndarray, num_src: int, per_dst: int, per_edge: int, per_src: int, budget: int
+) -> tuple[np.ndarray, int]:
+    """Bounds of ranges, each as large as `budget` allows; ranges of one destination may exceed it.
+
+    Args:
+        indptr: `[D + 1]` int64.
+        sources: `[E]` positions below `num_src`; a destination is the source with its own number.
+        num_src: S.
+        per_dst, per_edge, per_src: cost of a range's destinations, edges and distinct sources.
+        budget: of a range.
+
+    Returns:
+        `(bounds [n + 1] int64, cost of the dearest single destination)`.
+    """
+    num_dst = indptr.size - 1
+    seen = np.full(num_src, -1, np.int64)
+    bounds, dearest, cost = [0], 0, 0
+    number = 0
+    for dst in range(num_dst):
+        added = per_dst + per_edge * (indptr[dst + 1] - indptr[dst])
+        alone = added
+        fresh = 0
+        if seen[dst] != number:
+            fresh += 1
+            seen[dst] = number
+        for edge in range(indptr[dst], indptr[dst + 1]):
+            if seen[sources[edge]] != number:
+                fresh += 1
+                seen[sources[edge]] = number
+        alone += per_src * (1 + indptr[dst + 1] - indptr[dst])
+        dearest = max(dearest, alone)
+        if cost > 0 and cost + added + per_src * fresh > budget:
+            bounds.append(dst)
+            number += 1
+            cost = added
+            # Count the destination's sources anew, for the range that it begins.
+            seen[dst] = number
+            cost += per_src
+            for edge in range(indptr[dst], indptr[dst + 1]):
+                if seen[sources[edge]] != number:
+                    cost += per_src
+                    seen[sources[edge]] = number
+        else:
+            cost += added + per_src * fresh
+    bounds.append(num_dst)
+    return np.array(bounds, np.int64), dearest
+
+
+@numba.njit(nogil=True, cache=True)
+def compact(
+    sources: np.ndarray, first_dst: int, num_dst: int, place: np.ndarray, renumbered: np.ndarray, rows: np.ndarray
+) -> int:
+    """Number the sources of a range: its destinations first, then others in order of first appearance.
+
+    Args:
+        sources: `[E]` positions in the whole block.
+        first_dst, num_dst: the range; destinations are the sources with their own numbers.
+        place: `[S]` int32, all -1; left so.
+        renumbered: `[E]` int32, filled.
+        rows: at least `num_dst + E` (or S) long, filled with positions in the whole block.
+
+    Returns:
+        Number of distinct sources.
+    """
+    count = 0
+    for dst in range(first_dst, first_dst + num_dst):
+        place[dst] = count
+        rows[count] = dst
+        count += 1
+    for edge in range(sources.size):
+        source = sources[edge]
+        if place[source] < 0:
+            place[source] = count
+            rows[count] = source
+            count += 1
+        renumbered[edge] = place[source]
+    for row in range(count):
+        place[rows[row]] = -1
+    return count

@@ -1,0 +1,146 @@
+"""The decoupled twin of a model (NeutronTP, section 4.1): all dense updates first, then all propagations.
+
+    L x  h = finish(dense(neighbour(h), self(h)))        row by row, no edges
+    L x  x = propagate(sum of w * x over in-edges, x)    linear in x, on any slice of its columns
+
+w is that of the last layer: static, or attention computed once from the keys of the last dense update (averaged over
+heads, with its dropout). Another model than the coupled one: for GCN it is Â^L MLP(X). docs/decoupled.md has the twins
+of all models, and which parameters take no gradient.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from gnnexp.graph.block import BatchKey, Block
+from gnnexp.graph.shard import BlockNeeds
+from gnnexp.graph.sparse import Rows
+from gnnexp.kernels.counter import Purpose
+from gnnexp.models.backend import Drop
+from gnnexp.models.layer import BlockLayer, Destinations, Layer
+from gnnexp.models.local import destination_rows, normalised_weights, whole_and_own
+from gnnexp.models.model import Exchange, Model
+
+Keys = tuple[Tensor, Tensor]
+
+
+def dense_update(model: Model, index: int, ids: Tensor, h: Rows, key: BatchKey | None) -> tuple[Tensor, Keys | None]:
+    """One layer without its edges.
+
+    Args:
+        model: set up; its layers on the contract.
+        index: of the layer.
+        ids: `[n]` original ids of the rows.
+        h: `[n, Din]`.
+        key: of dropout, None for inference.
+
+    Returns:
+        `([n, out], keys)`; keys only of the last layer of a model with edge scores.
+    """
+    layer = contract_layer(model, index)
+    dropped = model.drop_input(index, ids, h, key)
+    neighbour = layer.neighbour(dropped)
+    own = None if layer.self_is_neighbour else layer.self_(dropped)
+    out = model.finish_layer(index, layer.preactivation(layer.dense(neighbour, own)), layer.residual_part(h))
+    last = index == model.num_layers - 1
+    if not last or layer.kind != "projected":
+        return out, None
+    return out, layer.keys_of_projected(neighbour) or layer.keys(dropped)
+
+
+def propagation_weight(model: Model, block: Block, keys: Keys | None, key: BatchKey | None) -> Tensor | None:
+    """`[E, 1]` weights of all propagations, None for ones.
+
+    Args:
+        model: set up.
+        block: the edges.
+        keys: `([S, K], [D, K])`, or None.
+        key: of attention dropout.
+    """
+    layer = contract_layer(model, model.num_layers - 1)
+    drop: Drop | None = model.drop(Purpose.ATTENTION_DROPOUT, model.num_layers - 1, layer.weight_dropout, key)
+    weight = normalised_weights(layer, block, keys, drop)
+    return weight if weight is None or weight.shape[1] == 1 else weight.mean(1, keepdim=True)
+
+
+def propagate(layer: Layer, block: Block, x: Tensor, weight: Tensor | None) -> Tensor:
+    """`[D, d]` of `[S, d]`: one propagation of any columns; autograd gives its transpose."""
+    assert layer.backend is not None
+    whole, own = whole_and_own(block, x)
+    summed = layer.backend.aggregate(block, whole, weight, None)
+    return layer.propagate(Destinations(block.dst_ids, block.degree), summed, own if has_own_part(layer) else None)
+
+
+def has_own_part(layer: Layer) -> bool:
+    """Whether a destination's own row takes part beside its neighbours'."""
+    return layer.self_is_neighbour or type(layer).self_ is not Layer.self_
+
+
+def contract_layer(model: Model, index: int) -> Layer:
+    """The layer, which decoupling and tensor parallelism need to be on the contract (checked before)."""
+    layer = model.layers[index]
+    assert isinstance(layer, Layer)
+    return layer
+
+
+class _Step(nn.Module):
+    """What inference asks of a layer: its width."""
+
+    def __init__(self, out_dim: int) -> None:
+        super().__init__()
+        self.out_dim = out_dim
+
+
+class Decoupled(Model):
+    """The serial twin as a model of 2L layers: L dense ones and L propagations; keys travel as columns beside x.
+
+    Args:
+        base: set up; shares its parameters.
+    """
+
+    def __init__(self, base: Model) -> None:
+        super().__init__(base.hidden, 2 * base.num_layers, base.dropout, base.input_dropout, base.residual, base.norm,
+                         base.kernel, base.bias)
+        self.base, self.backend, self.in_dim = base, base.backend, base.in_dim
+        last = contract_layer(base, base.num_layers - 1)
+        self.classes, self.num_keys = last.out_dim, last.num_weights if last.kind == "projected" else 0
+        widths = [int(cast(int, getattr(layer, "out_dim", 0))) for layer in base.layers]
+        rows = self.classes + 2 * self.num_keys
+        for width in [*widths[:-1], *[rows] * base.num_layers, self.classes]:
+            self.layers.append(_Step(width))
+
+    @property
+    def needs(self) -> BlockNeeds:
+        """Those of the base."""
+        return self.base.needs
+
+    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer | BlockLayer:
+        """Those of the base."""
+        return self.base.make_layer(index, in_dim, out_dim)
+
+    def row_local(self, index: int) -> bool:
+        """Dense updates read no neighbour."""
+        return index < self.base.num_layers
+
+    def run_layer(
+        self, index: int, block: Block, h: Rows, key: BatchKey | None, exchange: Exchange | None = None
+    ) -> Tensor:
+        """A dense update of the destinations, or a propagation."""
+        assert exchange is None, "the twin is serial"
+        if self.row_local(index):
+            out, keys = dense_update(self.base, index, block.dst_ids, destination_rows(block, h), key)
+            return out if keys is None else torch.cat((out, *keys), 1)
+        assert isinstance(h, Tensor)
+        keys = None
+        if self.num_keys:
+            h, source, destination = torch.split_with_sizes(h, [self.classes, self.num_keys, self.num_keys], 1)
+            keys = source.contiguous(), destination[: block.num_dst].contiguous()
+        weight = propagation_weight(self.base, block, keys, key)
+        layer = contract_layer(self.base, self.base.num_layers - 1)
+        out = propagate(layer, block, h.contiguous(), weight)
+        if keys is None or index == self.num_layers - 1:
+            return out
+        return torch.cat((out, keys[0][: block.num_dst], keys[1]), 1)

@@ -1,0 +1,72 @@
+"""Into how many chunks a graph is cut: a number, or as few as a device-memory budget allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from gnnexp.errors import DataError, Problem
+from gnnexp.graph.block import Block
+from gnnexp.graph.graph import Graph
+from gnnexp.samplers.chunks import Chunk, ChunkCost, cut, even_ranges, ranges_in_budget
+
+
+@dataclass(frozen=True)
+class Chunking:
+    """The options `paradigm.chunks` and `paradigm.device_memory`.
+
+    Attributes:
+        count: ranges of destinations with about equally many edges; None: by the budget.
+        budget: bytes that a chunk may take of the device tier, None for any.
+    """
+
+    count: int | None
+    budget: int | None
+
+    def problems(self) -> list[Problem]:
+        """What is wrong with them."""
+        found = []
+        if self.count is not None and self.count < 1:
+            found.append(Problem("chunks", self.count, "must be at least 1, or null with a device_memory",
+                                 "set paradigm.chunks=1"))
+        if self.budget is not None and self.budget < 1:
+            found.append(Problem("device_memory", self.budget, "must be a positive number of bytes, or null",
+                                 "set paradigm.device_memory=null"))
+        if self.count is None and self.budget is None:
+            found.append(Problem("chunks", None, "null needs paradigm.device_memory", "set paradigm.chunks=1"))
+        if self.count not in (None, 1) and self.budget is not None:
+            found.append(Problem("chunks", self.count, "a budget decides how many chunks there are",
+                                 "set paradigm.chunks=null, or paradigm.device_memory=null"))
+        return found
+
+    def check_data(self, graph: Graph, cost: ChunkCost, self_loops: bool) -> list[Problem]:
+        """The largest vertex with its in-edges must fit."""
+        if self.budget is None:
+            return []
+        largest = int(graph.in_degree.max()) + self_loops if graph.num_nodes else 0
+        needed = cost.per_dst + largest * (cost.per_edge + cost.per_src) + cost.per_src
+        if needed <= self.budget:
+            return []
+        return [Problem("paradigm.device_memory", self.budget, f"the largest vertex has {largest} in-edges: a chunk of "
+                        f"it alone takes {needed} bytes", f"set paradigm.device_memory={needed} or more")]
+
+    def chunks(self, block: Block, cost: ChunkCost) -> tuple[Chunk, ...]:
+        """Those of `block`, whose destinations are its first sources.
+
+        Raises:
+            DataError: if one destination alone is above the budget.
+        """
+        if self.budget is None:
+            assert self.count is not None
+            return cut(block, even_ranges(block, self.count))
+        bounds, dearest = ranges_in_budget(block, cost, self.budget)
+        if dearest > self.budget:
+            raise DataError(Problem("paradigm.device_memory", self.budget, f"a single vertex takes {dearest} bytes",
+                                    f"set paradigm.device_memory={dearest} or more"))
+        return cut(block, bounds)
+
+
+def itemsize(dtype: torch.dtype) -> int:
+    """Bytes of one value."""
+    return torch.empty(0, dtype=dtype).element_size()

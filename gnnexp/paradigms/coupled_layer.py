@@ -1,0 +1,126 @@
+"""Coupled layers by columns: split, aggregate, gather (naive tensor parallelism, NeutronTP section 3.1).
+
+Layers with one weight per edge aggregate before they project, as in the paper: layer 1 reads features that are stored
+by columns, so it has a gather only. Attention projects first: weights come from keys that are shared, sums are taken
+of projected columns, heads included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gnnexp.comm.tensor_split import Shares, even_bounds, gather, share_rows, split
+from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.graph.block import BatchKey
+from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.job import Job
+from gnnexp.kernels.counter import Purpose
+from gnnexp.models.decoupled import contract_layer
+from gnnexp.models.layer import Destinations
+from gnnexp.models.local import normalised_weights
+from gnnexp.paradigms.full_graph import Whole
+from gnnexp.paradigms.in_chunks import in_chunks
+from gnnexp.samplers.chunks import Chunk
+
+
+class CoupledLayers:
+    """The layers of a model, exact.
+
+    Args:
+        job: of the rank.
+        chunks: of the whole graph.
+        own: `[n]` ids whose dense updates are this rank's, a contiguous range.
+        lengths: how many of every rank.
+    """
+
+    def __init__(self, job: Job, chunks: Sequence[Chunk], own: Tensor, lengths: Sequence[int]) -> None:
+        self._job, self._chunks, self._own, self._lengths = job, chunks, own, lengths
+        self._features: Rows | None = None
+        degree = torch.cat([chunk.block.degree for chunk in chunks])
+        self._degree = degree[own]
+
+    def bounds(self, index: int) -> list[int]:
+        """Columns of every rank in the aggregation of layer `index`."""
+        layer = contract_layer(self._job.model, index)
+        return even_bounds(layer.width if self._projects_first(index) else layer.in_dim, self._job.comm.size)
+
+    def _projects_first(self, index: int) -> bool:
+        sparse = index == 0 and isinstance(self._job.graph.features, SparseRows)
+        return contract_layer(self._job.model, index).kind == "projected" or sparse
+
+    def _shares(self, index: int) -> Shares:
+        return Shares(self._lengths, self.bounds(index), self._job.comm.rank)
+
+    def load(self, store: FeatureStore) -> None:
+        """Columns of all vertices' features, where layer 1 aggregates them."""
+        if self._projects_first(0):
+            return
+        columns = self._shares(0).columns
+        features = self._job.graph.features
+        assert isinstance(features, Tensor)
+        self._features = features[:, columns].to(self._job.dtype).contiguous().to(self._job.device)
+        store.count("host", features.shape[0], self._features.numel() * self._features.element_size())
+
+    def run(self, whole: Whole) -> Tensor:
+        """`[n, classes]` of the own vertices."""
+        h: Rows = whole.features
+        for index in range(self._job.model.num_layers):
+            h = self._layer(index, h, whole.batch.key)
+        assert isinstance(h, Tensor)
+        return h
+
+    def _layer(self, index: int, h: Rows, key: BatchKey) -> Tensor:
+        model, layer = self._job.model, contract_layer(self._job.model, index)
+        dropped = model.drop_input(index, self._own, h, key)
+        if self._projects_first(index):
+            projected = layer.neighbour(dropped)
+            aggregated = self._projected(index, projected, dropped, key)
+            own = projected if layer.self_is_neighbour else layer.self_(dropped)
+        else:
+            aggregated = layer.project_aggregated(self._aggregated(index, dropped, key))
+            own = layer.neighbour(dropped) if layer.self_is_neighbour else layer.self_(dropped)
+        mixed = layer.mix(Destinations(self._own, self._degree), aggregated, own)
+        return model.finish_layer(index, layer.preactivation(mixed), layer.residual_part(h))
+
+    def _aggregated(self, index: int, dropped: Rows, key: BatchKey) -> Tensor:
+        """`[n, Din]` sums of the inputs; features take no gradient, so nothing goes back through layer 1's gather."""
+        job, shares, layer = self._job, self._shares(index), contract_layer(self._job.model, index)
+        if index == 0:
+            assert self._features is not None
+            everyone = torch.arange(job.graph.num_nodes, device=job.device)
+            x = job.model.drop_features(everyone, self._features, shares.columns, key)
+        else:
+            assert isinstance(dropped, Tensor)
+            x = split(dropped, shares, job.comm, "activations")
+        assert isinstance(x, Tensor)
+
+        def work(chunk: Chunk, rows: Tensor, _: Tensor | None) -> Tensor:
+            return layer.aggregate(chunk.block, rows, normalised_weights(layer, chunk.block, None, None), None)
+
+        summed = in_chunks(work, x, None, self._chunks, job.tier)
+        return gather(summed, shares, job.comm, "activations" if index else "features")
+
+    def _projected(self, index: int, projected: Tensor, dropped: Rows, key: BatchKey) -> Tensor:
+        """`[n, C]` sums of projected rows, already divided by the mass where weights come from shared keys."""
+        job, layer, shares = self._job, contract_layer(self._job.model, index), self._shares(index)
+        x = split(projected, shares, job.comm, "activations")
+        heads, column = layer.num_weights, layer.column[shares.columns]
+        drop = job.model.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
+        if layer.kind == "projected":
+            keys = layer.keys_of_projected(projected) or layer.keys(dropped)
+            assert keys is not None, "a layer with projected weights has keys"
+            x = torch.cat((x, share_rows(torch.cat(keys, 1), self._lengths, job.comm, "activations")), 1)
+
+        def work(chunk: Chunk, rows: Tensor, _: Tensor | None) -> Tensor:
+            block, keyed = chunk.block, None
+            if layer.kind == "projected":
+                rows, source, destination = torch.split(rows, [shares.width, heads, heads], 1)
+                keyed = source.contiguous(), destination[: block.num_dst].contiguous()
+            weight = normalised_weights(layer, block, keyed, drop)
+            return layer.aggregate(block, rows, weight, column)
+
+        summed = in_chunks(work, x, None, self._chunks, job.tier)
+        return gather(summed, shares, job.comm, "activations")
