@@ -1,4 +1,4 @@
-"""One pass over a stream of edges that gives each the least loaded part of those that hold one of its ends."""
+"""One pass over a stream of edges that gives each to a part where its ends already are."""
 
 from __future__ import annotations
 
@@ -7,19 +7,27 @@ import numpy as np
 
 
 @numba.njit(nogil=True, cache=True)
-def _least_loaded(bits: np.ndarray, src: int, dst: int, loads: np.ndarray) -> int:
-    """The part with the fewest edges among those that hold `src` or `dst`, or of all if none does; lowest on ties."""
+def _degrees(sources: np.ndarray, destinations: np.ndarray, num_nodes: int) -> np.ndarray:
+    """`[V]` int64, in- and out-edges together; a self loop counts twice, as one of each."""
+    degrees = np.zeros(num_nodes, np.int64)
+    for edge in range(sources.size):
+        degrees[sources[edge]] += 1
+        degrees[destinations[edge]] += 1
+    return degrees
+
+
+@numba.njit(nogil=True, cache=True)
+def _least_loaded(bits: np.ndarray, one: int, other: int, loads: np.ndarray) -> int:
+    """The part with the fewest edges among those that hold both vertices, the lowest on ties; -1 if there is none."""
     best = -1
     for word in range(bits.shape[1]):
-        relevant = bits[src, word] | bits[dst, word]
+        both = bits[one, word] & bits[other, word]
         part = 64 * word
-        while relevant != np.uint64(0):
-            if relevant & np.uint64(1) and (best < 0 or loads[part] < loads[best]):
+        while both != np.uint64(0):
+            if both & np.uint64(1) and (best < 0 or loads[part] < loads[best]):
                 best = part
-            relevant >>= np.uint64(1)
+            both >>= np.uint64(1)
             part += 1
-    if best < 0:
-        best = np.argmin(loads)
     return best
 
 
@@ -27,7 +35,12 @@ def _least_loaded(bits: np.ndarray, src: int, dst: int, loads: np.ndarray) -> in
 def place_edges(
     sources: np.ndarray, destinations: np.ndarray, order: np.ndarray, num_nodes: int, num_parts: int, owner: np.ndarray
 ) -> None:
-    """Write the part of every edge into `owner`; keeps a bit set of parts per vertex, 8 ceil(num_parts / 64) bytes.
+    """Write the part of every edge into `owner`.
+
+    Candidates are the parts that hold both ends; where there are none, those of the end with fewer edges in the whole
+    graph (in and out together, the destination on ties); where it is in none, those of the other end; else all parts.
+    The candidate with the fewest edges by then takes the edge, the lowest on ties. The parts of a self loop's only end
+    are those that hold both. Takes 8 bytes per vertex for degrees and 8 ceil(num_parts / 64) for a bit set of parts.
 
     Args:
         sources: `[E]` ids.
@@ -37,12 +50,20 @@ def place_edges(
         num_parts: number of parts.
         owner: `[E]` of a dtype that holds every part.
     """
+    degrees = _degrees(sources, destinations, num_nodes)
     bits = np.zeros((num_nodes, (num_parts + 63) // 64), np.uint64)
     loads = np.zeros(num_parts, np.int64)
     for i in range(owner.size):
         edge = order[i] if order.size else i
         src, dst = np.int64(sources[edge]), np.int64(destinations[edge])
         part = _least_loaded(bits, src, dst, loads)
+        if part < 0:
+            fewer, more = (src, dst) if degrees[src] < degrees[dst] else (dst, src)
+            part = _least_loaded(bits, fewer, fewer, loads)
+            if part < 0:
+                part = _least_loaded(bits, more, more, loads)
+            if part < 0:
+                part = np.argmin(loads)
         owner[edge] = part
         loads[part] += 1
         bit = np.uint64(1) << np.uint64(part & 63)

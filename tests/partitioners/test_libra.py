@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -41,10 +42,12 @@ def libra_by_sets(graph: Graph, num_parts: int, order: list[int]) -> list[int]:
     edges, loads = edge_list(graph), [0] * num_parts
     held: list[set[int]] = [set() for _ in range(graph.num_nodes)]
     owner = [-1] * len(edges)
+    degree = Counter(end for edge in edges for end in edge)
     for edge in order:
         src, dst = edges[edge]
-        relevant = held[src] | held[dst] or set(range(num_parts))
-        part = min(relevant, key=lambda one: (loads[one], one))
+        low, high = (src, dst) if degree[src] < degree[dst] else (dst, src)
+        candidates = held[src] & held[dst] or held[low] or held[high] or set(range(num_parts))
+        part = min(candidates, key=lambda one: (loads[one], one))
         owner[edge] = part
         loads[part] += 1
         held[src].add(part)
@@ -74,12 +77,25 @@ def test_the_rule_where_every_trap_is(order: str, num_parts: int) -> None:
     assert edges == libra_by_sets(graph, num_parts, stream_of(graph, order, 0))
 
 
-def test_the_rule_by_hand() -> None:
-    # 1->0 opens part 0, 3->2 the emptier part 1; both are relevant to 0->3 and to 1->3: the lower one of equals, then
-    # the emptier one. Vertex 3 has two of its three edges in part 1; 1 has one in each.
-    graph = csc(4, np.array([1, 3, 0, 1]), np.array([0, 2, 3, 3]))
-    assert edge_list(graph) == [(1, 0), (3, 2), (0, 3), (1, 3)]
-    assert owners_of(graph, 2, "stored") == ([0, 0, 1, 1], [0, 1, 0, 1])
+# Edges in stored order, and their parts of two. In all, 1->0 opens part 0 and 3->2 the emptier part 1.
+BY_HAND = {
+    # 0->3: no common part, 0 has the lower degree: part 0. 1->3: both are in part 0, the fuller one.
+    "common": ([(1, 0), (3, 2), (0, 3), (1, 3)], [0, 1, 0, 0]),
+    # 0->3: 2 edges each, and the parts are as full: the destination's.
+    "equal degrees": ([(1, 0), (3, 2), (0, 3)], [0, 1, 1]),
+    # 4->0: 4 has the lower degree, but no part: that of 0. 0->3: 3 edges at 0, but 4 at 3, the loop is two of them.
+    # 3->3: 3 is in both parts now, the emptier one.
+    "self loop": ([(1, 0), (4, 0), (3, 2), (0, 3), (3, 3)], [0, 0, 1, 0, 1]),
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_the_rule_by_hand(name: str) -> None:
+    pairs, parts = BY_HAND[name]
+    src, dst = np.array(pairs).T
+    graph = csc(5, src, dst)
+    assert edge_list(graph) == pairs
+    assert owners_of(graph, 2, "stored")[1] == parts
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -160,17 +176,23 @@ def cora() -> Graph:
     return Planetoid(name="cora").load()
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("load", [rmat, cora], ids=["rmat", "cora"])
-def test_it_copies_fewer_vertices_than_chance_and_balances_edges(load: Callable[[], Graph], order: str) -> None:
+# Upper bounds of copies per vertex and of `balance_edges`. Measured with 16 parts (both are lower with 4): R-MAT 2.870
+# and 1.0006, 2.481 and 1.0051; Cora 1.641 and 1.0277, 1.455 and 1.0777. Edges at random: 10.07 and 5.50 copies.
+@pytest.mark.parametrize(("load", "order", "copies", "balance"), [
+    (rmat, "shuffled", 2.9, 1.001), (rmat, "stored", 2.5, 1.006), (cora, "shuffled", 1.65, 1.028),
+    (cora, "stored", 1.46, 1.078),
+])
+def test_it_copies_few_vertices_and_balances_edges(
+    load: Callable[[], Graph], order: str, copies: float, balance: float
+) -> None:
     graph = load()
-    arrays = graph.indptr.numpy(), graph.indices.numpy()
     for num_parts in (4, 16):
-        found = quality(graph, LibraPartitioner(order=order).partition(graph, num_parts))  # type: ignore[arg-type]
         drawn = np.random.default_rng(0).integers(0, num_parts, graph.num_edges).astype(np.int16)
-        random = Partition(torch.from_numpy(masters(*arrays, drawn, num_parts)), num_parts, torch.from_numpy(drawn))
-        assert found["replication_cut"] < quality(graph, random)["replication_cut"]
-        assert found["balance_edges"] < 1.02
+        owner = masters(graph.indptr.numpy(), graph.indices.numpy(), drawn, num_parts)
+        random = quality(graph, Partition(torch.from_numpy(owner), num_parts, torch.from_numpy(drawn)))
+        found = quality(graph, LibraPartitioner(order=order).partition(graph, num_parts))  # type: ignore[arg-type]
+        assert found["replication_cut"] < min(copies, 0.55 * random["replication_cut"])
+        assert found["balance_edges"] < balance
 
 
 def test_it_is_kept_and_opened(tmp_path: Path) -> None:
