@@ -17,7 +17,7 @@ SCALARS = ("seed", "system", "name", "preflight")
 # How strictly the preflight is taken.
 PREFLIGHT = ("refuse", "warn", "off")
 # Components with `check(config)`: what they refuse of the other groups.
-_JUDGES = ("model", "feature_store", "paradigm", "hardware.launcher")
+_JUDGES = ("model", "feature_store", "paradigm", "partitioner", "hardware.launcher")
 # What they do not look at: a mistake there leaves them right.
 _ALONE = {"dataset", "tracker", "name", "seed", "preflight"}
 _TOP = (*COMPONENTS, "hardware", "train", *SCALARS)

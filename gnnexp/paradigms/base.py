@@ -25,12 +25,14 @@ class Paradigm(ABC, Generic[B]):
         exact: same gradients as serial training on the same batch, up to float error.
         approximates: what is approximated where `exact` is False; recorded and printed.
         needs_partition: whether it always works on a partition (see `wants_partition`).
+        takes_vertex_cut: whether edges of a vertex may have different owners (`Partitioner.vertex_cut`).
         resumes_within_epoch: whether `batches` can begin at any step; if not, a run stops at the end of an epoch.
     """
 
     exact: bool
     approximates: str = ""
     needs_partition: ClassVar[bool] = False
+    takes_vertex_cut: ClassVar[bool] = False
     resumes_within_epoch: ClassVar[bool] = False
 
     def wants_partition(self, config: Mapping[str, Any]) -> bool:

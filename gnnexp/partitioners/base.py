@@ -6,10 +6,12 @@ import hashlib
 import json
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from torch import Tensor
 
+from gnnexp.config.build import build
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, check_partition
@@ -37,15 +39,31 @@ class Partitioner(ABC):
 
     Attributes:
         num_parts: how many parts are wanted, `auto` for one per rank.
+        vertex_cut: whether edges get owners of their own; what is read from a file says it of the instance.
         bytes_per_edge: that `assign` takes of memory, about, for the preflight.
     """
 
     num_parts: int | Literal["auto"]
+    vertex_cut: bool = False
     bytes_per_edge: ClassVar[int] = 0
 
     @abstractmethod
     def assign(self, graph: Graph, num_parts: int) -> Owners:
         """Owners of all vertices; called with 1 <= num_parts <= V only."""
+
+    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+        """A vertex-cut goes only with a paradigm that takes one, or that asks for no partition at all."""
+        if not self.vertex_cut:
+            return []
+        try:
+            paradigm: Any = build(config["paradigm"])
+        except ConfigError:
+            return []  # the paradigm's own problems are reported as such
+        if paradigm.takes_vertex_cut or not paradigm.wants_partition(config):
+            return []
+        name = type(paradigm).__module__.rpartition(".")[2]
+        return [Problem("partitioner", self.method, f"is a vertex-cut; in {name} the owner of a vertex has all its "
+                        "in-edges", "choose partitioner=metis, random or range")]
 
     @property
     def presampled_epochs(self) -> int:
@@ -110,6 +128,9 @@ class Partitioner(ABC):
             options=self.options(), graph_key=graph_key, seconds=seconds, peak_rss_bytes=host_peak_bytes(),
         )
         problems = check_partition(partition, graph, name=f"partitioner {self.method}")
+        if (owners.edges is not None) != self.vertex_cut:
+            problems.append(Problem(f"partitioner {self.method}: vertex_cut", self.vertex_cut,
+                                    "must be True if edges get owners, False if not", "set it in the class"))
         if problems:
             raise DataError(problems)
         return partition

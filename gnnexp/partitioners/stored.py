@@ -16,6 +16,8 @@ from gnnexp.partitioners.base import Owners, Partitioner
 class StoredPartitioner(Partitioner):
     """Reads a folder written by `Partition.save`; it must be of the same graph and have the number of parts asked for.
 
+    It is a vertex-cut if the folder has owners of edges.
+
     Args:
         path: the folder.
         num_parts: number of parts, `auto` for one per rank.
@@ -27,6 +29,7 @@ class StoredPartitioner(Partitioner):
         if not self._is_there():
             raise ConfigError(Problem("partitioner.path", path, "must be a folder with a stored partition",
                                       "make one with gnnexp partition, or choose partitioner=metis"))
+        self.vertex_cut = "edge_owner" in read_folder(self._folder, KIND, SCHEMA).specs
 
     def _is_there(self) -> bool:
         try:

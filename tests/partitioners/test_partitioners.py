@@ -11,9 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import csc, graphs, random_graph
 
+from gnnexp.config.check import check_config
+from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.quality import quality
+from gnnexp.paradigms.split_parallel import SplitParallel
 from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.metis import MetisPartitioner
 from gnnexp.partitioners.random import RandomPartitioner
@@ -95,6 +98,32 @@ def test_a_partitioner_that_errs_is_caught() -> None:
 
     with pytest.raises(DataError, match="parts are 0 to 1"):
         Wrong().partition(random_graph(5, 5, 0), 2)
+
+
+def test_a_partitioner_says_whether_edges_get_owners() -> None:
+    class Silent(RandomPartitioner):
+        def assign(self, graph: Graph, num_parts: int) -> Owners:
+            nodes = super().assign(graph, num_parts).nodes
+            return Owners(nodes, nodes[graph.destinations().long()])
+
+    class Boasting(RandomPartitioner):
+        vertex_cut = True
+
+    class Right(Silent):
+        vertex_cut = True
+
+    for wrong in (Silent(), Boasting()):
+        with pytest.raises(DataError, match="vertex_cut"):
+            wrong.partition(random_graph(5, 5, 0), 2)
+    assert Right().partition(random_graph(5, 5, 0), 2).edge_owner is not None
+
+
+def test_a_paradigm_that_takes_a_vertex_cut_gets_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = compose(["paradigm=split_parallel", "partitioner=libra"]).config
+    (problem,) = check_config(config)
+    assert (problem.key, problem.value) == ("partitioner", "libra") and "split_parallel" in problem.allowed
+    monkeypatch.setattr(SplitParallel, "takes_vertex_cut", True)
+    assert check_config(config) == []
 
 
 @settings(max_examples=40, deadline=None)

@@ -15,8 +15,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import csc, edge_list, graphs, random_graph
+from torch import Tensor
 from training import small_config
 
+from gnnexp.config.check import check_config
+from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError, DataError, ProblemsError
 from gnnexp.graph.arrays import META
 from gnnexp.graph.graph import Graph, Splits
@@ -281,6 +284,17 @@ def test_edge_owners_are_taken_too(graph: Graph, tmp_path: Path) -> None:
     stored = StoredPartitioner(str(tmp_path / "cut"))
     for found in (stored.partition(graph, 2, "key").edge_owner, stored.assign(graph, 2).edges):
         assert found is not None and torch.equal(found, edges)
+
+
+@pytest.mark.parametrize("edges", [None, torch.zeros(60, dtype=torch.int16)], ids=["edge-cut", "vertex-cut"])
+def test_its_file_says_whether_it_is_a_vertex_cut(tmp_path: Path, edges: Tensor | None) -> None:
+    Partition(torch.zeros(30, dtype=torch.int16), 2, edges, graph_key="key").save(tmp_path / "parts")
+    stored = ["partitioner=stored", f"partitioner.path={tmp_path / 'parts'}"]
+    assert StoredPartitioner(str(tmp_path / "parts")).vertex_cut == (edges is not None)
+    split, taken = compose([*stored, "paradigm=split_parallel"]).config, compose(stored).config
+    found = [(problem.key, problem.value) for problem in check_config(split)]
+    assert found == ([] if edges is None else [("partitioner", "stored")])
+    assert check_config(taken) == [], "no partition is wanted"
 
 
 def test_its_key_is_what_it_holds_wherever_that_is(graph: Graph, folder: Path, tmp_path: Path) -> None:
