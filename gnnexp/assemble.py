@@ -58,9 +58,12 @@ def assemble(
     backend = connect(environment, device, run.hardware.timeout_s)
     graph = open_graph(artifacts.graph) if isinstance(artifacts.graph, Path) else artifacts.graph
     timer = PhaseTimer(_synchronizer(device), _delay(run.hardware, environment.rank))
-    comm = Communicator(environment, timer, device, timeout_s=run.hardware.timeout_s)
+    comm = Communicator(
+        environment, timer, device, timeout_s=run.hardware.timeout_s, throttle=run.hardware.throttle
+    )
     facts = {
         "host": environment.host, "device": _name(device), "comm_backend": backend, "threads": threads,
+        "throttle": None if run.hardware.throttle is None else f"emulated: {run.hardware.throttle:g} bytes/s",
         "straggler": None if run.hardware.straggler is None else vars(run.hardware.straggler),
     }
     paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)

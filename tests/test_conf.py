@@ -18,6 +18,7 @@ FILES = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml"))
 COMPANIONS = {
     "dataset/gnnexp_format.yaml": ["dataset.path=somewhere"],
     "partitioner/stored.yaml": ["partitioner.path=somewhere"],
+    "train/neutrontp.yaml": ["model=gcn", "sampler=full"],
     "train/planetoid_gat.yaml": ["model=gat", "sampler=full"],
     "train/planetoid_gcn.yaml": ["model=gcn", "sampler=full"],
 }

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from command_line import curve, place, start
+from command_line import curve, fitting, place, start
 
 from gnnexp.config.folders import product_folder
 
@@ -141,8 +141,8 @@ _CURVES: dict[str, list[list[float]]] = {}
 
 def configured(system: str) -> list[str]:
     ranks = 1 if "full_graph" in system else 2
-    small = [line for line in SMALL if ranks > 1 or not line.startswith("sampler.")]
-    return [f"system={system}", *small, f"hardware.workers={ranks}", "train.epochs=30", "train.eval_every=3"]
+    return [f"system={system}", *fitting(system, SMALL), f"hardware.workers={ranks}", "train.epochs=30",
+            "train.eval_every=3"]
 
 
 def undisturbed(system: str, folder: Path) -> list[list[float]]:

@@ -70,6 +70,7 @@ class Communicator:
     def __init__(
         self, environment: Environment, timer: PhaseTimer, device: torch.device, ledger: Ledger | None = None,
         ranks: Sequence[int] | None = None, group: dist.ProcessGroup | None = None, timeout_s: float = 300.0,
+        throttle: float | None = None,
     ) -> None:
         """Collectives over all ranks; `ledger`, `ranks` and `group` are for those that `within` and `beside` make.
 
@@ -80,6 +81,7 @@ class Communicator:
             ledger: where traffic is recorded, None for a new one.
             ranks: the run's ranks that take part, None for all.
             group: torch's group of those ranks, None for the default one.
+            throttle: bytes per second and direction that exchanges are slowed down to, None for what there is.
             timeout_s: of groups that are made from this one; torch's own default is half an hour.
         """
         self._environment = environment
@@ -87,7 +89,7 @@ class Communicator:
         self.rank, self.size = self._ranks.index(environment.rank), len(self._ranks)
         self.device = device
         self._timer, self._ledger = timer, Ledger() if ledger is None else ledger
-        self._group, self._timeout_s = group, timeout_s
+        self._group, self._timeout_s, self._throttle = group, timeout_s, throttle
         self._met = False  # whether all ranks have just met in an exchange of sizes
         self._made: list[dist.ProcessGroup] = []
         self._children: list[Communicator] = []
@@ -126,7 +128,7 @@ class Communicator:
             group = made if start == first else group
         ranks = range(first, first + group_size)
         made_for = Communicator(
-            self._environment, self._timer, device, self._ledger, ranks, group, self._timeout_s
+            self._environment, self._timer, device, self._ledger, ranks, group, self._timeout_s, self._throttle
         )
         if group is not None:
             made_for._made.append(group)
@@ -156,7 +158,8 @@ class Communicator:
         """Rank `source`'s `tensor` to every rank, in place; the source sends N-1 copies."""
         if self.size == 1:
             return
-        with self._exchange(tag, (self.size - 1) * _num_bytes(tensor) if self.rank == source else 0):
+        sent = (self.size - 1) * _num_bytes(tensor) if self.rank == source else 0
+        with self._exchange(tag, sent, 0 if sent else _num_bytes(tensor)):
             payload = self._stage(tensor)
             dist.broadcast(payload, src=self._ranks[source], group=self._group)
             if payload is not tensor:
@@ -181,7 +184,7 @@ class Communicator:
         if self.size == 1:
             return out
         assert sent[self.rank] == 0 and received[self.rank] == 0, "rows for oneself need no exchange"
-        with self._exchange(tag, _num_bytes(rows)):
+        with self._exchange(tag, _num_bytes(rows), _num_bytes(out)):
             payload = self._stage(rows.contiguous())
             target = out if payload.device == out.device else torch.empty_like(out, device=payload.device)
             dist.all_to_all_single(target, payload, list(received), list(sent), group=self._group)
@@ -213,7 +216,8 @@ class Communicator:
         """
         if self.size == 1:
             return [part]
-        with self._exchange(tag, (self.size - 1) * _num_bytes(part)):
+        sent_bytes, row = (self.size - 1) * _num_bytes(part), _num_bytes(part[:1])
+        with self._exchange(tag, sent_bytes, row * (sum(lengths) - lengths[self.rank])):
             payload = self._stage(part.contiguous())
             sent = [0 if rank == self.rank else part.shape[0] for rank in range(self.size)]
             received = [0 if rank == self.rank else length for rank, length in enumerate(lengths)]
@@ -252,7 +256,7 @@ class Communicator:
             dist.destroy_process_group()
 
     @contextmanager
-    def _exchange(self, tag: Tag, sent_bytes: int) -> Iterator[None]:
+    def _exchange(self, tag: Tag, sent_bytes: int, received_bytes: int = 0) -> Iterator[None]:
         with self._timer.activity.exchange():
             if not self._met:
                 with self._timer.phase("wait"):
@@ -262,6 +266,8 @@ class Communicator:
             yield
             if self.device.type == "cuda":  # the stream of the calling thread, not what others do meanwhile
                 torch.cuda.current_stream(self.device).synchronize()
+            if self._throttle is not None:  # full duplex: the fuller direction decides
+                time.sleep(max(0.0, start + max(sent_bytes, received_bytes) / self._throttle - time.perf_counter()))
             end = time.perf_counter()
         self._timer.note_collective(start, end)
         self._ledger.add(tag, sent_bytes, 1, end - start)

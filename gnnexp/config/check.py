@@ -116,6 +116,8 @@ _RULES: tuple[Rule, ...] = (
     ("hardware.device_memory", lambda v: v is None or v >= 1, "must be a positive number of bytes, or null",
      "hardware.device_memory=null"),
     ("hardware.timeout_s", lambda v: 0 < v < math.inf, "must be positive and finite", "hardware.timeout_s=300"),
+    ("hardware.throttle", lambda v: v is None or 0 < v < math.inf, "must be positive bytes per second, or null",
+     "hardware.throttle=null"),
     ("hardware.max_restarts", lambda v: v >= 0, "must be 0 or more", "hardware.max_restarts=0"),
 )
 

@@ -96,6 +96,8 @@ class HardwareConfig:
             local run uses the loopback only.
         detach: submit and return (SLURM): `gnnexp status`, `logs` and `cancel` work on the run directory.
         straggler: an emulated slow rank, or null.
+        throttle: bytes per second and direction that a rank's exchanges are slowed down to (emulated, and recorded as
+            such), or null.
         links, flops, gather, host_memory: what the machine is said to have: bandwidths, float32 operations and bytes of
             gathered rows per second of a rank's device (as aggregation reads them), bytes of RAM of a node. They
             describe; nothing is slowed down to them.
@@ -113,6 +115,7 @@ class HardwareConfig:
     interface: str | None = None
     detach: bool = False
     straggler: Straggler | None = None
+    throttle: float | None = None
     links: Links | None = None
     flops: float | None = None
     gather: float | None = None
