@@ -118,7 +118,7 @@ def reduce_home(rows: Tensor, halo: Halo, comm: Communicator, tag: Tag) -> Tenso
 
 
 def reduce_max_home(rows: Tensor, index: ShuffleIndex, comm: Communicator, tag: Tag) -> Tensor:
-    """`[num_local + F, d]`: the largest row entries of all copies of a vertex, at every copy; no gradient, two rounds."""
+    """`[num_local + F, d]`: the largest entries over all copies of a vertex, at every copy; no gradient, two rounds."""
     rows = rows.detach()
     if comm.size == 1:
         return rows

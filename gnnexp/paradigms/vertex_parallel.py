@@ -39,7 +39,7 @@ _EXCHANGES = ("halo", "broadcast")
 
 
 class VertexParallel(FullGraph):
-    """Full-graph training by vertices. Over an edge-cut a destination has all its in-edges in one place: any model runs.
+    """Full-graph training by vertices; over an edge-cut a destination has all its in-edges here, so any model runs.
 
     Args:
         dependency: how foreign rows come, see above.
@@ -100,7 +100,7 @@ class VertexParallel(FullGraph):
         target = config["partitioner"]["_target_"]
         if not cut:
             return [] if not self.delay else [
-                Problem("paradigm.delay", self.delay, f"{target} makes an edge-cut, which has no partial sums to wait for",
+                Problem("paradigm.delay", self.delay, f"{target} makes an edge-cut, which has no partial sums",
                         "choose partitioner=libra, or set paradigm.delay=0")
             ]
         problems = []
@@ -122,11 +122,12 @@ class VertexParallel(FullGraph):
         assert job.shard.partition is not None
         self._own = job.shard.partition.vertices_of(job.shard.part)
         self.cut: CutLayers | None = None
+        self.levels: tuple[Level, ...] = ()
+        self.stale: tuple[StaleRows | None, ...] = ()
         if job.shard.partition.edge_owner is not None:
             graph = cut_graph(job.shard)
             self.cut = CutLayers(job, graph, self.delay, self.cache_input_halo)
             self._blocks = (graph.block.to(job.device),) * job.model.num_layers
-            self.levels, self.stale = (), ()
             self._crossing = [graph.cross_edges] * job.model.num_layers
             self._inputs = graph.block.src_ids if self.cache_input_halo else graph.block.src_ids[: self._own.numel()]
             return
