@@ -67,7 +67,8 @@ def assemble(
         "straggler": None if run.hardware.straggler is None else vars(run.hardware.straggler),
     }
     paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
-    job = _job(config, run, _shard(graph, artifacts, comm), comm, timer, device, directory, facts)
+    job = _job(config, run, _shard(graph, artifacts, comm), comm, timer, device, directory, facts,
+               on_host=paradigm.updates_on_host)
     paradigm.setup(job)
     return job, paradigm
 
@@ -84,7 +85,7 @@ def _shard(graph: Graph, artifacts: Artifacts, comm: Communicator) -> Shard:
 
 def _job(
     config: Mapping[str, Any], run: RunConfig, shard: Shard, comm: Communicator, timer: PhaseTimer,
-    device: torch.device, directory: Path, facts: Mapping[str, Any],
+    device: torch.device, directory: Path, facts: Mapping[str, Any], *, on_host: bool,
 ) -> Job:
     model, graph = build(config["model"], Model), shard.graph
     shard = replace(shard, needs=model.needs)
@@ -97,7 +98,7 @@ def _job(
     if problems := task.check(graph):
         raise ConfigError(problems)
     sampler.setup(shard, model.num_layers)
-    store.setup(shard, dtype, device, batch_comm)
+    store.setup(shard, dtype, torch.device("cpu") if on_host else device, batch_comm, crosses=not on_host)
     task.setup(graph)
     degrees = Degrees(graph.in_degree, graph.out_degree)
     model.setup(graph.num_features, graph.num_classes, degrees, seed=run.seed, dtype=dtype, device=device)

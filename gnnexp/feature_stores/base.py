@@ -68,7 +68,9 @@ class FeatureStore(ABC):
         """What of the resolved `config` does not fit the features of `graph`."""
         return [] if self.cache is None else self.cache.check_data(config, graph)
 
-    def setup(self, shard: Shard, dtype: torch.dtype, device: torch.device, comm: Communicator) -> None:
+    def setup(
+        self, shard: Shard, dtype: torch.dtype, device: torch.device, comm: Communicator, *, crosses: bool = True
+    ) -> None:
         """Make this rank's share ready.
 
         Args:
@@ -76,8 +78,9 @@ class FeatureStore(ABC):
             dtype: of the run.
             device: where rows are wanted.
             comm: among the ranks that share the parts.
+            crosses: whether rows are wanted in the device tier; if not, none is counted as going there.
         """
-        self._dtype, self._device, self._comm = dtype, device, comm
+        self._dtype, self._device, self._comm, self._crosses = dtype, device, comm, crosses
         self.prepare(shard)
         if self.cache is not None:
             self.cache.setup(shard, dtype, device, comm)
@@ -110,10 +113,10 @@ class FeatureStore(ABC):
         return found if self.cache is None else found | self.cache.take_counts()
 
     def count(self, origin: str, num_rows: int, num_bytes: int) -> None:
-        """Note rows that came from `origin`, across to the device tier."""
+        """Note rows that came from `origin`, across to the device tier where they are wanted there."""
         with self._lock:
             self._counts[f"features_loaded_{origin}"] += num_rows
-            self._counts["tier/h2d_bytes"] += num_bytes
+            self._counts["tier/h2d_bytes"] += num_bytes * self._crosses
 
     def deliver(self, rows: Rows) -> Rows:
         """Rows in the run's dtype on its device, through pinned memory where that is a GPU."""

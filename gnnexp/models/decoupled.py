@@ -22,7 +22,7 @@ from gnnexp.kernels.counter import Purpose
 from gnnexp.models.backend import Drop
 from gnnexp.models.layer import BlockLayer, Destinations, Layer
 from gnnexp.models.local import destination_rows, normalised_weights, whole_and_own
-from gnnexp.models.model import Exchange, Model
+from gnnexp.models.model import Exchange, Model, Preactivate
 
 Keys = tuple[Tensor, Tensor]
 
@@ -126,10 +126,11 @@ class Decoupled(Model):
         return index < self.base.num_layers
 
     def run_layer(
-        self, index: int, block: Block, h: Rows, key: BatchKey | None, exchange: Exchange | None = None
+        self, index: int, block: Block, h: Rows, key: BatchKey | None, exchange: Exchange | None = None,
+        preactivate: Preactivate | None = None,
     ) -> Tensor:
         """A dense update of the destinations, or a propagation."""
-        assert exchange is None, "the twin is serial"
+        assert exchange is None and preactivate is None, "the twin is serial, and at once"
         if self.row_local(index):
             out, keys = dense_update(self.base, index, block.dst_ids, destination_rows(block, h), key)
             return out if keys is None else torch.cat((out, *keys), 1)

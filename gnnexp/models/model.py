@@ -21,6 +21,7 @@ from gnnexp.models.layer import Activation, BlockLayer, Degrees, Layer, activate
 from gnnexp.models.local import destination_rows, preactivated_rows
 
 Exchange = Callable[[int, Rows], Rows]
+Preactivate = Callable[[int, Block, Rows, BatchKey | None], Tensor]
 
 
 class EndOfLayer(TypedDict):
@@ -132,7 +133,10 @@ class Model(nn.Module, ABC):
             layer.attach(self.backend, degrees)
             self.layers.append(layer.to(device=device, dtype=dtype))
 
-    def forward(self, batch: Batch, features: Rows, exchange: Exchange | None = None, first: int = 0) -> Tensor:
+    def forward(
+        self, batch: Batch, features: Rows, exchange: Exchange | None = None, first: int = 0,
+        preactivate: Preactivate | None = None,
+    ) -> Tensor:
         """`[T, classes]` logits of the batch's targets.
 
         Args:
@@ -141,15 +145,17 @@ class Model(nn.Module, ABC):
             exchange: what comes between the row-local start of layer l and the rest of it: `(l, rows [n, d])` to
                 `[S, d]`, the rows of all sources of the block.
             first: layer to start with; `features` are then the inputs of that layer.
+            preactivate: see `run_layer`.
         """
         h: Rows = features
         for index, block in enumerate(batch.blocks[first:], first):
-            h = self.run_layer(index, block, h, batch.key if self.training else None, exchange)
+            h = self.run_layer(index, block, h, batch.key if self.training else None, exchange, preactivate)
         assert isinstance(h, Tensor)
         return h
 
     def run_layer(
-        self, index: int, block: Block, h: Rows, key: BatchKey | None, exchange: Exchange | None = None
+        self, index: int, block: Block, h: Rows, key: BatchKey | None, exchange: Exchange | None = None,
+        preactivate: Preactivate | None = None,
     ) -> Tensor:
         """One layer, its input's dropout included: `[D, out]` from `[S, in]`.
 
@@ -162,23 +168,31 @@ class Model(nn.Module, ABC):
             h: rows of the sources; of the first of them, where an exchange brings the others.
             key: key of the dropout masks, None for inference.
             exchange: see `forward`.
+            preactivate: what runs the layer up to its activation instead of `preactivated`.
         """
         layer = self.layers[index]
         dropped = self.drop_input(index, block.src_ids[: h.shape[0]], h, key)
         if exchange is not None:
             dropped = exchange(index, dropped)
+        out = (preactivate or self.preactivated)(index, block, dropped, key)
+        if self._fuses(index):
+            return out
+        if isinstance(layer, BlockLayer):
+            return activate(out, layer.activation)
+        assert isinstance(layer, Layer)
+        return layer.activated(out, layer.residual_part(destination_rows(block, h)))
+
+    def preactivated(self, index: int, block: Block, dropped: Rows, key: BatchKey | None) -> Tensor:
+        """`[D, out]`: layer `index` up to its activation, from rows of all sources after dropout and exchange."""
+        layer = self.layers[index]
         if isinstance(layer, BlockLayer):
             assert isinstance(dropped, Tensor), "block layers take dense rows"
             own = destination_rows(block, dropped)
             assert isinstance(own, Tensor)
-            out = layer(block, dropped, own)
-            return out if self._fuses(index) else activate(out, layer.activation)
+            return layer(block, dropped, own)  # type: ignore[no-any-return]
         assert isinstance(layer, Layer)
-        drop = self.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
-        out = preactivated_rows(layer, block, dropped, drop)
-        if self._fuses(index):
-            return out
-        return layer.activated(out, layer.residual_part(destination_rows(block, h)))
+        return preactivated_rows(layer, block, dropped, self.drop(
+            Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key))
 
     def row_local(self, index: int) -> bool:
         """Whether layer `index` reads no other row than a vertex's own."""

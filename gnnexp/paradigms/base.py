@@ -35,6 +35,11 @@ class Paradigm(ABC, Generic[B]):
     takes_vertex_cut: ClassVar[bool] = False
     resumes_within_epoch: ClassVar[bool] = False
 
+    @property
+    def updates_on_host(self) -> bool:
+        """Whether features stay on the host, where they are worked on, instead of going to the device."""
+        return False
+
     def wants_partition(self, config: Mapping[str, Any]) -> bool:
         """Whether the launcher prepares a partition for the resolved `config`."""
         store = store_of(config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -40,20 +41,20 @@ class Chunking:
                                  "set paradigm.chunks=null, or paradigm.device_memory=null"))
         return found
 
-    def check_data(self, graph: Graph, cost: ChunkCost, self_loops: bool) -> list[Problem]:
-        """The largest vertex with its in-edges must fit."""
+    def check_data(self, graph: Graph, costs: Iterable[ChunkCost], self_loops: bool) -> list[Problem]:
+        """The largest vertex with its in-edges must fit, in each layer."""
         if self.budget is None:
             return []
         largest = int(graph.in_degree.max()) + self_loops if graph.num_nodes else 0
         sources = min(graph.num_nodes, largest + 1)
-        needed = cost.per_dst + largest * cost.per_edge + sources * cost.per_src
+        needed = max(cost.per_dst + largest * cost.per_edge + sources * cost.per_src for cost in costs)
         if needed <= self.budget:
             return []
         return [Problem("paradigm.device_memory", self.budget, f"the largest vertex has {largest} in-edges: a chunk of "
                         f"it alone takes {needed} bytes", f"set paradigm.device_memory={needed} or more")]
 
-    def chunks(self, block: Block, cost: ChunkCost) -> tuple[Chunk, ...]:
-        """Those of `block`, whose destinations are its first sources.
+    def chunks(self, block: Block, cost: ChunkCost | None) -> tuple[Chunk, ...]:
+        """Those of `block`, whose destinations are its first sources; a budget needs a `cost`.
 
         Raises:
             DataError: if one destination alone is above the budget.
@@ -61,6 +62,7 @@ class Chunking:
         if self.budget is None:
             assert self.count is not None
             return cut(block, even_ranges(block, self.count))
+        assert cost is not None, "layers of unknown cost are refused with a budget"
         bounds, dearest = ranges_in_budget(block, cost, self.budget)
         if dearest > self.budget:
             raise DataError(Problem("paradigm.device_memory", self.budget, f"a single vertex takes {dearest} bytes",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -56,6 +57,11 @@ class FullGraph(GlobalBatch[Whole]):
     def outputs(self, whole: Whole) -> Tensor:
         """`[n, classes]` outputs of the rank's own vertices."""
 
+    @property
+    def in_chunks(self) -> bool:
+        """Whether topology visits the device chunk by chunk, and is counted there, instead of staying."""
+        return False
+
     # --- the iteration ---------------------------------------------------------------------------------------------
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """Everything in one batch, with all neighbours, the same draws for every number of ranks."""
@@ -85,7 +91,8 @@ class FullGraph(GlobalBatch[Whole]):
         if self._loaded is None:
             with timer.phase("load"):
                 self._loaded = self.load()
-                self.count("tier/h2d_bytes", sum(block.nbytes() for block in set(self.blocks)))
+                if not self.in_chunks:
+                    self.count("tier/h2d_bytes", sum(block.nbytes() for block in set(self.blocks)))
         key = BatchKey(self.job.run.seed, epoch, 0)
         own_targets = targets[torch.isin(targets, self.own)]
         self._target_rows = torch.searchsorted(self.own, own_targets).to(self.job.device)
@@ -114,6 +121,12 @@ class FullGraph(GlobalBatch[Whole]):
     def redundant_edges(self) -> int:
         """Edges of an epoch here into destinations that are other ranks' own."""
         return sum(block.num_edges - int(block.indptr[self.own.numel()]) for block in self.blocks)
+
+    def end_epoch(self) -> dict[str, int]:
+        """What crossed into the device tier with chunks, and back, beside the rest."""
+        counts = Counter(super().end_epoch())
+        counts.update(self.job.tier.take_counts())
+        return dict(counts)
 
     def memory(self) -> dict[str, int]:
         """Topology is that of the blocks, not of the graph they were cut from."""

@@ -95,6 +95,7 @@ def _visit(
     num_bytes = sum(array.numel() * array.element_size() for array in arrays)
     with tier.chunk(num_bytes, (*arrays, *host)):
         yield chunk if block.sources.device == tier.device else replace(chunk, block=block.to(tier.device))
+        block.static_weights.clear()  # nothing of a chunk stays
 
 
 class _InChunks(Function):

@@ -10,7 +10,6 @@ Dense updates take whole rows, so each rank finishes an even share of the vertic
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -24,14 +23,16 @@ from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
-from gnnexp.models.decoupled import Decoupled, contract_layer, dense_update, propagate, propagation_weight
+from gnnexp.models.decoupled import Decoupled, Keys, contract_layer, propagate, propagation_weight
 from gnnexp.models.layer import BlockLayer
 from gnnexp.models.model import Model
 from gnnexp.paradigms.checks import block_degrees, block_layers, num_ranks
 from gnnexp.paradigms.chunking import Chunking, itemsize
 from gnnexp.paradigms.coupled_layer import CoupledLayers
 from gnnexp.paradigms.full_graph import FullGraph, Whole
+from gnnexp.paradigms.host_updates import HostUpdates, dense_updates
 from gnnexp.paradigms.in_chunks import in_chunks, static_weights
+from gnnexp.paradigms.local_chunks import layers_of
 from gnnexp.paradigms.propagation import Pipeline, propagated, take_turns
 from gnnexp.samplers.chunks import Chunk, ChunkCost
 from gnnexp.samplers.expansion import Expansion
@@ -48,11 +49,13 @@ class TensorParallel(FullGraph):
         device_memory: bytes that a chunk may take of the device tier, or null.
         pipeline: of `decoupled`: exchange one chunk while another is worked on.
         attention: of `decoupled`: `trained`, or `frozen` at its initial value, as the artifact's is by mistake.
+        nn_device: of `decoupled`: where dense updates run: on the `device`, or on the `host`, which features then
+            never leave (section 4.2.1).
     """
 
     def __init__(
         self, mode: Mode = "coupled", chunks: int | None = 1, device_memory: int | None = None, pipeline: bool = False,
-        attention: Literal["trained", "frozen"] = "trained",
+        attention: Literal["trained", "frozen"] = "trained", nn_device: Literal["device", "host"] = "device",
     ) -> None:
         self.chunking = Chunking(chunks, device_memory)
         problems = self.chunking.problems()
@@ -64,12 +67,17 @@ class TensorParallel(FullGraph):
         if mode == "coupled" and pipeline:
             problems.append(Problem("pipeline", pipeline, "coupled layers have nothing to overlap with: each gather "
                                     "is followed by dense updates that need all of it", "set paradigm.mode=decoupled"))
+        if nn_device not in ("device", "host"):
+            problems.append(Problem("nn_device", nn_device, "must be device or host", "set paradigm.nn_device=device"))
+        if mode == "coupled" and nn_device == "host":
+            problems.append(Problem("nn_device", nn_device, "coupled layers alternate dense updates and aggregations: "
+                                    "every layer would cross to the host and back", "set paradigm.mode=decoupled"))
         if mode == "coupled" and attention == "frozen":
             problems.append(Problem("attention", attention, "only the decoupled artifact's is frozen",
                                     "set paradigm.attention=trained"))
         if problems:
             raise ConfigError(problems)
-        self.mode, self.pipeline, self.attention = mode, pipeline, attention
+        self.mode, self.pipeline, self.attention, self.nn_device = mode, pipeline, attention, nn_device
         self.exact = mode == "coupled"
         self.approximates = "" if self.exact else "the model is decoupled (exact with respect to its serial twin)"
         if attention == "frozen":
@@ -96,12 +104,11 @@ class TensorParallel(FullGraph):
             split_widths["dataset classes"] = graph.num_classes
         problems = [_too_few(what, width, ranks) for what, width in split_widths.items() if 0 < width < ranks]
         model = build(config["model"], Model)
-        dims = [graph.num_features, *[model.hidden] * (model.num_layers - 1), graph.num_classes]
-        layers = [model.make_layer(index, *pair) for index, pair in enumerate(pairwise(dims))]
+        layers = layers_of(model, graph)
         if any(isinstance(layer, BlockLayer) for layer in layers):
             return problems  # refused by `check`
         cost = self._cost(layers, ranks, getattr(torch, config["train"]["dtype"]))
-        return [*problems, *self.chunking.check_data(graph, cost, model.needs.self_loops)]
+        return [*problems, *self.chunking.check_data(graph, [cost], model.needs.self_loops)]
 
     def _cost(self, layers: Sequence[Any], ranks: int, dtype: torch.dtype) -> ChunkCost:
         """What a chunk takes, by the widest columns that a rank has of any layer."""
@@ -132,6 +139,7 @@ class TensorParallel(FullGraph):
 
     def _decouple(self, job: Job) -> None:
         self.twin = Decoupled(job.model)
+        self._host = HostUpdates(job) if self.updates_on_host else None
         self.static = static_weights(contract_layer(job.model, job.model.num_layers - 1), self.chunks)
         self.background = None
         if self.pipeline and len(self.chunks) > 1 and job.comm.size > 1:
@@ -153,6 +161,16 @@ class TensorParallel(FullGraph):
         """The chunks."""
         return self._blocks
 
+    @property
+    def updates_on_host(self) -> bool:
+        """By option."""
+        return self.nn_device == "host"
+
+    @property
+    def in_chunks(self) -> bool:
+        """With more than one."""
+        return len(self.chunks) > 1
+
     def evaluation_model(self) -> Model:
         """What was trained."""
         return self.twin if self.mode == "decoupled" else self.job.model
@@ -168,18 +186,25 @@ class TensorParallel(FullGraph):
         """One forward pass."""
         if self.mode == "coupled":
             return self.layers.run(whole)
-        model, key, h = self.job.model, whole.batch.key, whole.features
-        keys = None
-        for index in range(model.num_layers):
-            h, keys = dense_update(model, index, self._own, h, key)
-        assert isinstance(h, Tensor)
+        h, keys = self._dense(whole)
         weights = self.static if keys is None else self._weights(keys, whole)
         if self.background is not None:
             return propagated(h, weights, self._pipe)
         x = split(h, self.shares, self.job.comm, "activations")
-        for _ in range(model.num_layers):
+        for _ in range(self.job.model.num_layers):
             x = in_chunks(self._step, x, weights, self.chunks, self.job.tier, width=self.shares.width)
         return gather(x, self.shares, self.job.comm, "activations")
+
+    def _dense(self, whole: Whole) -> tuple[Tensor, Keys | None]:
+        """Dense updates of the own vertices; from the host only their results cross, and their gradients back."""
+        if self._host is None:
+            return dense_updates(self.job.model, self._own, whole.features, whole.batch.key)
+        h, keys = self._host.run(self._own, whole.features, whole.batch.key)
+        if not self.in_chunks:  # chunks take what they need of it, and count that
+            crossing = sum(rows.numel() * rows.element_size() for rows in (h, *(keys or ())))
+            self.job.tier.counts.update({"tier/h2d_bytes": crossing, "tier/d2h_bytes": crossing})
+        device = self.job.device
+        return h.to(device), None if keys is None else (keys[0].to(device), keys[1].to(device))
 
     def _step(self, chunk: Chunk, x: Tensor, weight: Tensor | None) -> Tensor:
         """One propagation of one chunk."""
@@ -217,10 +242,6 @@ class TensorParallel(FullGraph):
         self.count("edges_computed", sum(edges))
         self.count("edges_redundant", 0)
         self._batches.setdefault("edges", []).append(edges)
-
-    def end_epoch(self) -> dict[str, int]:
-        """What crossed into the device tier and back, beside the rest."""
-        return {**super().end_epoch(), **self.job.tier.take_counts()}
 
 
 def share_of(count: int, bounds: Sequence[int], rank: int) -> int:

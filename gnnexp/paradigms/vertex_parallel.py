@@ -24,12 +24,15 @@ from gnnexp.comm.stale import StaleRows
 from gnnexp.config.build import build
 from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.graph.block import Block
+from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.paradigms.checks import block_degrees, block_layers, one_part_per_rank
+from gnnexp.paradigms.chunking import Chunking
 from gnnexp.paradigms.cut_layers import CutLayers
 from gnnexp.paradigms.full_graph import FullGraph, Whole
 from gnnexp.paradigms.hybrid_dependency import Costs, cheapest, check_profile
+from gnnexp.paradigms.local_chunks import LocalChunks, check_chunks
 from gnnexp.samplers.cut_graph import cut_graph
 from gnnexp.samplers.halo import Level, everyone, levels, shuffle_index
 
@@ -47,6 +50,7 @@ class VertexParallel(FullGraph):
         cache_input_halo: hold the features of layer 1's halo instead of fetching them in every epoch.
         staleness: of `stale`: epochs that a fetched row may be old; 0 is exact.
         delay: over a vertex-cut: epochs by which other ranks' rows and sums are late (DistGNN's cd-r); 0 is exact.
+        chunks, device_memory: ranges of destinations that a layer is worked on one after another, see `chunking.py`.
     """
 
     needs_partition = True
@@ -54,9 +58,11 @@ class VertexParallel(FullGraph):
 
     def __init__(
         self, dependency: Dependency = "communicate", exchange: Literal["halo", "broadcast"] = "halo",
-        cache_input_halo: bool = False, staleness: int = 0, delay: int = 0,
+        cache_input_halo: bool = False, staleness: int = 0, delay: int = 0, chunks: int | None = 1,
+        device_memory: int | None = None,
     ) -> None:
-        problems = []
+        self.chunking = Chunking(chunks, device_memory)
+        problems = self.chunking.problems()
         if dependency not in _DEPENDENCIES:
             problems.append(Problem("dependency", dependency, f"must be one of: {', '.join(_DEPENDENCIES)}",
                                     "set paradigm.dependency=communicate"))
@@ -90,6 +96,10 @@ class VertexParallel(FullGraph):
         problems = [*super().check(config), *one_part_per_rank(config), *block_degrees(config, "vertex_parallel")]
         if self.dependency == "hybrid":
             problems += check_profile(config["hardware"])
+        if self.chunking.budget is not None and block_layers(config):
+            problems.append(Problem("paradigm.device_memory", self.chunking.budget, "what layers of "
+                                    f"{config['model']['_target_']} take is not known",
+                                    "set paradigm.chunks=<number> and paradigm.device_memory=null"))
         return [*problems, *self._check_cut(config)]
 
     def _check_cut(self, config: Mapping[str, Any]) -> list[Problem]:
@@ -104,6 +114,10 @@ class VertexParallel(FullGraph):
                         "choose partitioner=libra, or set paradigm.delay=0")
             ]
         problems = []
+        if self.chunking != Chunking(1, None):
+            problems.append(Problem("paradigm.chunks", self.chunking.count, "over the vertex-cut of "
+                                    f"{target} a vertex has its in-edges in several places",
+                                    "set paradigm.chunks=1 and paradigm.device_memory=null"))
         if self.dependency != "communicate" or self.exchange != "halo":
             key, value = (("paradigm.exchange", self.exchange) if self.dependency == "communicate"
                           else ("paradigm.dependency", self.dependency))
@@ -115,6 +129,10 @@ class VertexParallel(FullGraph):
                                     "one place", "choose model=gcn, sage, gin or gat, or partitioner=range or metis"))
         return problems
 
+    def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
+        """A budget for the largest vertex."""
+        return check_chunks(config, graph, self.chunking)
+
     # --- setup -----------------------------------------------------------------------------------------------------
     def setup(self, job: Job) -> None:
         """Build the rank's graph of every layer, and tell the owners what it will fetch."""
@@ -124,6 +142,7 @@ class VertexParallel(FullGraph):
         self.cut: CutLayers | None = None
         self.levels: tuple[Level, ...] = ()
         self.stale: tuple[StaleRows | None, ...] = ()
+        self.local: LocalChunks | None = None
         if job.shard.partition.edge_owner is not None:
             graph = cut_graph(job.shard)
             self.cut = CutLayers(job, graph, self.delay, self.cache_input_halo)
@@ -135,6 +154,8 @@ class VertexParallel(FullGraph):
         moved = {level: level.block.to(job.device) for level in set(self.levels)}
         self._blocks = tuple(moved[level] for level in self.levels)
         self._crossing = [int((level.block.sources >= level.num_local).sum()) for level in self.levels]
+        if self.chunking != Chunking(1, None):
+            self.local = LocalChunks(job, [level.block for level in self.levels], self.chunking)
         self.stale = self._exchanges(job)
         self._inputs = self.levels[0].block.src_ids[: self.levels[0].num_local]
 
@@ -191,6 +212,11 @@ class VertexParallel(FullGraph):
         """Own vertices and their in-edges; with cached vertices, theirs too."""
         return self._blocks
 
+    @property
+    def in_chunks(self) -> bool:
+        """With any layer in more than one."""
+        return self.local is not None and any(len(chunks) > 1 for chunks in self.local.chunks)
+
     def load(self) -> Rows:
         """Rows of the inputs that are here without an exchange."""
         return self.job.store.read(self._inputs)
@@ -205,7 +231,8 @@ class VertexParallel(FullGraph):
             stale = self.stale[layer]
             return rows if stale is None else stale.gather(rows, epoch, job.comm, _tag(layer))
 
-        return job.model(whole.batch, whole.features, exchange)  # type: ignore[no-any-return]
+        preactivate = None if self.local is None else self.local.preactivate
+        return job.model(whole.batch, whole.features, exchange, 0, preactivate)  # type: ignore[no-any-return]
 
     def forget_batches(self) -> None:
         """Nothing has been fetched either."""

@@ -48,6 +48,14 @@ def test_decoupled_layers_have_those_of_their_serial_twin(ranks, size, model, ch
     assert_exact(ranks, size, nasty_graph, config, 1e-10, serial_paradigm=TWIN)
 
 
+@pytest.mark.parametrize("model", ["gcn", "gat_residual"])
+@pytest.mark.parametrize(("chunks", "pipeline"), [(1, False), (3, True)])
+def test_dense_updates_on_the_host_give_the_same(ranks, model, chunks, pipeline):
+    config = _config(model, "decoupled", chunks=chunks, pipeline=pipeline)
+    config["paradigm"]["nn_device"] = "host"
+    assert_exact(ranks, 2, nasty_graph, config, 1e-10, serial_paradigm=TWIN)
+
+
 def _simple():
     return nasty_graph(simple=True)
 
@@ -119,6 +127,21 @@ def test_decoupled_layers_exchange_four_times_whatever_their_number(ranks, layer
             assert (sent, rounds) == (expected, {STEPS * (4 + attention)})
 
 
+@pytest.mark.parametrize("model", ["gcn", "gat"])
+def test_only_results_of_dense_updates_on_the_host_cross(ranks, model):
+    """n rows of classes and keys to the device, their gradients back; of features nothing."""
+    on_host, on_device = _config(model, "decoupled", "float32"), _config(model, "decoupled", "float32")
+    on_host["paradigm"]["nn_device"] = "host"
+    vertices, columns = nasty_graph().num_nodes, CLASSES + (2 if model == "gat" else 0)
+    host, device = (ranks(2).run(_steps, config) for config in (on_host, on_device))
+    for before, after in zip(device, host, strict=True):
+        assert before.losses == after.losses
+    assert sum(curve.work["tier/d2h_bytes"] for curve in host) == STEPS * 4 * vertices * columns
+    assert all("tier/d2h_bytes" not in curve.work for curve in device)
+    topology = sum(curve.work["tier/h2d_bytes"] for curve in device) - 4 * vertices * FEATURES
+    assert sum(curve.work["tier/h2d_bytes"] for curve in host) == topology + STEPS * 4 * vertices * columns
+
+
 @pytest.mark.parametrize("mode", ["coupled", "decoupled"])
 def test_the_load_is_even(ranks, mode):
     """Max over mean of edges and of bytes is at most that of the shares of columns."""
@@ -163,7 +186,8 @@ def test_chunks_stay_within_the_budget(ranks, model, mode, pipeline):
     ("options", "key"),
     [({"mode": "both"}, "mode"), ({"chunks": 0}, "chunks"), ({"chunks": None}, "chunks"),
      ({"device_memory": 0}, "device_memory"), ({"chunks": 3, "device_memory": 10}, "chunks"),
-     ({"pipeline": True}, "pipeline"), ({"attention": "stolen"}, "attention"), ({"attention": "frozen"}, "attention")],
+     ({"pipeline": True}, "pipeline"), ({"attention": "stolen"}, "attention"), ({"attention": "frozen"}, "attention"),
+     ({"nn_device": "host"}, "nn_device"), ({"mode": "decoupled", "nn_device": "moon"}, "nn_device")],
 )
 def test_options_that_make_no_sense(options, key):
     with pytest.raises(ConfigError) as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +13,11 @@ from nasty_graphs import nasty_graph
 from placement import assert_exact, combinations, parts
 from training import Curve, run_steps
 
+from gnnexp.assemble import Artifacts, assemble
+from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError
 from gnnexp.paradigms.vertex_parallel import VertexParallel
+from gnnexp.train import probe_memory
 
 HARDWARE = {"links": {"network": 1e9}, "flops": 1e11, "gather": 1e10}
 WAYS: dict[str, dict[str, Any]] = {
@@ -22,6 +27,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "hybrid": {"dependency": "hybrid"},
     "stale_0": {"dependency": "stale", "staleness": 0},
     "broadcast": {"dependency": "stale", "exchange": "broadcast"},
+    "chunks": {"dependency": "communicate", "chunks": 4},
+    "cache_in_chunks": {"dependency": "cache", "chunks": 3},
 }
 
 
@@ -33,8 +40,8 @@ def _config(name: str, way: str, dtype: str = "float64", **changes: Any) -> dict
 @pytest.mark.parametrize(
     ("size", "model", "way"),
     combinations([1, 2, 3, 4], FULL_MODELS, WAYS,
-                 quick=lambda size, model, way: (size, way) in ((2, "hybrid"), (3, "communicate"), (4, "cache"))
-                 or (model == "gat" and size == 3)),
+                 quick=lambda size, model, way: (size, way) in (
+                     (2, "chunks"), (2, "hybrid"), (3, "communicate"), (4, "cache")) or (model == "gat" and size == 3)),
 )
 def test_same_losses_and_gradients_as_one_worker(ranks, size, model, way):
     assert_exact(ranks, size, nasty_graph, _config(model, way), 1e-10, num_parts=size)
@@ -181,6 +188,44 @@ def test_options_that_make_no_sense(options, key):
     with pytest.raises(ConfigError) as error:
         VertexParallel(**options)
     assert [problem.key for problem in error.value.problems] == [key]
+
+
+# --- chunks ----------------------------------------------------------------------------------------------------------
+def _probed(config: dict[str, Any]) -> tuple[list[int], dict[str, int]]:
+    graph = nasty_graph(3000, 40000, 64, 24)
+    with tempfile.TemporaryDirectory() as folder:
+        job, paradigm = assemble(config, Artifacts(graph, parts(graph, 2)), Path(folder), read_environment())
+        assert isinstance(paradigm, VertexParallel) and paradigm.local is not None
+        memory = probe_memory(job, paradigm)
+        job.comm.release()
+    return [len(chunks) for chunks in paradigm.local.chunks], memory
+
+
+@pytest.mark.parametrize("model", ["gcn", "sage", "gat", "gin"])
+def test_chunks_stay_within_the_budget(ranks, model):
+    budget = 3_500_000
+    config = _config(model, "communicate", "float32", model={"hidden": 8})
+    config["paradigm"] |= {"chunks": None, "device_memory": budget}
+    for chunks, memory in ranks(2).run(_probed, config):
+        assert max(chunks) > 1 and max(chunks) < 200, f"a budget that matters, and is made use of: {chunks}"
+        assert budget / 10 < memory["device_peak_bytes"] <= budget
+
+
+def test_chunks_leave_traffic_as_it_is_and_cross_the_tier(ranks):
+    whole, cut = _counted(ranks, 2, "communicate"), _counted(ranks, 2, "communicate", chunks=4)
+    for before, after in zip(whole, cut, strict=True):
+        assert (before.sent_bytes, before.rounds) == (after.sent_bytes, after.rounds)
+        assert "tier/d2h_bytes" not in before.work
+        assert after.work["tier/d2h_bytes"] > 4 * HIDDEN * after.work["vertices_computed"] / LAYERS
+
+
+def test_a_budget_below_the_largest_vertex():
+    config = _config("gcn", "communicate")
+    config["paradigm"] |= {"chunks": None, "device_memory": 5000}
+    (problem,) = VertexParallel("communicate", chunks=None, device_memory=5000).check_data(config, nasty_graph())
+    assert problem.key == "paradigm.device_memory" and "in-edges" in problem.allowed
+    enough = int(problem.mend.split("=")[1].split()[0])
+    assert not VertexParallel("communicate", chunks=None, device_memory=enough).check_data(config, nasty_graph())
 
 
 def test_hybrid_needs_to_know_the_machine():

@@ -1,0 +1,60 @@
+"""Dense updates on the host, so that features and their intermediate results never enter the device (NeutronTP, 4.2.1).
+
+Parameters stay where the optimizer has them; what an update needs of them is copied to the host in every epoch, and
+autograd takes the gradients back.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from gnnexp.config.build import build
+from gnnexp.graph.block import BatchKey
+from gnnexp.graph.sparse import Rows
+from gnnexp.job import Job
+from gnnexp.models.decoupled import Keys, dense_update
+from gnnexp.models.layer import Degrees
+from gnnexp.models.model import Model
+
+
+def dense_updates(model: Model, ids: Tensor, features: Rows, key: BatchKey | None) -> tuple[Tensor, Keys | None]:
+    """All dense updates of a decoupled model: `([n, classes], keys)` of vertices `ids` `[n]` from their features."""
+    h: Rows = features
+    keys = None
+    for index in range(model.num_layers):
+        h, keys = dense_update(model, index, ids, h, key)
+    assert isinstance(h, Tensor)
+    return h, keys
+
+
+class HostUpdates:
+    """`dense_updates` on the host, of a model that is elsewhere.
+
+    Args:
+        job: of the rank; its model is set up.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._model = job.model
+        here, graph = build(job.config["model"], Model), job.graph
+        degrees = Degrees(graph.in_degree, graph.out_degree)
+        here.setup(graph.num_features, graph.num_classes, degrees, seed=0, dtype=job.dtype, device=torch.device("cpu"))
+        self._updates = _Updates(here)
+
+    def run(self, ids: Tensor, features: Rows, key: BatchKey | None) -> tuple[Tensor, Keys | None]:
+        """As `dense_updates`, on the host; gradients arrive where the parameters are."""
+        parameters = {f"model.{name}": value.cpu() for name, value in self._model.named_parameters()}
+        return functional_call(self._updates, parameters, (ids, features, key))  # type: ignore[no-any-return]
+
+
+class _Updates(nn.Module):
+    """`dense_updates` as a module, whose parameters can be replaced for one call."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, features: Rows, key: BatchKey | None) -> tuple[Tensor, Keys | None]:
+        return dense_updates(self.model, ids, features, key)
