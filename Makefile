@@ -49,6 +49,7 @@ test-core: ## the training core in a new environment with nothing but `gnnexp[co
 lint: setup ## style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases benchmarks/*.py
 	$(BIN)/lint-imports --no-cache
 
 bench: setup ## speed and memory against peers, into benchmarks/results/*.json

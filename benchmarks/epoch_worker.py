@@ -8,7 +8,9 @@ import tempfile
 from pathlib import Path
 
 from gnnexp.assemble import Artifacts, assemble
+from gnnexp.checkpoint import Position
 from gnnexp.comm.environment import read_environment
+from gnnexp.interruption import Interruption
 from gnnexp.train import make_optimizer, run_epoch
 
 
@@ -19,14 +21,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         job, paradigm = assemble(request["config"], artifacts, Path(folder), read_environment())
         optimizer = make_optimizer(paradigm.module, job.run.train)
+        interruption = Interruption(job.comm)
         for epoch, _ in enumerate(sys.stdin):
             job.comm.barrier()
-            record = run_epoch(job, paradigm, optimizer, epoch, {})
+            record = run_epoch(job, paradigm, optimizer, Position(epoch), {}, interruption).record
             answer = {
                 "epoch_s": record.times.epoch_s, "phases": record.times.phases, "hidden": record.times.hidden,
                 "unaccounted_s": record.times.unaccounted_s, "steps": len(record.losses),
                 "loss": sum(loss for loss, _ in record.losses) / max(1, sum(count for _, count in record.losses)),
                 "edges": record.work["edges_computed"],
+                "exchange_s": sum(of.seconds for tag, of in record.traffic.items() if tag != "gradients"),
             }
             print(json.dumps(answer), flush=True)
 

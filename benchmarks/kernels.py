@@ -87,7 +87,7 @@ def _measure(case: Case, pairs: int, clock: Callable[[], float]) -> dict[str, An
             run()
             times[side].append(clock() - start)
     ratio = statistics.median(his / own for his, own in zip(times["peer"], times["ours"], strict=True))
-    row = {
+    row: dict[str, Any] = {
         "name": case.name, "times_s": times, "median_s": {side: statistics.median(t) for side, t in times.items()},
         "best_s": {side: min(t) for side, t in times.items()}, "ratio": ratio, "target": case.target,
         "load_average": os.getloadavg()[0],
@@ -144,7 +144,7 @@ def _there_and_back(forward: Callable[..., Tensor], *inputs: Tensor) -> Step:
     def step() -> None:
         for leaf in leaves:
             leaf.grad = None
-        forward(*leaves).backward(gradient)
+        torch.autograd.backward(forward(*leaves), gradient)
 
     return step
 

@@ -120,7 +120,8 @@ def _graph(arguments: argparse.Namespace) -> Graph:
         kind = Dcsbm if arguments.dataset == "dcsbm" else Rmat
         name = f"{arguments.dataset} {arguments.shape} x{arguments.scale:g}"
         source = kind(name=name, shape=arguments.shape, scale=arguments.scale, num_features=1).load()
-    return Graph(*(torch.empty_like(array).copy_(array) for array in (source.indptr, source.indices)), name=source.name)
+    indptr, indices = (torch.empty_like(array).copy_(array) for array in (source.indptr, source.indices))
+    return Graph(indptr, indices, name=source.name)
 
 
 @numba.njit(nogil=True)

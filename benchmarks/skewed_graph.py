@@ -41,9 +41,10 @@ def main() -> None:
     ]
     graph, _ = prepare_graph(build(compose(overrides).config["dataset"], Dataset), cache_root())
     assert graph.labels is not None
-    graph = _thinned(graph, chosen.sparsest ** (graph.labels / (2 * (chosen.communities - 1))))
+    labels = graph.labels
+    graph = _thinned(graph, chosen.sparsest ** (labels / (2 * (chosen.communities - 1))))
     order = torch.randperm(graph.num_nodes, generator=torch.Generator().manual_seed(0))
-    candidates = order[graph.labels[order] % chosen.train_every == 0]
+    candidates = order[labels[order] % chosen.train_every == 0]
     train = candidates[: chosen.train].sort().values
     rest = order[~torch.isin(order, train)]
     splits = Splits(train, rest[:1000].sort().values, rest[1000:2000].sort().values)

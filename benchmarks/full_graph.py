@@ -1,0 +1,149 @@
+"""Full-graph epochs side by side: interleaved pairs, medians, ratios.
+
+- `alone`: one rank with two threads against DGL's full-graph loop (`dgl_full_graph`), GCN and GAT;
+- `two`: two ranks, `neutrontp` against `neutronstar_comm`, with this machine's loopback and behind an emulated 15 Gbps
+  link; how much of the exchange time pipelining hides;
+- `ablation`: two ranks, the systems of NeutronTP's Figure 11 in turn, behind the emulated link.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from machine import keep
+from ranks import Ranks
+
+from gnnexp.config.build import build
+from gnnexp.config.compose import compose
+from gnnexp.datasets.base import Dataset
+from gnnexp.graph.format import open_graph
+from gnnexp.partitioners.base import Partitioner
+from gnnexp.prepare import cache_root, prepare_graph, prepare_partition
+
+GRAPHS = {"arxiv_like": 1.0, "reddit_like": 0.25}
+# The share of dgl_full_graph's time that an epoch may take.
+MODELS = {"gcn": (["model=gcn"], 0.8), "gat": (["model=gat", "model.heads=4"], 0.4)}
+# The share of neutronstar_comm's time, by hardware profile.
+LINKS = {"local_measured": 0.6, "emulated_15gbps": 0.4}
+ABLATION = ("neutrontp_base", "neutrontp_cs", "neutrontp_cs_tp", "neutrontp_cs_tp_dt", "neutrontp")
+COMMON = ("tracker=none", "hardware.device=cpu")
+
+
+def compare(settings: Sequence[str], systems: Mapping[str, Sequence[str]], pairs: int) -> dict[str, Any]:
+    """Epochs of all systems in turn, the first epoch of each apart; seconds of the slowest rank."""
+    running = {name: start([*settings, *overrides]) for name, overrides in systems.items()}
+    for system in running.values():
+        system.ask()
+    rows = [{name: system.ask() for name, system in running.items()} for _ in range(pairs)]
+    for system in running.values():
+        system.close()
+    seconds = {name: [max(rank["epoch_s"] for rank in row[name]) for row in rows] for name in running}
+    return {
+        "settings": list(settings), "systems": {name: list(overrides) for name, overrides in systems.items()},
+        "median_s": {name: statistics.median(values) for name, values in seconds.items()}, "seconds": seconds,
+        "phases": {name: rows[-1][name][0]["phases"] for name in running},
+        "hidden_share": {name: hidden_share([rank for row in rows for rank in row[name]]) for name in running},
+        "losses": {name: [row[name][0]["loss"] for row in rows] for name in running},
+    }
+
+
+def hidden_share(answers: Sequence[Mapping[str, Any]]) -> float | None:
+    """Of the time in exchanges of vertex data, what passed while the loop computed; median over ranks and epochs."""
+    shares = [answer["hidden"].get("comm", 0.0) / answer["exchange_s"] for answer in answers if answer["exchange_s"]]
+    return statistics.median(shares) if shares else None
+
+
+def ratio(result: Mapping[str, Any], numerator: str, denominator: str) -> float:
+    """Median over pairs."""
+    seconds: dict[str, list[float]] = result["seconds"]
+    return statistics.median(a / b for a, b in zip(seconds[numerator], seconds[denominator], strict=True))
+
+
+def start(overrides: Sequence[str]) -> Ranks:
+    """The ranks of a configuration, on a graph and a partition that are prepared before."""
+    config = compose([*COMMON, *overrides]).config
+    dataset = build(config["dataset"], Dataset)
+    _, folder = prepare_graph(dataset, cache_root())
+    request = {"graph": str(folder)}
+    if config["paradigm"]["_target_"].endswith("VertexParallel"):
+        request["partition"] = str(_partition(config, dataset, folder))
+    return Ranks("epoch_worker.py", config, **request)
+
+
+def _partition(config: dict[str, Any], dataset: Dataset, folder: Path) -> Path:
+    partitioner = build(config["partitioner"], Partitioner)
+    return prepare_partition(partitioner, open_graph(folder), dataset.key(), config["hardware"]["workers"],
+                             cache_root())[1]
+
+
+def _graph(shape: str, scale: float) -> list[str]:
+    return ["dataset=dcsbm", f"dataset.shape={shape}", f"dataset.scale={scale}"]
+
+
+def alone(pairs: int, scale: float, graphs: Sequence[str], models: Sequence[str]) -> list[dict[str, Any]]:
+    """Against DGL."""
+    found = []
+    for shape in graphs:
+        for name in models:
+            overrides, target = MODELS[name]
+            settings = [*_graph(shape, GRAPHS[shape] * scale), "hardware.workers=1", "train=neutrontp"]
+            systems = {"dgl_full_graph": ["system=dgl_full_graph"], "ours": ["system=neutronstar_comm"]}
+            result = compare(settings, {key: [*value, *overrides] for key, value in systems.items()}, pairs)
+            result |= {"ratio": ratio(result, "ours", "dgl_full_graph"), "target": target}
+            print(f"{shape} {name}: {result['ratio']:.2f}x of dgl_full_graph (wanted <= {target}) {result['median_s']}",
+                  flush=True)
+            found.append(result)
+    return found
+
+
+def two(pairs: int, scale: float) -> list[dict[str, Any]]:
+    """Tensor against vertex parallelism."""
+    found = []
+    for profile, target in LINKS.items():
+        settings = [*_graph("reddit_like", 0.25 * scale), f"hardware={profile}", "hardware.workers=2"]
+        systems = {name: [f"system={name}"] for name in ("neutronstar_comm", "neutrontp")}
+        result = compare(settings, systems, pairs)
+        result |= {"ratio": ratio(result, "neutrontp", "neutronstar_comm"), "target": target}
+        print(f"neutrontp, {profile}: {result['ratio']:.2f}x of neutronstar_comm (wanted <= {target}), "
+              f"hidden {result['hidden_share']['neutrontp']:.0%} of its exchanges (wanted >= 50 % behind the link) "
+              f"{result['median_s']}", flush=True)
+        found.append(result)
+    return found
+
+
+def ablation(pairs: int, scale: float) -> dict[str, Any]:
+    """Figure 11: each step's gain over the one before; CS against the baseline, TP against baseline + CS, and so on."""
+    settings = [*_graph("reddit_like", 0.25 * scale), "hardware=emulated_15gbps", "hardware.workers=2"]
+    result = compare(settings, {name: [f"system={name}"] for name in ABLATION}, pairs)
+    result["gain"] = {b: ratio(result, a, b) for a, b in pairwise(ABLATION)}
+    print("ablation, each against the one before:", {name: f"{gain:.2f}x" for name, gain in result["gain"].items()},
+          result["median_s"], flush=True)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--scale", type=float, default=1.0, help="of all graphs, beside their own")
+    parser.add_argument("--graphs", nargs="*", default=list(GRAPHS))
+    parser.add_argument("--models", nargs="*", default=list(MODELS))
+    parser.add_argument("--only", nargs="*", default=["alone", "two", "ablation"])
+    parser.add_argument("--name", default="full_graph")
+    chosen = parser.parse_args()
+    result: dict[str, Any] = {}
+    if "alone" in chosen.only:
+        result["alone"] = alone(chosen.pairs, chosen.scale, chosen.graphs, chosen.models)
+    if "two" in chosen.only:
+        result["two"] = two(chosen.pairs, chosen.scale)
+    if "ablation" in chosen.only:
+        result["ablation"] = ablation(chosen.pairs, chosen.scale)
+    print(keep(chosen.name, result))
+
+
+if __name__ == "__main__":
+    main()
