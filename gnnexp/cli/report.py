@@ -17,6 +17,7 @@ from gnnexp.config.compose import compose
 from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.reports import redundancy, splitting
+from gnnexp.reports.accuracy import curve_table, curves, draw_curves
 from gnnexp.reports.figure import draw_breakdown
 from gnnexp.reports.runs import RUNS, Run, find_runs, read_run
 from gnnexp.reports.table import Table, group_runs, make_table, row_keys, save_table
@@ -139,6 +140,10 @@ def _comparison(choice: Choice, runs: Sequence[Run], folder: Path) -> tuple[Tabl
     figures = [folder / "breakdown.png", folder / "breakdown.svg"] if finished else []
     if finished:
         draw_breakdown(finished, figures, choice.name)
+    if found := curves(finished, keys):
+        lines = [folder / "accuracy.png", folder / "accuracy.svg"]
+        draw_curves(found, lines, choice.name)
+        figures += [*lines, *save_table(curve_table(found), folder, "accuracy", ("csv",))]
     return make_table(groups, keys), figures
 
 
