@@ -5,24 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 import torch
-from nasty_graphs import nasty_graph
-from placement import combinations, parts
+from placement import combinations
+from stopping import attempt, curve, undisturbed
 from training import MODELS, small_config
 
-from gnnexp.assemble import Artifacts, assemble
 from gnnexp.checkpoint import checkpoint_folders
-from gnnexp.comm.agreement import Agreement
-from gnnexp.comm.environment import read_environment
 from gnnexp.errors import GnnexpError
-from gnnexp.records import EpochLog, read_epochs
-from gnnexp.train import train
+from gnnexp.records import read_epochs
 
 PARADIGMS: dict[str, dict[str, Any]] = {
     "data_parallel": {"paradigm": {"_target_": "gnnexp.paradigms.data_parallel.DataParallel"}},
@@ -46,43 +41,6 @@ def configured(changes: dict[str, Any], model: str = "sage", **training: Any) ->
     for group, values in changes.items():
         config[group] = {**config[group], **values} if group == "sampler" else values
     return config
-
-
-def attempt(config: dict[str, Any], folder: str, stop_at: int | None, number: int = signal.SIGTERM) -> dict[str, Any]:
-    """What a rank of the pool runs; before step `stop_at` of the run the last rank is sent the signal."""
-    environment, graph = read_environment(), nasty_graph()
-    needed = "split" in str(config["paradigm"]) or "Partitioned" in str(config["feature_store"])
-    partition = parts(graph, environment.num_ranks) if needed else None
-    directory = Path(folder)
-    job, paradigm = assemble(config, Artifacts(graph, partition), directory, environment)
-    steps, work = 0, paradigm.forward_backward
-
-    def interrupted(batch: Any) -> Any:
-        nonlocal steps
-        if steps == stop_at and environment.rank == environment.num_ranks - 1:
-            os.kill(os.getpid(), number)
-        steps += 1
-        return work(batch)
-
-    paradigm.forward_backward = interrupted  # type: ignore[method-assign]
-    steps = -1  # the untimed first batch is no step of the run
-    asked_at_every_step = partial(Agreement, period_s=1e-9)
-    with patch("gnnexp.interruption.Agreement", asked_at_every_step):
-        stopped_by = train(job, paradigm, EpochLog(directory, environment.rank))
-    state = {name: value.clone() for name, value in paradigm.module.state_dict().items()}
-    job.comm.release()
-    return {"stopped_by": stopped_by, "state": state, "steps": steps}
-
-
-def curve(folder: str) -> list[list[float]]:
-    return [line["losses"] for line in read_epochs(Path(folder))]
-
-
-def undisturbed(ranks: Any, size: int, config: dict[str, Any]) -> tuple[list[list[float]], list[dict[str, Any]]]:
-    with tempfile.TemporaryDirectory() as folder:
-        ended = ranks(size).run(attempt, config, folder, None)
-        assert [end["stopped_by"] for end in ended] == [""] * size
-        return curve(folder), ended
 
 
 def _quick(name: str, size: int, stop_at: int) -> bool:

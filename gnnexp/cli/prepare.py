@@ -112,7 +112,7 @@ def _data_problems(config: Mapping[str, Any], wrong: Collection[str]) -> list[Pr
             return []
     except DataError as error:
         return list(error.problems)
-    judged = {"hardware", "task", "feature_store", "model"}
+    judged = {"hardware", "task", "feature_store", "model", "paradigm"}
     return [] if judged & set(wrong) else check_data(config, graph)
 
 

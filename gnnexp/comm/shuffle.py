@@ -117,6 +117,21 @@ def reduce_home(rows: Tensor, halo: Halo, comm: Communicator, tag: Tag) -> Tenso
     return home
 
 
+def reduce_max_home(rows: Tensor, index: ShuffleIndex, comm: Communicator, tag: Tag) -> Tensor:
+    """`[num_local + F, d]`: the largest entries over all copies of a vertex, at every copy; no gradient, two rounds."""
+    rows = rows.detach()
+    if comm.size == 1:
+        return rows
+    own = rows[: index.num_local].clone()
+    returned = comm.all_to_all(rows[index.num_local :], index.received, index.sent, tag)
+    for places, part in zip(torch.split_with_sizes(index.send_rows, index.sent),
+                            torch.split_with_sizes(returned, index.sent), strict=True):
+        own[places] = torch.maximum(own[places], part)
+    foreign = index.fetch(own, comm, tag)
+    assert isinstance(foreign, Tensor)
+    return torch.cat((own, foreign))
+
+
 class Shuffle(Function):
     """The differentiable exchange behind `shuffle`."""
 

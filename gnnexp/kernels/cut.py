@@ -37,7 +37,7 @@ def cut_by_cost(
             if seen[sources[edge]] != number:
                 fresh += 1
                 seen[sources[edge]] = number
-        alone += per_src * (1 + indptr[dst + 1] - indptr[dst])
+        alone += per_src * min(num_src, 1 + indptr[dst + 1] - indptr[dst])
         dearest = max(dearest, alone)
         if cost > 0 and cost + added + per_src * fresh > budget:
             bounds.append(dst)

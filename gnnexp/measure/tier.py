@@ -7,13 +7,13 @@ inside is counted. On CUDA crossings are transfers and the allocator counts.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
-from gnnexp.kernels.gather import gather_rows
+from gnnexp.kernels.gather import add_rows, gather_rows
 from gnnexp.measure.memory import TensorMeter
 
 
@@ -42,13 +42,18 @@ class DeviceTier:
         self._measured = False
 
     @contextmanager
-    def chunk(self, topology_bytes: int) -> Iterator[None]:
-        """A chunk is on the device: its topology crosses, and what is made inside belongs to the tier."""
+    def chunk(self, topology_bytes: int, existing: Iterable[Tensor | None]) -> Iterator[None]:
+        """A chunk is on the device: its topology crosses, and what is made inside belongs to the tier.
+
+        Args:
+            topology_bytes: of the chunk.
+            existing: what is worked with and lies elsewhere, or is counted as topology.
+        """
         self.counts["tier/h2d_bytes"] += topology_bytes
         if not self._measured or self.device.type != "cpu":
             yield
             return
-        with TensorMeter() as meter:
+        with TensorMeter(tensor for tensor in existing if tensor is not None) as meter:
             yield
         self.peak_bytes = max(self.peak_bytes, meter.peak_bytes + topology_bytes)
 
@@ -63,6 +68,17 @@ class DeviceTier:
         """Copy rows of the device tier into host memory."""
         self.counts["tier/d2h_bytes"] += _num_bytes(rows)
         into.copy_(rows)
+
+    def add(self, rows: Tensor, into: Tensor, ids: Tensor | None) -> None:
+        """Add rows of the device tier to `into`, or to its rows `ids` (unique), in host memory."""
+        back = rows.to(into.device)
+        self.counts["tier/d2h_bytes"] += _num_bytes(back)
+        if ids is None:
+            into += back
+        elif into.is_cuda:
+            into.index_add_(0, ids, back)
+        else:
+            add_rows(into, ids, back)
 
     def take_counts(self) -> dict[str, int]:
         """Counts since the last call."""

@@ -45,7 +45,8 @@ class Chunking:
         if self.budget is None:
             return []
         largest = int(graph.in_degree.max()) + self_loops if graph.num_nodes else 0
-        needed = cost.per_dst + largest * (cost.per_edge + cost.per_src) + cost.per_src
+        sources = min(graph.num_nodes, largest + 1)
+        needed = cost.per_dst + largest * cost.per_edge + sources * cost.per_src
         if needed <= self.budget:
             return []
         return [Problem("paradigm.device_memory", self.budget, f"the largest vertex has {largest} in-edges: a chunk of "

@@ -7,7 +7,7 @@ of projected columns, heads included.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from gnnexp.models.decoupled import contract_layer
 from gnnexp.models.layer import Destinations
 from gnnexp.models.local import normalised_weights
 from gnnexp.paradigms.full_graph import Whole
-from gnnexp.paradigms.in_chunks import in_chunks
+from gnnexp.paradigms.in_chunks import in_chunks, static_weights
 from gnnexp.samplers.chunks import Chunk
 
 
@@ -39,6 +39,7 @@ class CoupledLayers:
     def __init__(self, job: Job, chunks: Sequence[Chunk], own: Tensor, lengths: Sequence[int]) -> None:
         self._job, self._chunks, self._own, self._lengths = job, chunks, own, lengths
         self._features: Rows | None = None
+        self._weights: dict[Hashable, Tensor | None] = {}
         degree = torch.cat([chunk.block.degree for chunk in chunks])
         self._degree = degree[own]
 
@@ -50,6 +51,13 @@ class CoupledLayers:
     def _projects_first(self, index: int) -> bool:
         sparse = index == 0 and isinstance(self._job.graph.features, SparseRows)
         return contract_layer(self._job.model, index).kind == "projected" or sparse
+
+    def _static(self, index: int) -> Tensor | None:
+        """Weights of all edges that are the same in every epoch; layers that weigh alike share them."""
+        layer = contract_layer(self._job.model, index)
+        if layer.weights_key not in self._weights:
+            self._weights[layer.weights_key] = static_weights(layer, self._chunks)
+        return self._weights[layer.weights_key]
 
     def _shares(self, index: int) -> Shares:
         return Shares(self._lengths, self.bounds(index), self._job.comm.rank)
@@ -97,10 +105,10 @@ class CoupledLayers:
             x = split(dropped, shares, job.comm, "activations")
         assert isinstance(x, Tensor)
 
-        def work(chunk: Chunk, rows: Tensor, _: Tensor | None) -> Tensor:
-            return layer.aggregate(chunk.block, rows, normalised_weights(layer, chunk.block, None, None), None)
+        def work(chunk: Chunk, rows: Tensor, weight: Tensor | None) -> Tensor:
+            return layer.aggregate(chunk.block, rows, weight, None)
 
-        summed = in_chunks(work, x, None, self._chunks, job.tier)
+        summed = in_chunks(work, x, self._static(index), self._chunks, job.tier, width=shares.width)
         return gather(summed, shares, job.comm, "activations" if index else "features")
 
     def _projected(self, index: int, projected: Tensor, dropped: Rows, key: BatchKey) -> Tensor:
@@ -114,13 +122,12 @@ class CoupledLayers:
             assert keys is not None, "a layer with projected weights has keys"
             x = torch.cat((x, share_rows(torch.cat(keys, 1), self._lengths, job.comm, "activations")), 1)
 
-        def work(chunk: Chunk, rows: Tensor, _: Tensor | None) -> Tensor:
-            block, keyed = chunk.block, None
+        def work(chunk: Chunk, rows: Tensor, weight: Tensor | None) -> Tensor:
             if layer.kind == "projected":
-                rows, source, destination = torch.split(rows, [shares.width, heads, heads], 1)
-                keyed = source.contiguous(), destination[: block.num_dst].contiguous()
-            weight = normalised_weights(layer, block, keyed, drop)
-            return layer.aggregate(block, rows, weight, column)
+                rows, source, destination = torch.split_with_sizes(rows, [shares.width, heads, heads], 1)
+                keyed = source.contiguous(), destination[: chunk.block.num_dst].contiguous()
+                weight = normalised_weights(layer, chunk.block, keyed, drop)
+            return layer.aggregate(chunk.block, rows, weight, column)
 
-        summed = in_chunks(work, x, None, self._chunks, job.tier)
+        summed = in_chunks(work, x, self._static(index), self._chunks, job.tier, width=shares.width)
         return gather(summed, shares, job.comm, "activations")

@@ -103,14 +103,17 @@ class FullGraph(GlobalBatch[Whole]):
         """Nothing is sampled; a destination that is another rank's own is computed once more: redundantly."""
         blocks, cross_edges = ready.batch.blocks, self.cross_edges(ready)
         edges = [block.num_edges for block in blocks]
-        own = [int(block.indptr[self.own.numel()]) for block in blocks]
         self.count("edges_computed", sum(edges))
-        self.count("edges_redundant", sum(edges) - sum(own))
+        self.count("edges_redundant", self.redundant_edges())
         self.count("vertices_computed", sum(block.num_dst for block in blocks))
         self._batches.setdefault("edges", []).append(edges)
         if cross_edges:
             self.count("edges_cross", sum(cross_edges))
             self._batches.setdefault("cross_edges", []).append(list(cross_edges))
+
+    def redundant_edges(self) -> int:
+        """Edges of an epoch here into destinations that are other ranks' own."""
+        return sum(block.num_edges - int(block.indptr[self.own.numel()]) for block in self.blocks)
 
     def memory(self) -> dict[str, int]:
         """Topology is that of the blocks, not of the graph they were cut from."""

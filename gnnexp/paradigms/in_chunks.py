@@ -6,22 +6,26 @@ Results do not depend on the number of chunks: a destination's sum is taken over
 # ruff: noqa: ANN401  autograd's contexts have no types
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from gnnexp.comm.shuffle import add_to_rows
 from gnnexp.measure.tier import DeviceTier
+from gnnexp.models.layer import Layer
+from gnnexp.models.local import normalised_weights
 from gnnexp.samplers.chunks import Chunk
 
 Work = Callable[[Chunk, Tensor, Tensor | None], Tensor]
 
 
 def in_chunks(
-    work: Work, x: Tensor, edges: Tensor | None, chunks: Sequence[Chunk], tier: DeviceTier, *, per_edge: bool = False
+    work: Work, x: Tensor, edges: Tensor | None, chunks: Sequence[Chunk], tier: DeviceTier, *, width: int,
+    per_edge: bool = False,
 ) -> Tensor:
     """`[D, d']`: what `work(chunk, rows of x, rows of edges)` gives of every chunk, in order; `[E, d']` if `per_edge`.
 
@@ -31,19 +35,31 @@ def in_chunks(
         edges: `[E, k]` something of every edge, or None.
         chunks: of one block.
         tier: where they are worked on.
+        width: d'.
+        per_edge: whether `work` gives a row per edge, not per destination.
     """
     if len(chunks) == 1 and chunks[0].rows is None:
         return work(chunks[0], x, edges)
     anchor = torch.zeros((), requires_grad=torch.is_grad_enabled())  # parameters may take gradients where x does not
-    out: Tensor = _InChunks.apply(x, edges, anchor, work, chunks, tier, per_edge)  # type: ignore[no-untyped-call]
+    out: Tensor = _InChunks.apply(x, edges, anchor, work, chunks, tier, width, per_edge)  # type: ignore[no-untyped-call]
     return out
+
+
+def static_weights(layer: Layer, chunks: Sequence[Chunk]) -> Tensor | None:
+    """`[E, 1]` weights of all edges that depend on nothing but the graph, in host memory; None for ones or scores."""
+    if layer.kind != "static":
+        return None
+    parts = [normalised_weights(layer, chunk.block, None, None) for chunk in chunks]
+    for chunk in chunks:
+        chunk.block.static_weights.clear()
+    return None if parts[0] is None else torch.cat([part for part in parts if part is not None])
 
 
 def run_forward(work: Work, chunk: Chunk, x: Tensor, edges: Tensor | None, tier: DeviceTier, into: Tensor) -> None:
     """One chunk without a graph; its rows go to `into` `[D, d']`."""
-    with tier.chunk(chunk.block.nbytes()), torch.no_grad():
-        block_edges = None if edges is None else tier.enter(edges[chunk.edges])
-        tier.leave(work(chunk, tier.enter(x, chunk.rows), block_edges), into)
+    with _visit(chunk, tier, (x, edges, into)) as here, torch.no_grad():
+        own = None if edges is None else tier.enter(edges.detach()[chunk.edges])
+        tier.leave(work(here, tier.enter(x.detach(), chunk.rows), own), into)
 
 
 def run_backward(
@@ -51,44 +67,48 @@ def run_backward(
     x_gradient: Tensor | None, edges_gradient: Tensor | None,
 ) -> None:
     """One chunk again, with a graph; its gradients are added to `[S, d]` and `[E, k]`, and to parameters'."""
-    with tier.chunk(chunk.block.nbytes()), torch.enable_grad():
+    host = (x, edges, gradient, x_gradient, edges_gradient)
+    with _visit(chunk, tier, host, backward=True) as here, torch.enable_grad():
         rows = tier.enter(x.detach(), chunk.rows).requires_grad_(x_gradient is not None)
         own = None if edges is None else tier.enter(edges.detach()[chunk.edges])
         if own is not None and edges_gradient is not None:
             own.requires_grad_()
-        out = work(chunk, rows, own)
+        out = work(here, rows, own)
         if out.requires_grad:
             torch.autograd.backward(out, tier.enter(gradient))
         if x_gradient is not None and rows.grad is not None:
-            back = rows.grad.to(x_gradient.device)
-            tier.counts["tier/d2h_bytes"] += back.numel() * back.element_size()
-            if chunk.rows is None:
-                x_gradient += back
-            else:
-                add_to_rows(x_gradient, chunk.rows, back)
+            tier.add(rows.grad, x_gradient, chunk.rows)
         if edges_gradient is not None and own is not None and own.grad is not None:
-            tier.counts["tier/d2h_bytes"] += own.grad.numel() * own.grad.element_size()
-            edges_gradient[chunk.edges] += own.grad.to(edges_gradient.device)
+            tier.add(own.grad, edges_gradient[chunk.edges], None)
+
+
+@contextmanager
+def _visit(
+    chunk: Chunk, tier: DeviceTier, host: Iterable[Tensor | None], *, backward: bool = False
+) -> Iterator[Chunk]:
+    """The chunk on the device."""
+    block = chunk.block
+    topology = [getattr(block, field.name) for field in fields(block)]
+    if backward:
+        topology += [block.transpose.indptr, block.transpose.destinations, block.transpose.edges]
+    arrays = [array for array in topology if isinstance(array, Tensor)]
+    num_bytes = sum(array.numel() * array.element_size() for array in arrays)
+    with tier.chunk(num_bytes, (*arrays, *host)):
+        yield chunk if block.sources.device == tier.device else replace(chunk, block=block.to(tier.device))
 
 
 class _InChunks(Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, edges: Tensor | None, anchor: Tensor, work: Work, chunks: Sequence[Chunk],
-        tier: DeviceTier, per_edge: bool,
+        tier: DeviceTier, width: int, per_edge: bool,
     ) -> Tensor:
         ctx.save_for_backward(x, edges)
         ctx.rest = work, chunks, tier, per_edge
-        out: Tensor | None = None
+        length = chunks[-1].edges.stop if per_edge else chunks[-1].last
+        out = x.new_empty(length, width)
         for chunk in chunks:
-            with tier.chunk(chunk.block.nbytes()):
-                own = None if edges is None else tier.enter(edges[chunk.edges])
-                made = work(chunk, tier.enter(x, chunk.rows), own)
-                if out is None:
-                    length = chunks[-1].edges.stop if per_edge else chunks[-1].last
-                    out = x.new_empty((length, *made.shape[1:]))
-                tier.leave(made, out[_range(chunk, per_edge)])
-        assert out is not None, "a graph has at least one chunk"
+            run_forward(work, chunk, x, edges, tier, out[_range(chunk, per_edge)])
         return out
 
     @staticmethod
@@ -101,7 +121,7 @@ class _InChunks(Function):
         for chunk in chunks:
             own = gradient[_range(chunk, per_edge)]
             run_backward(work, chunk, x, edges, tier, own, x_gradient, edges_gradient)
-        return x_gradient, edges_gradient, None, None, None, None, None
+        return x_gradient, edges_gradient, None, None, None, None, None, None
 
 
 def _range(chunk: Chunk, per_edge: bool) -> slice:

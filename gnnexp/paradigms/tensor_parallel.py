@@ -10,6 +10,7 @@ Dense updates take whole rows, so each rank finishes an even share of the vertic
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -17,18 +18,20 @@ from torch import Tensor
 
 from gnnexp.comm.background import Background
 from gnnexp.comm.tensor_split import Shares, even_bounds, even_shares, gather, share_rows, split
+from gnnexp.config.build import build
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.decoupled import Decoupled, contract_layer, dense_update, propagate, propagation_weight
+from gnnexp.models.layer import BlockLayer
 from gnnexp.models.model import Model
 from gnnexp.paradigms.checks import block_degrees, block_layers, num_ranks
 from gnnexp.paradigms.chunking import Chunking, itemsize
 from gnnexp.paradigms.coupled_layer import CoupledLayers
 from gnnexp.paradigms.full_graph import FullGraph, Whole
-from gnnexp.paradigms.in_chunks import in_chunks
+from gnnexp.paradigms.in_chunks import in_chunks, static_weights
 from gnnexp.paradigms.propagation import Pipeline, propagated, take_turns
 from gnnexp.samplers.chunks import Chunk, ChunkCost
 from gnnexp.samplers.expansion import Expansion
@@ -91,7 +94,22 @@ class TensorParallel(FullGraph):
         split_widths = {"dataset features": graph.num_features} if self.mode == "coupled" else {}
         if self.mode == "decoupled":
             split_widths["dataset classes"] = graph.num_classes
-        return [_too_few(what, width, ranks) for what, width in split_widths.items() if 0 < width < ranks]
+        problems = [_too_few(what, width, ranks) for what, width in split_widths.items() if 0 < width < ranks]
+        model = build(config["model"], Model)
+        dims = [graph.num_features, *[model.hidden] * (model.num_layers - 1), graph.num_classes]
+        layers = [model.make_layer(index, *pair) for index, pair in enumerate(pairwise(dims))]
+        if any(isinstance(layer, BlockLayer) for layer in layers):
+            return problems  # refused by `check`
+        cost = self._cost(layers, ranks, getattr(torch, config["train"]["dtype"]))
+        return [*problems, *self.chunking.check_data(graph, cost, model.needs.self_loops)]
+
+    def _cost(self, layers: Sequence[Any], ranks: int, dtype: torch.dtype) -> ChunkCost:
+        """What a chunk takes, by the widest columns that a rank has of any layer."""
+        widths = [layers[-1].out_dim] if self.mode == "decoupled" else [
+            max(layer.in_dim, layer.width) for layer in layers
+        ]
+        width = -(-max(widths) // ranks)
+        return ChunkCost.of(width, width, max(layer.num_weights for layer in layers), itemsize(dtype))
 
     # --- setup -----------------------------------------------------------------------------------------------------
     def setup(self, job: Job) -> None:
@@ -101,13 +119,7 @@ class TensorParallel(FullGraph):
         (whole,) = Expansion(graph, job.shard.needs, (-1,)).blocks(torch.arange(graph.num_nodes), (0,))
         model = job.model
         classes = contract_layer(model, model.num_layers - 1).out_dim
-        widths = [classes] if self.mode == "decoupled" else [
-            max(contract_layer(model, index).in_dim, contract_layer(model, index).width)
-            for index in range(model.num_layers)
-        ]
-        heads = max(contract_layer(model, index).num_weights for index in range(model.num_layers))
-        width = -(-max(widths) // comm.size)
-        self.chunks = self.chunking.chunks(whole, ChunkCost.of(width, width, heads, itemsize(job.dtype)))
+        self.chunks = self.chunking.chunks(whole, self._cost(list(model.layers), comm.size, job.dtype))
         self._blocks = tuple(chunk.block for chunk in self.chunks)
         self.counts_per_rank = even_shares(graph.num_nodes, comm.size)
         first = sum(self.counts_per_rank[: comm.rank])
@@ -120,6 +132,7 @@ class TensorParallel(FullGraph):
 
     def _decouple(self, job: Job) -> None:
         self.twin = Decoupled(job.model)
+        self.static = static_weights(contract_layer(job.model, job.model.num_layers - 1), self.chunks)
         self.background = None
         if self.pipeline and len(self.chunks) > 1 and job.comm.size > 1:
             owner, turns = take_turns(self.chunks, job.graph.num_nodes, self.shares.bounds, job.comm)
@@ -160,19 +173,17 @@ class TensorParallel(FullGraph):
         for index in range(model.num_layers):
             h, keys = dense_update(model, index, self._own, h, key)
         assert isinstance(h, Tensor)
-        weights = None if keys is None else self._weights(keys, whole)
+        weights = self.static if keys is None else self._weights(keys, whole)
         if self.background is not None:
             return propagated(h, weights, self._pipe)
         x = split(h, self.shares, self.job.comm, "activations")
         for _ in range(model.num_layers):
-            x = in_chunks(self._step, x, weights, self.chunks, self.job.tier)
+            x = in_chunks(self._step, x, weights, self.chunks, self.job.tier, width=self.shares.width)
         return gather(x, self.shares, self.job.comm, "activations")
 
     def _step(self, chunk: Chunk, x: Tensor, weight: Tensor | None) -> Tensor:
-        """One propagation of one chunk; static weights are kept with its block."""
+        """One propagation of one chunk."""
         model = self.job.model
-        if weight is None:
-            weight = propagation_weight(model, chunk.block, None, None)
         return propagate(contract_layer(model, model.num_layers - 1), chunk.block, x, weight)
 
     def _weights(self, keys: tuple[Tensor, Tensor], whole: Whole) -> Tensor:
@@ -192,7 +203,7 @@ class TensorParallel(FullGraph):
             assert weight is not None, "a model with keys weighs by them"
             return weight
 
-        return in_chunks(weigh, everyone, None, self.chunks, job.tier, per_edge=True)
+        return in_chunks(weigh, everyone, None, self.chunks, job.tier, width=1, per_edge=True)
 
     # --- counts ----------------------------------------------------------------------------------------------------
     def count_computed(self, ready: Whole) -> None:

@@ -6,6 +6,8 @@ What a destination needs of other ranks' vertices is managed by `dependency`:
     cache         the L-hop halo is held and computed here as well                    (NeutronStar's DepCache)
     hybrid        per vertex and layer whichever is cheaper                           (NeutronStar)
     stale         as communicate, but fetched rows are used for several epochs        (Sancus)
+
+Over a vertex-cut (DistGNN) edges have owners of their own: sums are taken where they are, see `cut_layers.py`.
 """
 
 from __future__ import annotations
@@ -19,13 +21,16 @@ from torch import Tensor
 from gnnexp.comm.broadcast import WholeParts
 from gnnexp.comm.shuffle import Halo
 from gnnexp.comm.stale import StaleRows
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.config.build import build
+from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
-from gnnexp.paradigms.checks import block_degrees, one_part_per_rank
+from gnnexp.paradigms.checks import block_degrees, block_layers, one_part_per_rank
+from gnnexp.paradigms.cut_layers import CutLayers
 from gnnexp.paradigms.full_graph import FullGraph, Whole
 from gnnexp.paradigms.hybrid_dependency import Costs, cheapest, check_profile
+from gnnexp.samplers.cut_graph import cut_graph
 from gnnexp.samplers.halo import Level, everyone, levels, shuffle_index
 
 Dependency = Literal["communicate", "cache", "hybrid", "stale"]
@@ -34,20 +39,22 @@ _EXCHANGES = ("halo", "broadcast")
 
 
 class VertexParallel(FullGraph):
-    """Full-graph training over an edge-cut: a destination has all its in-edges in one place, so any model runs.
+    """Full-graph training by vertices; over an edge-cut a destination has all its in-edges here, so any model runs.
 
     Args:
         dependency: how foreign rows come, see above.
         exchange: `halo`, only the rows that are needed; `broadcast`, whole parts to all ranks (Sancus).
         cache_input_halo: hold the features of layer 1's halo instead of fetching them in every epoch.
         staleness: of `stale`: epochs that a fetched row may be old; 0 is exact.
+        delay: over a vertex-cut: epochs by which other ranks' rows and sums are late (DistGNN's cd-r); 0 is exact.
     """
 
     needs_partition = True
+    takes_vertex_cut = True
 
     def __init__(
         self, dependency: Dependency = "communicate", exchange: Literal["halo", "broadcast"] = "halo",
-        cache_input_halo: bool = False, staleness: int = 0,
+        cache_input_halo: bool = False, staleness: int = 0, delay: int = 0,
     ) -> None:
         problems = []
         if dependency not in _DEPENDENCIES:
@@ -65,17 +72,48 @@ class VertexParallel(FullGraph):
         if exchange == "broadcast" and dependency in ("cache", "hybrid"):
             problems.append(Problem("exchange", exchange, f"dependency={dependency} fetches single rows",
                                     "set paradigm.exchange=halo"))
+        if delay < 0:
+            problems.append(Problem("delay", delay, "must be 0 (at once) or more epochs", "set paradigm.delay=0"))
         if problems:
             raise ConfigError(problems)
         self.dependency, self.exchange = dependency, exchange
         self.cache_input_halo, self.staleness = cache_input_halo, staleness
-        self.exact = staleness == 0
-        self.approximates = "" if self.exact else f"rows of other ranks are up to {staleness} epochs old"
+        self.delay = delay
+        self.exact = staleness == delay == 0
+        self.approximates = "; ".join(
+            [f"rows of other ranks are up to {staleness} epochs old"] * (staleness > 0)
+            + [f"rows, sums and gradients of other ranks come {delay} epochs late"] * (delay > 0)
+        )
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
-        """A part per rank; hybrid wants to know the machine."""
+        """A part per rank; hybrid wants to know the machine; over a vertex-cut there are no whole destinations."""
         problems = [*super().check(config), *one_part_per_rank(config), *block_degrees(config, "vertex_parallel")]
-        return [*problems, *check_profile(config["hardware"])] if self.dependency == "hybrid" else problems
+        if self.dependency == "hybrid":
+            problems += check_profile(config["hardware"])
+        return [*problems, *self._check_cut(config)]
+
+    def _check_cut(self, config: Mapping[str, Any]) -> list[Problem]:
+        try:
+            cut = bool(getattr(build(config["partitioner"]), "vertex_cut", False))
+        except ProblemsError:
+            return []  # the partitioner's own problems are reported as such
+        target = config["partitioner"]["_target_"]
+        if not cut:
+            return [] if not self.delay else [
+                Problem("paradigm.delay", self.delay, f"{target} makes an edge-cut, which has no partial sums",
+                        "choose partitioner=libra, or set paradigm.delay=0")
+            ]
+        problems = []
+        if self.dependency != "communicate" or self.exchange != "halo":
+            key, value = (("paradigm.exchange", self.exchange) if self.dependency == "communicate"
+                          else ("paradigm.dependency", self.dependency))
+            problems.append(Problem(key, value, f"over the vertex-cut of {target} rows and sums are communicated",
+                                    "choose partitioner=range or metis, or set paradigm.dependency=communicate and "
+                                    "paradigm.exchange=halo"))
+        if block_layers(config):
+            problems.append(Problem("model", config["model"]["_target_"], "its layers need all in-edges of a vertex in "
+                                    "one place", "choose model=gcn, sage, gin or gat, or partitioner=range or metis"))
+        return problems
 
     # --- setup -----------------------------------------------------------------------------------------------------
     def setup(self, job: Job) -> None:
@@ -83,11 +121,22 @@ class VertexParallel(FullGraph):
         super().setup(job)
         assert job.shard.partition is not None
         self._own = job.shard.partition.vertices_of(job.shard.part)
+        self.cut: CutLayers | None = None
+        self.levels: tuple[Level, ...] = ()
+        self.stale: tuple[StaleRows | None, ...] = ()
+        if job.shard.partition.edge_owner is not None:
+            graph = cut_graph(job.shard)
+            self.cut = CutLayers(job, graph, self.delay, self.cache_input_halo)
+            self._blocks = (graph.block.to(job.device),) * job.model.num_layers
+            self._crossing = [graph.cross_edges] * job.model.num_layers
+            self._inputs = graph.block.src_ids if self.cache_input_halo else graph.block.src_ids[: self._own.numel()]
+            return
         self.levels = self._levels(job)
         moved = {level: level.block.to(job.device) for level in set(self.levels)}
         self._blocks = tuple(moved[level] for level in self.levels)
         self._crossing = [int((level.block.sources >= level.num_local).sum()) for level in self.levels]
         self.stale = self._exchanges(job)
+        self._inputs = self.levels[0].block.src_ids[: self.levels[0].num_local]
 
     def _levels(self, job: Job) -> tuple[Level, ...]:
         found = levels(job.shard, self._own, job.model.num_layers, self._cached(job))
@@ -126,7 +175,8 @@ class VertexParallel(FullGraph):
 
     def _halo(self, job: Job, level: Level) -> Halo:
         if self.exchange == "halo":
-            return shuffle_index(level, self._own, job.batch_comm).to(job.device)
+            index = shuffle_index(level.wanted, level.fetched, level.num_local, self._own, job.batch_comm)
+            return index.to(job.device)
         lengths: Any = job.comm.gather_objects(level.num_local)
         return WholeParts(lengths, job.comm.rank)
 
@@ -143,12 +193,13 @@ class VertexParallel(FullGraph):
 
     def load(self) -> Rows:
         """Rows of the inputs that are here without an exchange."""
-        first = self.levels[0]
-        return self.job.store.read(first.block.src_ids[: first.num_local])
+        return self.job.store.read(self._inputs)
 
     def outputs(self, whole: Whole) -> Tensor:
         """Before a layer, foreign rows are fetched (autograd runs the transposed exchange)."""
         job, epoch = self.job, whole.batch.key.epoch
+        if self.cut is not None:
+            return self.cut.run(whole)
 
         def exchange(layer: int, rows: Rows) -> Rows:
             stale = self.stale[layer]
@@ -161,16 +212,26 @@ class VertexParallel(FullGraph):
         super().forget_batches()
         for stale in self._stale_rows():
             stale.forget()
+        for place in () if self.cut is None else self.cut.delayed():
+            place.forget()
 
     # --- counts and state ------------------------------------------------------------------------------------------
     def cross_edges(self, ready: Whole) -> Sequence[int]:
-        """Edges from a fetched vertex."""
+        """Edges from a fetched vertex; over a vertex-cut, edges with an end of another rank."""
         return self._crossing
+
+    def redundant_edges(self) -> int:
+        """Over a vertex-cut each edge is one rank's."""
+        return 0 if self.cut is not None else super().redundant_edges()
 
     def end_epoch(self) -> dict[str, int]:
         """Rows fetched and cached per exchange, and what was not sent because old rows did."""
         counts = super().end_epoch()
         own = self._own.numel()
+        if self.cut is not None:
+            per_layer = self.cut.sources.num_foreign + self.cut.destinations.num_foreign
+            counts["halo_fetched"] = len(self._blocks) * per_layer
+            return counts
         counts["halo_fetched"] = sum(sum(level.fetched) for level in self.levels)
         counts["halo_cached"] = sum(level.num_local - own for level in self.levels)
         if self.dependency == "stale":
@@ -180,14 +241,19 @@ class VertexParallel(FullGraph):
         return counts
 
     def state_dict(self) -> dict[str, Any]:
-        """Old rows, layer by layer."""
+        """Old rows, layer by layer, or what is late."""
+        if self.cut is not None:
+            return {"late": self.cut.state()} if self.delay else {}
         if not self.staleness:
             return {}
         return {"stale": [(stale.rows, stale.fetched_in) for stale in self._stale_rows()]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take them back."""
-        for stale, (rows, fetched_in) in zip(self._stale_rows(), state["stale"], strict=True):
+        if self.cut is not None:
+            self.cut.restore(state.get("late", []))
+            return
+        for stale, (rows, fetched_in) in zip(self._stale_rows(), state.get("stale", []), strict=bool(state)):
             stale.rows, stale.fetched_in = None if rows is None else rows.to(self.job.device), fetched_in
 
     def _stale_rows(self) -> list[StaleRows]:

@@ -9,7 +9,7 @@ in between its hybrid.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -110,14 +110,18 @@ def everyone(level: Level, shard: Shard) -> Level:
     return Level(replace(block, sources=sources, src_ids=src_ids), count, tuple(counts))
 
 
-def shuffle_index(level: Level, own: Tensor, comm: Communicator) -> ShuffleIndex:
+def shuffle_index(
+    wanted: Tensor, counts: Sequence[int], num_local: int, own: Tensor, comm: Communicator
+) -> ShuffleIndex:
     """Tell every owner which of its rows are wanted; called by all ranks, once.
 
     Args:
-        level: of this rank.
-        own: `[n]` vertices that this rank owns, ascending: its first rows.
+        wanted: `[n]` ids of foreign vertices, by owner.
+        counts: how many of them every rank owns.
+        num_local: rows that are here.
+        own: ids of the vertices that this rank owns, ascending: its first rows.
         comm: all ranks.
     """
-    asked = comm.swap(torch.tensor(level.fetched).unsqueeze(1)).flatten().tolist()
-    wanted = comm.all_to_all(level.wanted, level.fetched, asked, "frontier")
-    return ShuffleIndex(torch.searchsorted(own, wanted.long()), tuple(asked), level.fetched, level.num_local)
+    asked = comm.swap(torch.tensor(counts).unsqueeze(1)).flatten().tolist()
+    requests = comm.all_to_all(wanted, counts, asked, "frontier")
+    return ShuffleIndex(torch.searchsorted(own, requests.long()), tuple(asked), tuple(counts), num_local)

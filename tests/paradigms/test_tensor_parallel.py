@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 from full_graph import FULL_MODELS, TENSOR, full_config
 from nasty_graphs import nasty_graph
 from placement import assert_exact, combinations
+from training import Curve, run_steps
+
+from gnnexp.assemble import Artifacts, assemble
+from gnnexp.comm.environment import read_environment
+from gnnexp.comm.tensor_split import even_shares
+from gnnexp.config.check import check_data
+from gnnexp.errors import ConfigError, DataError
+from gnnexp.paradigms.tensor_parallel import TensorParallel
+from gnnexp.train import probe_memory
 
 TWIN = {"_target_": "full_graph.SerialTwin"}
 
@@ -46,3 +57,138 @@ def _simple():
 def test_undirected_graphs_and_float32(ranks, model, mode):
     more = {} if mode == "coupled" else {"serial_paradigm": TWIN}
     assert_exact(ranks, 3, _simple, _config(model, mode, "float32", chunks=4), 1e-5, **more)
+
+
+# --- counts ----------------------------------------------------------------------------------------------------------
+STEPS, FEATURES, HIDDEN, CLASSES, HEADS = 3, 13, 16, 4, 2
+
+
+def _steps(config: dict[str, Any]) -> Curve:
+    return run_steps(config, nasty_graph(), STEPS)
+
+
+def _exchanged(num_rows: int, width: int, size: int) -> int:
+    """Values that one split (or gather) sends: all but those that stay; (N-1)/N of them where all divides."""
+    rows, columns = even_shares(num_rows, size), even_shares(width, size)
+    kept = sum(a * b for a, b in zip(rows, columns, strict=True))
+    if num_rows % size == width % size == 0:
+        assert num_rows * width - kept == num_rows * width * (size - 1) // size
+    return num_rows * width - kept
+
+
+@pytest.mark.parametrize(("size", "layers"), [(2, 1), (3, 2), (4, 3), (2, 5)])
+def test_traffic_of_coupled_layers(ranks, size, layers):
+    """2(2L-1) collectives less one: layer 1's features are stored by columns and take no gradient."""
+    config = _config("gcn", "coupled", "float32", model={"layers": layers})
+    curves, vertices = ranks(size).run(_steps, config), nasty_graph().num_nodes
+    for curve in curves:
+        assert curve.rounds.get("features") == STEPS
+        assert curve.rounds.get("activations", 0) == STEPS * (2 * (2 * layers - 1) - 2)
+    sent = {tag: sum(c.sent_bytes.get(tag, 0) for c in curves) for tag in ("features", "activations")}
+    assert sent["features"] == STEPS * 4 * _exchanged(vertices, FEATURES, size)
+    assert sent["activations"] == STEPS * 4 * 4 * (layers - 1) * _exchanged(vertices, HIDDEN, size)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_attention_shares_two_key_columns_per_head(ranks, size):
+    """Projected rows are split and gathered, (N-1) V 2K keys are shared, and the same again backwards."""
+    curves, vertices = ranks(size).run(_steps, _config("gat", "coupled", "float32")), nasty_graph().num_nodes
+    values = 2 * _exchanged(vertices, HIDDEN, size) + (size - 1) * vertices * 2 * HEADS
+    values += 2 * _exchanged(vertices, CLASSES, size) + (size - 1) * vertices * 2
+    assert sum(c.sent_bytes["activations"] for c in curves) == STEPS * 4 * 2 * values
+    assert all(c.rounds["activations"] == STEPS * 2 * 2 * 3 for c in curves)
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("model", ["gcn", "gat"])
+def test_decoupled_layers_exchange_four_times_whatever_their_number(ranks, layers, model):
+    size, vertices = 3, nasty_graph().num_nodes
+    keys = (size - 1) * vertices * 2 if model == "gat" else 0
+    expected = STEPS * 4 * (4 * _exchanged(vertices, CLASSES, size) + 2 * keys)
+    attention = 2 if model == "gat" else 0
+    for chunks, pipeline in ((1, False), (4, False), (4, True)):
+        config = _config(model, "decoupled", "float32", chunks, pipeline, model={"layers": layers})
+        curves = ranks(size).run(_steps, config)
+        sent = sum(curve.sent_bytes["activations"] for curve in curves)
+        rounds = {curve.rounds["activations"] for curve in curves}
+        assert set(curves[0].rounds) == {"activations", "gradients"}
+        if pipeline:  # shares of a chunk's rows differ by one here and there: the same bytes but for those
+            assert rounds == {STEPS * (4 * chunks + attention)}
+            assert abs(sent - expected) <= STEPS * 4 * 4 * chunks * size * CLASSES
+        else:
+            assert (sent, rounds) == (expected, {STEPS * (4 + attention)})
+
+
+@pytest.mark.parametrize("mode", ["coupled", "decoupled"])
+def test_the_load_is_even(ranks, mode):
+    """Max over mean of edges and of bytes is at most that of the shares of columns."""
+    size = 3
+    curves = ranks(size).run(_steps, _config("gcn", mode, "float32", model={"layers": 3}))
+    graph = nasty_graph()
+    edges = [curve.work["edges_computed"] for curve in curves]
+    assert sum(edges) == STEPS * 3 * graph.num_edges
+    dims = {"coupled": [FEATURES, HIDDEN, HIDDEN], "decoupled": [CLASSES] * 3}[mode]
+    worst = max(-(-width // size) / (width / size) for width in dims)
+    assert max(edges) * size / sum(edges) <= worst + 1e-2
+    sent = [sum(curve.sent_bytes[tag] for tag in curve.sent_bytes if tag != "gradients") for curve in curves]
+    assert max(sent) * size / sum(sent) <= worst
+
+
+def _probed(config: dict[str, Any]) -> tuple[int, dict[str, int]]:
+    with tempfile.TemporaryDirectory() as folder:
+        graph = nasty_graph(3000, 40000, 64, 24)
+        job, paradigm = assemble(config, Artifacts(graph), Path(folder), read_environment())
+        assert isinstance(paradigm, TensorParallel)
+        memory = probe_memory(job, paradigm)
+        job.comm.release()
+    return len(paradigm.chunks), memory
+
+
+@pytest.mark.parametrize(
+    ("model", "mode", "pipeline"),
+    [("gcn", "coupled", False), ("gat", "coupled", False), ("gcn", "decoupled", True), ("gat", "decoupled", False),
+     ("gat", "decoupled", True), ("sage", "decoupled", False)],
+)
+def test_chunks_stay_within_the_budget(ranks, model, mode, pipeline):
+    budget = 2_500_000 if mode == "coupled" else 1_000_000
+    config = _config(model, mode, "float32", pipeline=pipeline, model={"hidden": 32})
+    config["paradigm"] |= {"chunks": None, "device_memory": budget}
+    for chunks, memory in ranks(2).run(_probed, config):
+        assert 1 < chunks < 200, "a budget that matters, and is made use of"
+        assert budget / 10 < memory["device_peak_bytes"] <= budget
+
+
+# --- what makes no sense ---------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [({"mode": "both"}, "mode"), ({"chunks": 0}, "chunks"), ({"chunks": None}, "chunks"),
+     ({"device_memory": 0}, "device_memory"), ({"chunks": 3, "device_memory": 10}, "chunks"),
+     ({"pipeline": True}, "pipeline"), ({"attention": "stolen"}, "attention"), ({"attention": "frozen"}, "attention")],
+)
+def test_options_that_make_no_sense(options, key):
+    with pytest.raises(ConfigError) as error:
+        TensorParallel(**options)
+    assert [problem.key for problem in error.value.problems] == [key]
+
+
+@pytest.mark.parametrize(("mode", "workers"), [("coupled", 14), ("decoupled", 5)])
+def test_more_ranks_than_columns(mode, workers):
+    config = _config("gcn", mode, hardware={"workers": workers})
+    problems = [p for p in check_data(config, nasty_graph()) if "columns" in p.allowed]
+    assert [problem.key for problem in problems] == ["hardware.workers"]
+    assert problems[0].mend.startswith(f"set hardware.workers={FEATURES if mode == 'coupled' else CLASSES}")
+
+
+def test_a_budget_below_the_largest_vertex():
+    config = _config("gcn", "decoupled")
+    config["paradigm"] |= {"chunks": None, "device_memory": 5000}
+    problems = [p for p in check_data(config, nasty_graph()) if p.key == "paradigm.device_memory"]
+    assert len(problems) == 1 and "in-edges" in problems[0].allowed
+    enough = int(problems[0].mend.split("=")[1].split()[0])
+    config["paradigm"]["device_memory"] = enough
+    assert not [p for p in check_data(config, nasty_graph()) if p.key == "paradigm.device_memory"]
+    with tempfile.TemporaryDirectory() as folder:
+        assemble(config, Artifacts(nasty_graph()), Path(folder), read_environment())
+        config["paradigm"]["device_memory"] = 5000
+        with pytest.raises(DataError):
+            assemble(config, Artifacts(nasty_graph()), Path(folder), read_environment())

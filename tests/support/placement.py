@@ -33,6 +33,16 @@ def parts(graph: Graph, num_parts: int, kind: str = "random") -> Partition:
     return Partition(owner.to(torch.int16), num_parts)
 
 
+def cut_parts(graph: Graph, num_parts: int, kind: str = "random") -> Partition:
+    """A vertex-cut by draws: an owner per edge, and masters that need not have any edge of theirs."""
+    generator = torch.Generator().manual_seed(6)
+    edges = torch.randint(0, num_parts, (graph.num_edges,), generator=generator)
+    if kind == "empty":
+        edges = torch.where(edges == num_parts - 1, 0, edges)
+    masters = parts(graph, num_parts, kind).node_owner
+    return Partition(masters, num_parts, edges.to(torch.int16))
+
+
 def ranks_steps(
     make: Callable[[], Graph], config: Mapping[str, Any], steps: int, num_parts: int | None, kind: str,
     partition: Partition | None = None,

@@ -1,0 +1,39 @@
+"""Full-graph runs that were stopped go on bit for bit, with old rows and late sums as they were."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import Any
+
+import pytest
+import torch
+from full_graph import TENSOR, VERTEX, full_config
+from placement import combinations
+from stopping import attempt, curve, undisturbed
+
+WAYS: dict[str, dict[str, Any]] = {
+    "communicate": {"_target_": VERTEX},
+    "stale": {"_target_": VERTEX, "dependency": "stale", "staleness": 2},
+    "broadcast": {"_target_": VERTEX, "dependency": "stale", "staleness": 1, "exchange": "broadcast"},
+    "late": {"_target_": VERTEX, "delay": 2},
+    "coupled": {"_target_": TENSOR},
+    "pipelined": {"_target_": TENSOR, "mode": "decoupled", "chunks": 3, "pipeline": True},
+}
+
+
+@pytest.mark.parametrize(
+    ("way", "size", "stop_at"),
+    combinations(WAYS, [1, 2, 3], [0, 2, 3], quick=lambda way, size, stop_at: (size, stop_at) == (2, 3)
+                 or (way in ("stale", "late") and size == 3)),
+)
+def test_stopped_after_any_epoch_it_goes_on_bit_for_bit(ranks, way, size, stop_at):
+    config = full_config("gat" if way in ("stale", "pipelined") else "sage", WAYS[way])
+    config["train"] |= {"epochs": 6, "checkpoint_every": 1}
+    expected, ended = undisturbed(ranks, size, config)
+    with tempfile.TemporaryDirectory() as folder:
+        first = ranks(size).run(attempt, config, folder, stop_at)
+        assert first[-1]["stopped_by"] == "SIGTERM" and len(curve(folder)) == stop_at + 1
+        second = ranks(size).run(attempt, config, folder, None)
+        assert curve(folder) == expected
+        for before, after in zip(ended, second, strict=True):
+            assert all(torch.equal(before["state"][key], after["state"][key]) for key in before["state"])
