@@ -19,79 +19,77 @@ _COLOURS = ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7", "#
 
 def draw(runs: Sequence[Run], folder: Path, title: str = "") -> list[Path]:
     """Save `balance` and, where runs differ in their number of layers, `collectives`, as png and svg; the files."""
-    columns, balances = find_balances(runs)
-    files = _save(_loads(columns, balances, title), folder, "balance")
-    depth = columns.index("layers")
-    if len({balance.labels[depth] for balance in balances}) > 1:
-        files += _save(_collectives(columns, balances, title), folder, "collectives")
-    return files
-
-
-def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    balances = find_balances(runs)
+    if not balances:
+        return []
+    figures = {"balance": _loads(balances)}
+    if len({balance.layers for balance in balances}) > 1:
+        figures["collectives"] = _collectives(balances)
     folder.mkdir(parents=True, exist_ok=True)
-    files = [folder / f"{name}.{suffix}" for suffix in ("png", "svg")]
-    for file in files:
-        figure.savefig(file)
+    files = []
+    for name, figure in figures.items():
+        figure.suptitle(title, fontsize=10)
+        for suffix in ("png", "svg"):
+            files.append(folder / f"{name}.{suffix}")
+            figure.savefig(files[-1])
     return files
 
 
-def _loads(columns: Sequence[str], balances: Sequence[Balance], title: str) -> Figure:
+def _loads(balances: Sequence[Balance]) -> Figure:
     """Edges computed (left) and bytes sent but for gradients (right), a group of bars per setting, a bar per rank."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(max(9.0, 3.0 + 2.2 * len(balances)), 4.2), dpi=150, layout="constrained")
     edges, sent = figure.subplots(1, 2)
-    names = _names(columns, balances)
-    _draw_bars(edges, names, [[float(rank.edges) for rank in one.ranks] for one in balances],
-               "edges computed per epoch")
-    _draw_bars(sent, names, [[float(rank.sent_bytes) for rank in one.ranks] for one in balances],
-               "bytes sent per epoch (without gradients)")
-    if balances:
-        sent.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    figure.suptitle(title, fontsize=10)
+    _draw_bars(edges, balances, [[float(rank.edges) for rank in one.ranks] for one in balances])
+    _draw_bars(sent, balances, [[float(rank.sent_bytes) for rank in one.ranks] for one in balances])
+    _hatch(edges, balances)
+    edges.set_ylabel("edges computed per epoch (hatched: redundant)")
+    sent.set_ylabel("bytes sent per epoch (without gradients)")
+    sent.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 
-def _names(columns: Sequence[str], balances: Sequence[Balance]) -> list[str]:
-    """What sets each apart, and always the system."""
-    shown = [number for number, column in enumerate(columns)
-             if column == "system" or len({one.labels[number] for one in balances}) > 1]
-    return ["\n".join(one.labels[number] for number in shown) for one in balances]
-
-
-def _draw_bars(axes: Axes, names: Sequence[str], heights: Sequence[Sequence[float]], label: str) -> None:
-    num_ranks = max(map(len, heights), default=0)
-    for rank in range(num_ranks):
-        settings = [number for number, values in enumerate(heights) if rank < len(values)]
-        places = [number + 0.8 * ((rank + 0.5) / len(heights[number]) - 0.5) for number in settings]
-        widths = [0.8 / len(heights[number]) for number in settings]
-        axes.bar(places, [heights[number][rank] for number in settings], widths, label=f"rank {rank}",
+def _draw_bars(axes: Axes, balances: Sequence[Balance], heights: Sequence[Sequence[float]]) -> None:
+    for rank in range(max(map(len, heights))):
+        having = [number for number, values in enumerate(heights) if rank < len(values)]
+        places, widths = zip(*(_place(number, rank, len(heights[number])) for number in having), strict=True)
+        axes.bar(places, [heights[number][rank] for number in having], widths, label=f"rank {rank}",
                  color=_COLOURS[rank % len(_COLOURS)])
-    axes.set_xticks(range(len(names)), names, fontsize=7, rotation=20, ha="right")
-    axes.set_ylabel(label)
+    axes.set_xticks(range(len(balances)), [one.name(balances) for one in balances], fontsize=7, rotation=20, ha="right")
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _collectives(columns: Sequence[str], balances: Sequence[Balance], title: str) -> Figure:
+def _hatch(axes: Axes, balances: Sequence[Balance]) -> None:
+    """The redundant edges at the foot of the bars."""
+    for number, balance in enumerate(balances):
+        for rank, load in enumerate(balance.ranks):
+            if load.redundant:
+                place, width = _place(number, rank, len(balance.ranks))
+                axes.bar(place, float(load.redundant), width, color="none", edgecolor="white", hatch="///", linewidth=0)
+
+
+def _place(number: int, rank: int, num_ranks: int) -> tuple[float, float]:
+    """Middle and width of a rank's bar in the `number`th group."""
+    return number + 0.8 * ((rank + 0.5) / num_ranks - 0.5), 0.8 / num_ranks
+
+
+def _collectives(balances: Sequence[Balance]) -> Figure:
     """Payload exchanges of an epoch but for gradients, a line per setting without its layers."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.5, 3.8), dpi=150, layout="constrained")
     axes = figure.add_subplot()
-    depth = columns.index("layers")
-    others = [*columns[:depth], *columns[depth + 1 :]]
-    cut = [Balance((*one.labels[:depth], *one.labels[depth + 1 :]), one.run, one.ranks) for one in balances]
     lines: dict[str, list[tuple[int, float]]] = {}
-    for name, one in zip(_names(others, cut), balances, strict=True):
-        point = int(one.labels[depth]), float(sum(one.ranks[0].rounds.values()))
-        lines.setdefault(name.replace("\n", " "), []).append(point)
+    for one in balances:
+        name = one.name(balances, but=("layers",)).replace("\n", " ")
+        lines.setdefault(name, []).append((one.layers, float(one.ranks[0].collectives)))
     for number, (name, points) in enumerate(lines.items()):
         axes.plot(*zip(*sorted(points), strict=True), marker="o", label=name, color=_COLOURS[number % len(_COLOURS)])
-    axes.set_xticks(sorted({layers for points in lines.values() for layers, _ in points}))
+    axes.set_xticks(sorted({one.layers for one in balances}))
     axes.set_ylim(bottom=0)
     axes.set_xlabel("layers")
     axes.set_ylabel("collectives per epoch")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8)
-    figure.suptitle(title, fontsize=10)
     return figure
