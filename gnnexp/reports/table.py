@@ -87,7 +87,7 @@ class Table:
         """For the terminal; on its side, a line per column, where there are too many columns to be read."""
         from rich.table import Table as RichTable
 
-        if len(self.header) > _MOST_COLUMNS:
+        if len(self.header) > max(_MOST_COLUMNS, len(self.rows)):
             header, *rows = zip(self.header, *self.rows, strict=True)
             return Table(header, tuple(rows), self.caption).rich(title)
         table = RichTable(title=title or None, caption=self.caption, caption_justify="left", title_justify="left")
