@@ -96,8 +96,8 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def _said(column: str, value: str) -> str:
-    """With the word for what a bare number is."""
-    return f"{value} {column.rpartition('.')[2]}" if value.isdigit() else value
+    """With its key where it is a bare number."""
+    return f"{column.rpartition('.')[2]}={value}" if value[0].isdigit() else value
 
 
 # --- the table -------------------------------------------------------------------------------------------------------

@@ -36,17 +36,17 @@ def draw(runs: Sequence[Run], folder: Path, title: str = "") -> list[Path]:
 
 
 def _loads(balances: Sequence[Balance]) -> Figure:
-    """Edges computed (left) and bytes sent but for gradients (right), a group of bars per setting, a bar per rank."""
+    """Edges computed (above) and bytes sent but for gradients (below), a group of bars per setting, a bar per rank."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(max(9.0, 3.0 + 2.2 * len(balances)), 4.2), dpi=150, layout="constrained")
-    edges, sent = figure.subplots(1, 2)
+    figure = Figure(figsize=(max(6.5, 2.0 + 1.1 * len(balances)), 6.0), dpi=150, layout="constrained")
+    edges, sent = figure.subplots(2, 1, sharex=True)
     _draw_bars(edges, balances, [[float(rank.edges) for rank in one.ranks] for one in balances])
     _draw_bars(sent, balances, [[float(rank.sent_bytes) for rank in one.ranks] for one in balances])
     _hatch(edges, balances)
-    edges.set_ylabel("edges computed per epoch (hatched: redundant)")
-    sent.set_ylabel("bytes sent per epoch (without gradients)")
-    sent.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    edges.set_ylabel("edges computed\n(hatched: redundant)")
+    sent.set_ylabel("bytes sent\n(without gradients)")
+    edges.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
 

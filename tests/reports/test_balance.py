@@ -159,7 +159,7 @@ def test_settings_that_differ_are_rows_and_only_what_differs_heads_a_column(tmp_
         ("neutrontp", "computers", "2", "–", "1"), ("neutrontp", "computers", "2", "–", "4"),
         ("sancus", "computers", "2", "range", "null")]
     balances = find_balances(runs)
-    assert [one.name(balances) for one in balances] == ["neutrontp\n1 chunks", "neutrontp\n4 chunks", "sancus\nrange"]
+    assert [one.name(balances) for one in balances] == ["neutrontp\nchunks=1", "neutrontp\nchunks=4", "sancus\nrange"]
 
 
 def test_the_figures_have_a_bar_per_rank_and_a_line_per_setting(
@@ -181,7 +181,7 @@ def test_the_figures_have_a_bar_per_rank_and_a_line_per_setting(
     edges, sent = loads.axes
     assert [bar.get_height() for bar in edges.patches] == [30, 30, 20, 20, 3, 3], "rank by rank, then redundant edges"
     assert [bar.get_height() for bar in sent.patches] == [7, 7, 9, 9]
-    assert [label.get_text() for label in edges.get_xticklabels()] == ["naive", "decoupled"]
+    assert [label.get_text() for label in sent.get_xticklabels()] == ["naive", "decoupled"]
     files = balance_figure.draw(deep, tmp_path / "all", "mine")
     assert [file.name for file in files] == ["balance.png", "balance.svg", "collectives.png", "collectives.svg"]
     assert all(file.exists() for file in files)
