@@ -97,7 +97,7 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 def _said(column: str, value: str) -> str:
     """With its key where it is a bare number."""
-    return f"{column.rpartition('.')[2]}={value}" if value[0].isdigit() else value
+    return f"{column.rpartition('.')[2]}={value}" if value[:1].isdigit() else value
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
