@@ -23,6 +23,8 @@ BYTES = tuple((tag, f"comm/bytes_{tag}") for tag in ("features", "gradients"))
 _MORE_BYTES = tuple((tag, f"comm/bytes_{tag}") for tag in ("frontier", "topology", "activations", "parameters"))
 # Which keys tell runs apart when nobody says so, in this order.
 _KEYS = ("system", "dataset", "model", "sampler", "partitioner", "hardware.workers")
+# A terminal of 200 characters has 8 to 10 for each of so many columns; the comparison table has up to 17.
+_MOST_COLUMNS = 18
 
 
 @dataclass(frozen=True)
@@ -82,9 +84,12 @@ class Table:
         return text.getvalue()
 
     def rich(self, title: str = "") -> RichTable:
-        """For the terminal."""
+        """For the terminal; on its side, a line per column, where there are too many columns to be read."""
         from rich.table import Table as RichTable
 
+        if len(self.header) > max(_MOST_COLUMNS, len(self.rows)):
+            header, *rows = zip(self.header, *self.rows, strict=True)
+            return Table(header, tuple(rows), self.caption).rich(title)
         table = RichTable(title=title or None, caption=self.caption, caption_justify="left", title_justify="left")
         for column, name in enumerate(self.header):
             numeric = any(row[column][:1].isdigit() for row in self.rows)
