@@ -144,6 +144,7 @@ def probe_memory(job: Job, paradigm: Paradigm[Any]) -> dict[str, int]:
     """
     held = paradigm.memory()
     if job.device.type == "cuda":
+        job.comm.ledger.take()  # what was exchanged in setup belongs to no epoch
         return held
     paradigm.module.train()
     batches = paradigm.batches(0)

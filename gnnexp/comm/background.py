@@ -29,6 +29,8 @@ class Pending(Generic[T]):
         """Wait for it; the wait is charged to the phase that the loop is in, or to what the thread was doing."""
         asked = time.perf_counter()
         value, stretches = self._future.result()
+        if isinstance(value, torch.Tensor) and value.is_cuda:
+            value.record_stream(torch.cuda.current_stream())  # it was allocated on the thread's stream
         phase = self._timer.current
         assert phase is not None, "exchanges are part of a phase"
         self._timer.settle(stretches, phase, asked, time.perf_counter())
@@ -61,6 +63,8 @@ class Background:
                 with torch.cuda.stream(self._stream):
                     assert ready is not None
                     self._stream.wait_event(ready)
-                    return exchange(), stretches
+                    value = exchange()
+                    self._stream.synchronize()  # blocks this thread only: a result that is asked for is there
+                    return value, stretches
 
         return Pending(self._pool.submit(run), self._timer)

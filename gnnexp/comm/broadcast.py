@@ -32,7 +32,7 @@ class WholeParts:
         return self.lengths[self.rank]
 
     def fetch(self, local: Rows, comm: Communicator, tag: Tag) -> Rows:
-        """N rounds, (N-1) copies of every row."""
+        """(N-1) copies of every row, in N rounds; of sparse rows in one exchange."""
         if isinstance(local, SparseRows):
             return exchange_rows(local.rows(self._copies), self._sent, self._received, comm, tag)
         parts = []

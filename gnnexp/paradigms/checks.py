@@ -8,7 +8,7 @@ from typing import Any
 from gnnexp.config.build import build, locate
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.feature_stores.base import FeatureStore
-from gnnexp.models.layer import BlockLayer
+from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.model import Model
 from gnnexp.samplers.layerwise import LayerSampler
 
@@ -90,6 +90,15 @@ def block_layers(config: Mapping[str, Any]) -> bool:
     except ConfigError:
         return False  # the model's own problems are reported as such
     return isinstance(model.make_layer(0, 8, 8), BlockLayer)
+
+
+def weighs_by_score(config: Mapping[str, Any]) -> bool:
+    """Whether the model's edge weights come from scores (attention)."""
+    try:
+        layer = build(config["model"], Model).make_layer(0, 8, 8)
+    except ConfigError:
+        return False  # the model's own problems are reported as such
+    return isinstance(layer, Layer) and layer.kind == "projected"
 
 
 def block_degrees(config: Mapping[str, Any], paradigm: str) -> list[Problem]:

@@ -19,11 +19,16 @@ from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.job import Job
 from gnnexp.kernels.counter import Purpose
 from gnnexp.models.decoupled import contract_layer
-from gnnexp.models.layer import Destinations
+from gnnexp.models.layer import Destinations, Layer
 from gnnexp.models.local import normalised_weights
 from gnnexp.paradigms.full_graph import Whole
 from gnnexp.paradigms.in_chunks import in_chunks, static_weights
 from gnnexp.samplers.chunks import Chunk
+
+
+def projects_first(layer: Layer, index: int, sparse: bool) -> bool:
+    """Whether layer `index` aggregates projected columns; `sparse` is whether the features are."""
+    return layer.kind == "projected" or (index == 0 and sparse)
 
 
 class CoupledLayers:
@@ -37,11 +42,11 @@ class CoupledLayers:
     """
 
     def __init__(self, job: Job, chunks: Sequence[Chunk], own: Tensor, lengths: Sequence[int]) -> None:
-        self._job, self._chunks, self._own, self._lengths = job, chunks, own, lengths
+        self._job, self._chunks, self._own, self._lengths = job, chunks, own.to(job.device), lengths
         self._features: Rows | None = None
         self._weights: dict[Hashable, Tensor | None] = {}
         degree = torch.cat([chunk.block.degree for chunk in chunks])
-        self._degree = degree[own]
+        self._degree = degree[own.to(degree.device)].to(job.device)
 
     def bounds(self, index: int) -> list[int]:
         """Columns of every rank in the aggregation of layer `index`."""
@@ -49,14 +54,14 @@ class CoupledLayers:
         return even_bounds(layer.width if self._projects_first(index) else layer.in_dim, self._job.comm.size)
 
     def _projects_first(self, index: int) -> bool:
-        sparse = index == 0 and isinstance(self._job.graph.features, SparseRows)
-        return contract_layer(self._job.model, index).kind == "projected" or sparse
+        sparse = isinstance(self._job.graph.features, SparseRows)
+        return projects_first(contract_layer(self._job.model, index), index, sparse)
 
     def _static(self, index: int) -> Tensor | None:
         """Weights of all edges that are the same in every epoch; layers that weigh alike share them."""
         layer = contract_layer(self._job.model, index)
         if layer.weights_key not in self._weights:
-            self._weights[layer.weights_key] = static_weights(layer, self._chunks)
+            self._weights[layer.weights_key] = static_weights(layer, self._chunks, self._job.device)
         return self._weights[layer.weights_key]
 
     def _shares(self, index: int) -> Shares:

@@ -5,7 +5,8 @@
     reduce      partial sums (and masses) of foreign destinations to their masters
 
 Attention needs keys of foreign destinations too, and the largest score of all of a destination's edges: any common
-peak is exact, a peak of one's own is wrong. With a delay, rows and sums of other ranks are that many epochs old.
+peak is exact, a peak of one's own is wrong. With a delay, rows and sums of other ranks are that many epochs old;
+attention is refused then, because its late sums carry another epoch's peak.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class CutLayers:
             graph.destinations, graph.destination_counts, count, own, comm
         ).to(job.device)
         layers = range(job.model.num_layers)
-        # Features are the same in every epoch, so layer 1 never waits for them: only sums of it are late.
+        # Layer 1 gathers projected features, always of this epoch: only its sums are late.
         self._gathers = [Delayed(self.sources, delay) if delay and index else None for index in layers]
         self._reduces = [Delayed(self.destinations, delay) if delay else None for _ in layers]
         self._dst = Destinations(own.to(job.device), self._block.degree[:count])

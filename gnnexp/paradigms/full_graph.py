@@ -58,9 +58,9 @@ class FullGraph(GlobalBatch[Whole]):
         """`[n, classes]` outputs of the rank's own vertices."""
 
     @property
-    def in_chunks(self) -> bool:
-        """Whether topology visits the device chunk by chunk, and is counted there, instead of staying."""
-        return False
+    def resident(self) -> tuple[Block, ...]:
+        """Topology that stays on the device; what visits it chunk by chunk is counted there."""
+        return self.blocks
 
     # --- the iteration ---------------------------------------------------------------------------------------------
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
@@ -91,8 +91,7 @@ class FullGraph(GlobalBatch[Whole]):
         if self._loaded is None:
             with timer.phase("load"):
                 self._loaded = self.load()
-                if not self.in_chunks:
-                    self.count("tier/h2d_bytes", sum(block.nbytes() for block in set(self.blocks)))
+                self.count("tier/h2d_bytes", sum(block.nbytes() for block in set(self.resident)))
         key = BatchKey(self.job.run.seed, epoch, 0)
         own_targets = targets[torch.isin(targets, self.own)]
         self._target_rows = torch.searchsorted(self.own, own_targets).to(self.job.device)

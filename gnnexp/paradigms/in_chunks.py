@@ -45,11 +45,11 @@ def in_chunks(
     return out
 
 
-def static_weights(layer: Layer, chunks: Sequence[Chunk]) -> Tensor | None:
-    """`[E, 1]` weights of all edges that depend on nothing but the graph, in host memory; None for ones or scores."""
+def static_weights(layer: Layer, chunks: Sequence[Chunk], device: torch.device) -> Tensor | None:
+    """`[E, 1]` weights of all edges that depend on nothing but the graph; None for ones or scores."""
     if layer.kind != "static":
         return None
-    parts = [normalised_weights(layer, chunk.block, None, None) for chunk in chunks]
+    parts = [normalised_weights(layer, chunk.block.to(device), None, None) for chunk in chunks]
     for chunk in chunks:
         chunk.block.static_weights.clear()
     return None if parts[0] is None else torch.cat([part for part in parts if part is not None])

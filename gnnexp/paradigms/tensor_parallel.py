@@ -10,25 +10,27 @@ Dense updates take whole rows, so each rank finishes an even share of the vertic
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from gnnexp.comm.background import Background
-from gnnexp.comm.tensor_split import Shares, even_bounds, even_shares, gather, share_rows, split
+from gnnexp.comm.tensor_split import Shares, even_bounds, even_shares, gather, split
 from gnnexp.config.build import build
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
-from gnnexp.graph.sparse import Rows
+from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.job import Job
-from gnnexp.models.decoupled import Decoupled, Keys, contract_layer, propagate, propagation_weight
-from gnnexp.models.layer import BlockLayer
+from gnnexp.models.decoupled import Decoupled, Keys, contract_layer, propagate
+from gnnexp.models.layer import Layer
 from gnnexp.models.model import Model
 from gnnexp.paradigms.checks import block_degrees, block_layers, num_ranks
 from gnnexp.paradigms.chunking import Chunking, itemsize
-from gnnexp.paradigms.coupled_layer import CoupledLayers
+from gnnexp.paradigms.coupled_layer import CoupledLayers, projects_first
+from gnnexp.paradigms.edge_attention import EdgeAttention, Work
 from gnnexp.paradigms.full_graph import FullGraph, Whole
 from gnnexp.paradigms.host_updates import HostUpdates, dense_updates
 from gnnexp.paradigms.in_chunks import in_chunks, static_weights
@@ -49,13 +51,16 @@ class TensorParallel(FullGraph):
         device_memory: bytes that a chunk may take of the device tier, or null.
         pipeline: of `decoupled`: exchange one chunk while another is worked on.
         attention: of `decoupled`: `trained`, or `frozen` at its initial value, as the artifact's is by mistake.
+        attention_work: of `decoupled`: `shared`, each rank weighs some edges and shares their weights (section 4.1.1),
+            or `replicated`, every rank weighs all edges from keys that are shared anyway.
         nn_device: of `decoupled`: where dense updates run: on the `device`, or on the `host`, which features then
             never leave (section 4.2.1).
     """
 
     def __init__(
         self, mode: Mode = "coupled", chunks: int | None = 1, device_memory: int | None = None, pipeline: bool = False,
-        attention: Literal["trained", "frozen"] = "trained", nn_device: Literal["device", "host"] = "device",
+        attention: Literal["trained", "frozen"] = "trained", attention_work: Work = "shared",
+        nn_device: Literal["device", "host"] = "device",
     ) -> None:
         self.chunking = Chunking(chunks, device_memory)
         problems = self.chunking.problems()
@@ -67,6 +72,9 @@ class TensorParallel(FullGraph):
         if mode == "coupled" and pipeline:
             problems.append(Problem("pipeline", pipeline, "coupled layers have nothing to overlap with: each gather "
                                     "is followed by dense updates that need all of it", "set paradigm.mode=decoupled"))
+        if attention_work not in ("shared", "replicated"):
+            problems.append(Problem("attention_work", attention_work, "must be shared or replicated",
+                                    "set paradigm.attention_work=shared"))
         if nn_device not in ("device", "host"):
             problems.append(Problem("nn_device", nn_device, "must be device or host", "set paradigm.nn_device=device"))
         if mode == "coupled" and nn_device == "host":
@@ -78,6 +86,7 @@ class TensorParallel(FullGraph):
         if problems:
             raise ConfigError(problems)
         self.mode, self.pipeline, self.attention, self.nn_device = mode, pipeline, attention, nn_device
+        self.attention_work: Work = attention_work
         self.exact = mode == "coupled"
         self.approximates = "" if self.exact else "the model is decoupled (exact with respect to its serial twin)"
         if attention == "frozen":
@@ -98,17 +107,27 @@ class TensorParallel(FullGraph):
 
     def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
         """A column for every rank, also of features and classes; a budget for the largest vertex."""
-        ranks = num_ranks(config)
-        split_widths = {"dataset features": graph.num_features} if self.mode == "coupled" else {}
-        if self.mode == "decoupled":
-            split_widths["dataset classes"] = graph.num_classes
-        problems = [_too_few(what, width, ranks) for what, width in split_widths.items() if 0 < width < ranks]
-        model = build(config["model"], Model)
-        layers = layers_of(model, graph)
-        if any(isinstance(layer, BlockLayer) for layer in layers):
-            return problems  # refused by `check`
+        ranks, model = num_ranks(config), build(config["model"], Model)
+        layers = [layer for layer in layers_of(model, graph) if isinstance(layer, Layer)]
+        if len(layers) < model.num_layers:
+            return []  # refused by `check`
+        problems = [_too_few(what, width, ranks) for what, width in self._split_widths(layers, graph).items()
+                    if 0 < width < ranks]
         cost = self._cost(layers, ranks, getattr(torch, config["train"]["dtype"]))
         return [*problems, *self.chunking.check_data(graph, [cost], model.needs.self_loops)]
+
+    def _split_widths(self, layers: Sequence[Layer], graph: Graph) -> dict[str, int]:
+        """What is split, and how many columns it has."""
+        if self.mode == "decoupled":
+            return {"dataset classes": graph.num_classes}
+        sparse = isinstance(graph.features, SparseRows)
+        found = {}
+        for index, layer in enumerate(layers):
+            if projects_first(layer, index, sparse):
+                found[f"layer {index + 1}, projected,"] = layer.width
+            else:
+                found[f"layer {index + 1}'s input" if index else "dataset features"] = layer.in_dim
+        return found
 
     def _cost(self, layers: Sequence[Any], ranks: int, dtype: torch.dtype) -> ChunkCost:
         """What a chunk takes, by the widest columns that a rank has of any layer."""
@@ -127,29 +146,34 @@ class TensorParallel(FullGraph):
         model = job.model
         classes = contract_layer(model, model.num_layers - 1).out_dim
         self.chunks = self.chunking.chunks(whole, self._cost(list(model.layers), comm.size, job.dtype))
+        if not self.in_chunks:
+            self.chunks = (replace(self.chunks[0], block=whole.to(job.device)),)
         self._blocks = tuple(chunk.block for chunk in self.chunks)
         self.counts_per_rank = even_shares(graph.num_nodes, comm.size)
         first = sum(self.counts_per_rank[: comm.rank])
         self._own = torch.arange(first, first + self.counts_per_rank[comm.rank])
         if self.mode == "decoupled":
             self.shares = Shares(self.counts_per_rank, even_bounds(classes, comm.size), comm.rank)
-            self._decouple(job)
+            self._decouple(job, whole)
         else:
             self.layers = CoupledLayers(job, self.chunks, self._own, self.counts_per_rank)
 
-    def _decouple(self, job: Job) -> None:
+    def _decouple(self, job: Job, whole: Block) -> None:
         self.twin = Decoupled(job.model)
         self._host = HostUpdates(job) if self.updates_on_host else None
-        self.static = static_weights(contract_layer(job.model, job.model.num_layers - 1), self.chunks)
-        self.background = None
+        self.static = static_weights(contract_layer(job.model, job.model.num_layers - 1), self.chunks, job.device)
+        self.background, places = None, None
         if self.pipeline and len(self.chunks) > 1 and job.comm.size > 1:
-            owner, turns = take_turns(self.chunks, job.graph.num_nodes, self.shares.bounds, job.comm)
+            owner, turns = take_turns(self.chunks, job.graph.num_nodes, self.shares.bounds, job.comm, job.device)
             self._own = torch.nonzero(owner == job.comm.rank).flatten()
-            self._places = torch.argsort(torch.argsort(owner, stable=True))
+            places = torch.argsort(torch.argsort(owner, stable=True))
             self.counts_per_rank = torch.bincount(owner, minlength=job.comm.size).tolist()
             self.background = Background(job.timer, job.device)
             self._pipe = Pipeline(self.chunks, turns, self._step, job.model.num_layers, job.comm.beside(job.device),
                                   self.background, job.tier)
+        self._attention = EdgeAttention(job, whole, self.chunks, self.counts_per_rank, places, self.attention_work,
+                                        self.attention == "frozen")
+        self._own_here = self._own.to(job.device)
 
     @property
     def own(self) -> Tensor:
@@ -168,8 +192,13 @@ class TensorParallel(FullGraph):
 
     @property
     def in_chunks(self) -> bool:
-        """With more than one."""
+        """Whether there is more than one."""
         return len(self.chunks) > 1
+
+    @property
+    def resident(self) -> tuple[Block, ...]:
+        """A single chunk."""
+        return () if self.in_chunks else self._blocks
 
     def evaluation_model(self) -> Model:
         """What was trained."""
@@ -187,7 +216,7 @@ class TensorParallel(FullGraph):
         if self.mode == "coupled":
             return self.layers.run(whole)
         h, keys = self._dense(whole)
-        weights = self.static if keys is None else self._weights(keys, whole)
+        weights = self.static if keys is None else self._attention.weights(keys, whole.batch.key)
         if self.background is not None:
             return propagated(h, weights, self._pipe)
         x = split(h, self.shares, self.job.comm, "activations")
@@ -198,7 +227,7 @@ class TensorParallel(FullGraph):
     def _dense(self, whole: Whole) -> tuple[Tensor, Keys | None]:
         """Dense updates of the own vertices; from the host only their results cross, and their gradients back."""
         if self._host is None:
-            return dense_updates(self.job.model, self._own, whole.features, whole.batch.key)
+            return dense_updates(self.job.model, self._own_here, whole.features, whole.batch.key)
         h, keys = self._host.run(self._own, whole.features, whole.batch.key)
         if not self.in_chunks:  # chunks take what they need of it, and count that
             crossing = sum(rows.numel() * rows.element_size() for rows in (h, *(keys or ())))
@@ -210,25 +239,6 @@ class TensorParallel(FullGraph):
         """One propagation of one chunk."""
         model = self.job.model
         return propagate(contract_layer(model, model.num_layers - 1), chunk.block, x, weight)
-
-    def _weights(self, keys: tuple[Tensor, Tensor], whole: Whole) -> Tensor:
-        """`[E, 1]` attention of all edges, the same on all ranks, from keys that are shared (2K columns a vertex)."""
-        job = self.job
-        both = torch.cat(keys, 1)
-        if self.attention == "frozen":
-            both = both.detach()
-        everyone = share_rows(both, self.counts_per_rank, job.comm, "activations")
-        if self.background is not None:
-            everyone = everyone[self._places]
-        heads = keys[0].shape[1]
-
-        def weigh(chunk: Chunk, rows: Tensor, _: Tensor | None) -> Tensor:
-            source, destination = rows[:, :heads].contiguous(), rows[: chunk.block.num_dst, heads:].contiguous()
-            weight = propagation_weight(job.model, chunk.block, (source, destination), whole.batch.key)
-            assert weight is not None, "a model with keys weighs by them"
-            return weight
-
-        return in_chunks(weigh, everyone, None, self.chunks, job.tier, width=1, per_edge=True)
 
     # --- counts ----------------------------------------------------------------------------------------------------
     def count_computed(self, ready: Whole) -> None:

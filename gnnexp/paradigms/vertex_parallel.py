@@ -27,7 +27,7 @@ from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
-from gnnexp.paradigms.checks import block_degrees, block_layers, one_part_per_rank
+from gnnexp.paradigms.checks import block_degrees, block_layers, one_part_per_rank, weighs_by_score
 from gnnexp.paradigms.chunking import Chunking
 from gnnexp.paradigms.cut_layers import CutLayers
 from gnnexp.paradigms.full_graph import FullGraph, Whole
@@ -118,6 +118,10 @@ class VertexParallel(FullGraph):
             problems.append(Problem("paradigm.chunks", self.chunking.count, "over the vertex-cut of "
                                     f"{target} a vertex has its in-edges in several places",
                                     "set paradigm.chunks=1 and paradigm.device_memory=null"))
+        if self.delay and weighs_by_score(config):
+            problems.append(Problem("paradigm.delay", self.delay, "late sums of attention were weighed with another "
+                                    "epoch's peaks, so they cannot be added to today's",
+                                    "set paradigm.delay=0, or choose model=gcn, sage or gin"))
         if self.dependency != "communicate" or self.exchange != "halo":
             key, value = (("paradigm.exchange", self.exchange) if self.dependency == "communicate"
                           else ("paradigm.dependency", self.dependency))
@@ -213,9 +217,11 @@ class VertexParallel(FullGraph):
         return self._blocks
 
     @property
-    def in_chunks(self) -> bool:
-        """With any layer in more than one."""
-        return self.local is not None and any(len(chunks) > 1 for chunks in self.local.chunks)
+    def resident(self) -> tuple[Block, ...]:
+        """Of layers that are not cut into chunks."""
+        if self.local is None:
+            return self._blocks
+        return tuple(block for block, chunks in zip(self._blocks, self.local.chunks, strict=True) if len(chunks) == 1)
 
     def load(self) -> Rows:
         """Rows of the inputs that are here without an exchange."""
@@ -256,8 +262,9 @@ class VertexParallel(FullGraph):
         counts = super().end_epoch()
         own = self._own.numel()
         if self.cut is not None:
-            per_layer = self.cut.sources.num_foreign + self.cut.destinations.num_foreign
-            counts["halo_fetched"] = len(self._blocks) * per_layer
+            gathers = len(self._blocks) - self.cache_input_halo
+            counts["halo_fetched"] = (gathers * self.cut.sources.num_foreign
+                                      + len(self._blocks) * self.cut.destinations.num_foreign)
             return counts
         counts["halo_fetched"] = sum(sum(level.fetched) for level in self.levels)
         counts["halo_cached"] = sum(level.num_local - own for level in self.levels)

@@ -61,12 +61,17 @@ _COPIES_IN, _COPIES_OUT = 3, 6
 
 def even_ranges(block: Block, count: int) -> list[int]:
     """Bounds of at most `count` ranges of destinations with about equally many edges and vertices."""
+    return sorted(set(rank_bounds(block, count)))
+
+
+def rank_bounds(block: Block, count: int) -> list[int]:
+    """`[count + 1]` bounds of exactly `count` such ranges, some of them empty where there is too little to share."""
     cost = block.indptr[1:] - block.indptr[:-1] + 1
     total = torch.cumsum(cost, 0)
     whole = int(total[-1]) if total.numel() else 0
     marks = torch.tensor([whole * number // count for number in range(1, count)], dtype=torch.int64)
     inner = torch.searchsorted(total, marks).tolist()
-    return sorted({0, *inner, block.num_dst})
+    return [0, *inner, block.num_dst]
 
 
 def ranges_in_budget(block: Block, cost: ChunkCost, budget: int) -> tuple[list[int], int]:
@@ -84,7 +89,7 @@ def cut(block: Block, bounds: Sequence[int]) -> tuple[Chunk, ...]:
         block: on the host.
         bounds: `[n + 1]` of the ranges.
     """
-    if len(bounds) <= 2:
+    if block.num_dst == 0 or list(bounds) == [0, block.num_dst]:
         return (Chunk(block, None, 0, block.num_dst, slice(0, block.num_edges)),)
     place = np.full(block.num_src, -1, np.int32)
     return tuple(_chunk(block, first, last, place) for first, last in pairwise(bounds))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,13 @@ def test_coupled_layers_have_the_losses_and_gradients_of_one_worker(ranks, size,
 )
 def test_decoupled_layers_have_those_of_their_serial_twin(ranks, size, model, chunks, pipeline):
     config = _config(model, "decoupled", chunks=chunks, pipeline=pipeline)
+    assert_exact(ranks, size, nasty_graph, config, 1e-10, serial_paradigm=TWIN)
+
+
+@pytest.mark.parametrize(("size", "chunks", "pipeline"), [(2, 1, False), (3, 3, True), (4, 16, False)])
+def test_attention_that_every_rank_computes_is_the_same(ranks, size, chunks, pipeline):
+    config = _config("gat_residual", "decoupled", chunks=chunks, pipeline=pipeline)
+    config["paradigm"]["attention_work"] = "replicated"
     assert_exact(ranks, size, nasty_graph, config, 1e-10, serial_paradigm=TWIN)
 
 
@@ -108,14 +116,17 @@ def test_attention_shares_two_key_columns_per_head(ranks, size):
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3, 4, 5, 6])
-@pytest.mark.parametrize("model", ["gcn", "gat"])
-def test_decoupled_layers_exchange_four_times_whatever_their_number(ranks, layers, model):
+@pytest.mark.parametrize(("model", "work"), [("gcn", "shared"), ("gat", "shared"), ("gat", "replicated")])
+def test_decoupled_layers_exchange_four_times_whatever_their_number(ranks, layers, model, work):
+    """Attention: 2K key columns per vertex (K = 1 in the last layer), a weight per edge if shared, and back."""
     size, vertices = 3, nasty_graph().num_nodes
-    keys = (size - 1) * vertices * 2 if model == "gat" else 0
-    expected = STEPS * 4 * (4 * _exchanged(vertices, CLASSES, size) + 2 * keys)
-    attention = 2 if model == "gat" else 0
+    edges = nasty_graph().num_edges + vertices if work == "shared" else 0  # GAT adds self-loops
+    extra = (size - 1) * (vertices * 2 + edges) if model == "gat" else 0
+    expected = STEPS * 4 * (4 * _exchanged(vertices, CLASSES, size) + 2 * extra)
+    attention = {"gcn": 0, "gat": 4 if work == "shared" else 2}[model]
     for chunks, pipeline in ((1, False), (4, False), (4, True)):
         config = _config(model, "decoupled", "float32", chunks, pipeline, model={"layers": layers})
+        config["paradigm"]["attention_work"] = work
         curves = ranks(size).run(_steps, config)
         sent = sum(curve.sent_bytes["activations"] for curve in curves)
         rounds = {curve.rounds["activations"] for curve in curves}
@@ -187,7 +198,8 @@ def test_chunks_stay_within_the_budget(ranks, model, mode, pipeline):
     [({"mode": "both"}, "mode"), ({"chunks": 0}, "chunks"), ({"chunks": None}, "chunks"),
      ({"device_memory": 0}, "device_memory"), ({"chunks": 3, "device_memory": 10}, "chunks"),
      ({"pipeline": True}, "pipeline"), ({"attention": "stolen"}, "attention"), ({"attention": "frozen"}, "attention"),
-     ({"nn_device": "host"}, "nn_device"), ({"mode": "decoupled", "nn_device": "moon"}, "nn_device")],
+     ({"attention_work": "none"}, "attention_work"), ({"nn_device": "host"}, "nn_device"),
+     ({"mode": "decoupled", "nn_device": "moon"}, "nn_device")],
 )
 def test_options_that_make_no_sense(options, key):
     with pytest.raises(ConfigError) as error:
@@ -201,6 +213,15 @@ def test_more_ranks_than_columns(mode, workers):
     problems = [p for p in check_data(config, nasty_graph()) if "columns" in p.allowed]
     assert [problem.key for problem in problems] == ["hardware.workers"]
     assert problems[0].mend.startswith(f"set hardware.workers={FEATURES if mode == 'coupled' else CLASSES}")
+
+
+def test_more_ranks_than_columns_of_projected_classes():
+    """Coupled attention splits classes, two of them here: a rank without columns would miss an exchange backwards."""
+    graph = replace(nasty_graph(), labels=nasty_graph().labels.clamp(max=1), num_classes=2)
+    problems = check_data(_config("gat", "coupled", hardware={"workers": 3}), graph)
+    assert [problem.key for problem in problems] == ["hardware.workers"]
+    assert "projected" in problems[0].allowed and problems[0].mend.startswith("set hardware.workers=2")
+    assert not check_data(_config("gcn", "coupled", hardware={"workers": 3}), graph)
 
 
 def test_a_budget_below_the_largest_vertex():

@@ -106,6 +106,22 @@ def test_options_that_do_not_go_together(options, partitioner, key):
     assert [problem.key for problem in problems] == [key] and problems[0].mend
 
 
+def test_late_sums_of_attention_are_refused():
+    """They were divided by the exponential of another epoch's peak."""
+    config = _config("gat", delay=1)
+    config["partitioner"] = {"_target_": "gnnexp.partitioners.libra.LibraPartitioner"}
+    (problem,) = VertexParallel(delay=1).check(config)
+    assert problem.key == "paradigm.delay" and "peak" in problem.allowed
+    assert not VertexParallel(delay=0).check(config)
+
+
+def test_an_input_halo_that_is_held_is_not_fetched(ranks):
+    rs, rd = _copies(3)
+    for held in (False, True):
+        curves = ranks(3).run(_steps, _config("sage", cache_input_halo=held), 3, 1)
+        assert sum(curve.work["halo_fetched"] for curve in curves) == (LAYERS - held) * rs + LAYERS * rd
+
+
 def test_ordinary_layers_are_refused():
     config = _config("sage")
     config["model"] = {"_target_": "gnnexp.models.sage_pool.SAGEPool", "hidden": 16, "layers": 2}
