@@ -92,6 +92,15 @@ def block_layers(config: Mapping[str, Any]) -> bool:
     return isinstance(model.make_layer(0, 8, 8), BlockLayer)
 
 
+def attends(config: Mapping[str, Any]) -> bool:
+    """Whether edges are weighed by keys that the model learns."""
+    try:
+        layer = build(config["model"], Model).make_layer(0, 8, 8)
+    except ConfigError:
+        return True  # the model's own problems are reported as such
+    return getattr(layer, "kind", "static") == "projected"
+
+
 def block_degrees(config: Mapping[str, Any], paradigm: str) -> list[Problem]:
     """Degrees inside a block differ from rank to rank where its edges are split."""
     if config["model"].get("degrees") != "block":

@@ -27,7 +27,7 @@ from gnnexp.job import Job
 from gnnexp.models.decoupled import Decoupled, contract_layer, dense_update, propagate, propagation_weight
 from gnnexp.models.layer import BlockLayer
 from gnnexp.models.model import Model
-from gnnexp.paradigms.checks import block_degrees, block_layers, num_ranks
+from gnnexp.paradigms.checks import attends, block_degrees, block_layers, num_ranks
 from gnnexp.paradigms.chunking import Chunking, itemsize
 from gnnexp.paradigms.coupled_layer import CoupledLayers
 from gnnexp.paradigms.full_graph import FullGraph, Whole
@@ -85,7 +85,10 @@ class TensorParallel(FullGraph):
         hidden, ranks = config["model"].get("hidden"), num_ranks(config)
         hides = self.mode == "coupled" and config["model"].get("layers", 1) > 1 and isinstance(hidden, int)
         if hides and hidden < ranks:
-            problems.append(_too_few("model.hidden", hidden, ranks))
+            problems.append(_too_few("model.hidden", hidden, config))
+        if self.attention == "frozen" and not attends(config):
+            problems.append(Problem("paradigm.attention", "frozen", f"{config['model']['_target_']} has no attention",
+                                    "choose model=gat, or set paradigm.attention=trained"))
         return problems
 
     def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
@@ -94,7 +97,7 @@ class TensorParallel(FullGraph):
         split_widths = {"dataset features": graph.num_features} if self.mode == "coupled" else {}
         if self.mode == "decoupled":
             split_widths["dataset classes"] = graph.num_classes
-        problems = [_too_few(what, width, ranks) for what, width in split_widths.items() if 0 < width < ranks]
+        problems = [_too_few(what, width, config) for what, width in split_widths.items() if 0 < width < ranks]
         model = build(config["model"], Model)
         dims = [graph.num_features, *[model.hidden] * (model.num_layers - 1), graph.num_classes]
         layers = [model.make_layer(index, *pair) for index, pair in enumerate(pairwise(dims))]
@@ -228,6 +231,8 @@ def share_of(count: int, bounds: Sequence[int], rank: int) -> int:
     return count * bounds[rank + 1] // bounds[-1] - count * bounds[rank] // bounds[-1]
 
 
-def _too_few(what: str, width: int, ranks: int) -> Problem:
-    return Problem("hardware.workers", ranks, f"more ranks than columns to share out: {what} has {width}",
-                   f"set hardware.workers={width} or fewer, or choose paradigm=vertex_parallel")
+def _too_few(what: str, width: int, config: Mapping[str, Any]) -> Problem:
+    fitting = max(1, width // config["hardware"]["nodes"])
+    return Problem("hardware.workers", config["hardware"]["workers"], f"more ranks ({num_ranks(config)}) than columns "
+                   f"to share out: {what} has {width}",
+                   f"set hardware.workers={fitting} or fewer, or choose paradigm=vertex_parallel")

@@ -107,9 +107,10 @@ class VertexParallel(FullGraph):
         if self.dependency != "communicate" or self.exchange != "halo":
             key, value = (("paradigm.exchange", self.exchange) if self.dependency == "communicate"
                           else ("paradigm.dependency", self.dependency))
+            at_once = ", paradigm.staleness=0" if self.staleness else ""
             problems.append(Problem(key, value, f"over the vertex-cut of {target} rows and sums are communicated",
-                                    "choose partitioner=range or metis, or set paradigm.dependency=communicate and "
-                                    "paradigm.exchange=halo"))
+                                    "choose partitioner=range or metis, or set paradigm.dependency=communicate"
+                                    f"{at_once} and paradigm.exchange=halo"))
         if block_layers(config):
             problems.append(Problem("model", config["model"]["_target_"], "its layers need all in-edges of a vertex in "
                                     "one place", "choose model=gcn, sage, gin or gat, or partitioner=range or metis"))
