@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 import numba
 import torch
+from torch import Tensor
 
 from gnnexp.measure.phases import PhaseTimer, Stretch
 
@@ -32,6 +33,9 @@ class Pending(Generic[T]):
         phase = self._timer.current
         assert phase is not None, "exchanges are part of a phase"
         self._timer.settle(stretches, phase, asked, time.perf_counter())
+        if isinstance(value, Tensor) and value.is_cuda:
+            # Made on the thread's stream: without this its memory might be handed out there while the loop still reads.
+            value.record_stream(torch.cuda.current_stream(value.device))
         return value
 
 

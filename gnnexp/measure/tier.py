@@ -61,7 +61,9 @@ class DeviceTier:
 
     def enter(self, rows: Tensor, ids: Tensor | None = None) -> Tensor:
         """`rows[ids]`, or all of them, on the device."""
-        taken = rows if ids is None else (gather_rows(rows, ids) if not rows.is_cuda else rows.index_select(0, ids))
+        taken = rows
+        if ids is not None:
+            taken = rows.index_select(0, ids.to(rows.device)) if rows.is_cuda else gather_rows(rows, ids)
         taken = taken.clone() if taken is rows and self.device.type == "cpu" else taken.to(self.device)
         self.counts["tier/h2d_bytes"] += _num_bytes(taken)
         return taken
@@ -78,7 +80,7 @@ class DeviceTier:
         if ids is None:
             into += back
         elif into.is_cuda:
-            into.index_add_(0, ids, back)
+            into.index_add_(0, ids.to(into.device), back)
         else:
             add_rows(into, ids, back)
 

@@ -32,7 +32,7 @@ class CoupledLayers:
     Args:
         job: of the rank.
         chunks: of the whole graph.
-        own: `[n]` ids whose dense updates are this rank's, a contiguous range.
+        own: `[n]` ids whose dense updates are this rank's, a contiguous range, on the device.
         lengths: how many of every rank.
     """
 
@@ -41,7 +41,7 @@ class CoupledLayers:
         self._features: Rows | None = None
         self._weights: dict[Hashable, Tensor | None] = {}
         degree = torch.cat([chunk.block.degree for chunk in chunks])
-        self._degree = degree[own]
+        self._degree = degree.to(own.device)[own]
 
     def bounds(self, index: int) -> list[int]:
         """Columns of every rank in the aggregation of layer `index`."""

@@ -79,9 +79,10 @@ def take_turns(
         of_range = owner[chunk.first : chunk.last]
         by_rank = np.argsort(of_range, kind="stable")
         done = chunk.first + np.flatnonzero(of_range == comm.rank)
+        own_new, own_done = np.searchsorted(own, new[owner[new] == comm.rank]), np.searchsorted(own, done)
+        places = [torch.from_numpy(array).to(comm.device) for array in (new, own_new, by_rank, own_done)]
         turns.append(Turn(
-            torch.from_numpy(new), torch.from_numpy(np.searchsorted(own, new[owner[new] == comm.rank])),
-            Shares(shares, bounds, comm.rank), torch.from_numpy(by_rank), torch.from_numpy(np.searchsorted(own, done)),
+            places[0], places[1], Shares(shares, bounds, comm.rank), places[2], places[3],
             Shares(np.bincount(of_range, minlength=comm.size).tolist(), bounds, comm.rank),
         ))
     return torch.from_numpy(owner), tuple(turns)

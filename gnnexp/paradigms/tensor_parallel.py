@@ -10,6 +10,7 @@ Dense updates take whole rows, so each rank finishes an even share of the vertic
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -123,6 +124,8 @@ class TensorParallel(FullGraph):
         model = job.model
         classes = contract_layer(model, model.num_layers - 1).out_dim
         self.chunks = self.chunking.chunks(whole, self._cost(list(model.layers), comm.size, job.dtype))
+        if len(self.chunks) == 1:  # which never leaves the device; several cross into it one after another
+            self.chunks = tuple(replace(chunk, block=chunk.block.to(job.device)) for chunk in self.chunks)
         self._blocks = tuple(chunk.block for chunk in self.chunks)
         self.counts_per_rank = even_shares(graph.num_nodes, comm.size)
         first = sum(self.counts_per_rank[: comm.rank])
@@ -131,7 +134,7 @@ class TensorParallel(FullGraph):
             self.shares = Shares(self.counts_per_rank, even_bounds(classes, comm.size), comm.rank)
             self._decouple(job)
         else:
-            self.layers = CoupledLayers(job, self.chunks, self._own, self.counts_per_rank)
+            self.layers = CoupledLayers(job, self.chunks, self._own.to(job.device), self.counts_per_rank)
 
     def _decouple(self, job: Job) -> None:
         self.twin = Decoupled(job.model)
@@ -145,6 +148,7 @@ class TensorParallel(FullGraph):
             self.background = Background(job.timer, job.device)
             self._pipe = Pipeline(self.chunks, turns, self._step, job.model.num_layers, job.comm.beside(job.device),
                                   self.background, job.tier)
+        self._ids = self._own.to(job.device)
 
     @property
     def own(self) -> Tensor:
@@ -174,7 +178,7 @@ class TensorParallel(FullGraph):
         model, key, h = self.job.model, whole.batch.key, whole.features
         keys = None
         for index in range(model.num_layers):
-            h, keys = dense_update(model, index, self._own, h, key)
+            h, keys = dense_update(model, index, self._ids, h, key)
         assert isinstance(h, Tensor)
         weights = self.static if keys is None else self._weights(keys, whole)
         if self.background is not None:

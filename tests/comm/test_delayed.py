@@ -1,4 +1,4 @@
-"""Rows, sums and gradients that come some epochs late: which ones are used when, and that all of them travel at once."""
+"""Rows, sums and gradients that come some epochs late: which ones are used when, and that all travel at once."""
 
 from __future__ import annotations
 
