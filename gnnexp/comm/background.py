@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 
 import numba
 import torch
+from torch import Tensor
 
 from gnnexp.measure.phases import PhaseTimer, Stretch
 
@@ -29,11 +30,12 @@ class Pending(Generic[T]):
         """Wait for it; the wait is charged to the phase that the loop is in, or to what the thread was doing."""
         asked = time.perf_counter()
         value, stretches = self._future.result()
-        if isinstance(value, torch.Tensor) and value.is_cuda:
-            value.record_stream(torch.cuda.current_stream())  # it was allocated on the thread's stream
         phase = self._timer.current
         assert phase is not None, "exchanges are part of a phase"
         self._timer.settle(stretches, phase, asked, time.perf_counter())
+        if isinstance(value, Tensor) and value.is_cuda:
+            # Made on the thread's stream: without this its memory might be handed out there while the loop still reads.
+            value.record_stream(torch.cuda.current_stream(value.device))
         return value
 
 

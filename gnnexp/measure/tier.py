@@ -38,8 +38,10 @@ class DeviceTier:
     def measured(self) -> Iterator[None]:
         """Count what is allocated inside chunks from here on."""
         self._measured = True
-        yield
-        self._measured = False
+        try:
+            yield
+        finally:
+            self._measured = False
 
     @contextmanager
     def chunk(self, topology_bytes: int, existing: Iterable[Tensor | None]) -> Iterator[None]:

@@ -92,12 +92,12 @@ def block_layers(config: Mapping[str, Any]) -> bool:
     return isinstance(model.make_layer(0, 8, 8), BlockLayer)
 
 
-def weighs_by_score(config: Mapping[str, Any]) -> bool:
+def attends(config: Mapping[str, Any]) -> bool:
     """Whether the model's edge weights come from scores (attention)."""
     try:
         layer = build(config["model"], Model).make_layer(0, 8, 8)
     except ConfigError:
-        return False  # the model's own problems are reported as such
+        return True  # the model's own problems are reported as such
     return isinstance(layer, Layer) and layer.kind == "projected"
 
 

@@ -37,16 +37,16 @@ class CoupledLayers:
     Args:
         job: of the rank.
         chunks: of the whole graph.
-        own: `[n]` ids whose dense updates are this rank's, a contiguous range.
+        own: `[n]` ids whose dense updates are this rank's, a contiguous range, on the device.
         lengths: how many of every rank.
     """
 
     def __init__(self, job: Job, chunks: Sequence[Chunk], own: Tensor, lengths: Sequence[int]) -> None:
-        self._job, self._chunks, self._own, self._lengths = job, chunks, own.to(job.device), lengths
+        self._job, self._chunks, self._own, self._lengths = job, chunks, own, lengths
         self._features: Rows | None = None
         self._weights: dict[Hashable, Tensor | None] = {}
         degree = torch.cat([chunk.block.degree for chunk in chunks])
-        self._degree = degree[own.to(degree.device)].to(job.device)
+        self._degree = degree.to(own.device)[own]
 
     def bounds(self, index: int) -> list[int]:
         """Columns of every rank in the aggregation of layer `index`."""

@@ -27,7 +27,7 @@ from gnnexp.job import Job
 from gnnexp.models.decoupled import Decoupled, Keys, contract_layer, propagate
 from gnnexp.models.layer import Layer
 from gnnexp.models.model import Model
-from gnnexp.paradigms.checks import block_degrees, block_layers, num_ranks
+from gnnexp.paradigms.checks import attends, block_degrees, block_layers, num_ranks
 from gnnexp.paradigms.chunking import Chunking, itemsize
 from gnnexp.paradigms.coupled_layer import CoupledLayers, projects_first
 from gnnexp.paradigms.edge_attention import EdgeAttention, Work
@@ -102,7 +102,10 @@ class TensorParallel(FullGraph):
         hidden, ranks = config["model"].get("hidden"), num_ranks(config)
         hides = self.mode == "coupled" and config["model"].get("layers", 1) > 1 and isinstance(hidden, int)
         if hides and hidden < ranks:
-            problems.append(_too_few("model.hidden", hidden, ranks))
+            problems.append(_too_few("model.hidden", hidden, config))
+        if self.attention == "frozen" and not attends(config):
+            problems.append(Problem("paradigm.attention", "frozen", f"{config['model']['_target_']} has no attention",
+                                    "choose model=gat, or set paradigm.attention=trained"))
         return problems
 
     def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
@@ -111,7 +114,7 @@ class TensorParallel(FullGraph):
         layers = [layer for layer in layers_of(model, graph) if isinstance(layer, Layer)]
         if len(layers) < model.num_layers:
             return []  # refused by `check`
-        problems = [_too_few(what, width, ranks) for what, width in self._split_widths(layers, graph).items()
+        problems = [_too_few(what, width, config) for what, width in self._split_widths(layers, graph).items()
                     if 0 < width < ranks]
         cost = self._cost(layers, ranks, getattr(torch, config["train"]["dtype"]))
         return [*problems, *self.chunking.check_data(graph, [cost], model.needs.self_loops)]
@@ -156,7 +159,7 @@ class TensorParallel(FullGraph):
             self.shares = Shares(self.counts_per_rank, even_bounds(classes, comm.size), comm.rank)
             self._decouple(job, whole)
         else:
-            self.layers = CoupledLayers(job, self.chunks, self._own, self.counts_per_rank)
+            self.layers = CoupledLayers(job, self.chunks, self._own.to(job.device), self.counts_per_rank)
 
     def _decouple(self, job: Job, whole: Block) -> None:
         self.twin = Decoupled(job.model)
@@ -259,6 +262,8 @@ def share_of(count: int, bounds: Sequence[int], rank: int) -> int:
     return count * bounds[rank + 1] // bounds[-1] - count * bounds[rank] // bounds[-1]
 
 
-def _too_few(what: str, width: int, ranks: int) -> Problem:
-    return Problem("hardware.workers", ranks, f"more ranks than columns to share out: {what} has {width}",
-                   f"set hardware.workers={width} or fewer, or choose paradigm=vertex_parallel")
+def _too_few(what: str, width: int, config: Mapping[str, Any]) -> Problem:
+    fitting = max(1, width // config["hardware"]["nodes"])
+    return Problem("hardware.workers", config["hardware"]["workers"], f"more ranks ({num_ranks(config)}) than columns "
+                   f"to share out: {what} has {width}",
+                   f"set hardware.workers={fitting} or fewer, or choose paradigm=vertex_parallel")

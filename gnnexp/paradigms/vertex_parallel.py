@@ -27,7 +27,7 @@ from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
-from gnnexp.paradigms.checks import block_degrees, block_layers, one_part_per_rank, weighs_by_score
+from gnnexp.paradigms.checks import attends, block_degrees, block_layers, one_part_per_rank
 from gnnexp.paradigms.chunking import Chunking
 from gnnexp.paradigms.cut_layers import CutLayers
 from gnnexp.paradigms.full_graph import FullGraph, Whole
@@ -118,16 +118,17 @@ class VertexParallel(FullGraph):
             problems.append(Problem("paradigm.chunks", self.chunking.count, "over the vertex-cut of "
                                     f"{target} a vertex has its in-edges in several places",
                                     "set paradigm.chunks=1 and paradigm.device_memory=null"))
-        if self.delay and weighs_by_score(config):
+        if self.delay and attends(config):
             problems.append(Problem("paradigm.delay", self.delay, "late sums of attention were weighed with another "
                                     "epoch's peaks, so they cannot be added to today's",
                                     "set paradigm.delay=0, or choose model=gcn, sage or gin"))
         if self.dependency != "communicate" or self.exchange != "halo":
             key, value = (("paradigm.exchange", self.exchange) if self.dependency == "communicate"
                           else ("paradigm.dependency", self.dependency))
+            at_once = ", paradigm.staleness=0" if self.staleness else ""
             problems.append(Problem(key, value, f"over the vertex-cut of {target} rows and sums are communicated",
-                                    "choose partitioner=range or metis, or set paradigm.dependency=communicate and "
-                                    "paradigm.exchange=halo"))
+                                    "choose partitioner=range or metis, or set paradigm.dependency=communicate"
+                                    f"{at_once} and paradigm.exchange=halo"))
         if block_layers(config):
             problems.append(Problem("model", config["model"]["_target_"], "its layers need all in-edges of a vertex in "
                                     "one place", "choose model=gcn, sage, gin or gat, or partitioner=range or metis"))

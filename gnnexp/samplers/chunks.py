@@ -70,7 +70,7 @@ def rank_bounds(block: Block, count: int) -> list[int]:
     total = torch.cumsum(cost, 0)
     whole = int(total[-1]) if total.numel() else 0
     marks = torch.tensor([whole * number // count for number in range(1, count)], dtype=torch.int64)
-    inner = torch.searchsorted(total, marks).tolist()
+    inner = torch.searchsorted(total, marks, right=True).tolist()  # as many as stay at or below their mark
     return [0, *inner, block.num_dst]
 
 

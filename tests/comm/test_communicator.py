@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -262,3 +263,70 @@ def test_two_threads_communicate_beside_each_other(ranks, size, group_size):
         assert found["gradients"][1] == 3 * rounds
     total = sum(found["gradients"][0] for found, _ in results)
     assert total == size // group_size * 2 * (group_size - 1) * 4000 * 3 * rounds
+
+
+# --- an emulated link -------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """Stands for the module `time`: every look at it takes `step` seconds, sleeping is noted and takes no time."""
+
+    def __init__(self, step: float) -> None:
+        self.step, self.now, self.slept = step, 0.0, list[float]()
+
+    def perf_counter(self) -> float:
+        self.now += self.step
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+def _throttled(rate: float | None, step: float) -> tuple[list[float], dict[str, float]]:
+    """What a rank slept in one exchange of each kind, and the seconds that were recorded for them."""
+    clock = Clock(step)
+    with patch("gnnexp.comm.communicator.time", clock):
+        comm = Communicator(read_environment(), PhaseTimer(), CPU, throttle=rate)
+        comm.all_reduce(torch.zeros(300), "gradients")
+        comm.broadcast(torch.zeros(100), 0, "parameters")
+        sent, received = counts(comm)
+        comm.all_to_all(torch.zeros(sum(sent), 2), sent, received, "features")
+        comm.all_gather(torch.zeros(10 * (comm.rank + 1)), [10 * (rank + 1) for rank in range(comm.size)], "topology")
+        comm.swap(torch.zeros(comm.size, 1))
+        comm.barrier()
+        comm.beside().all_reduce(torch.zeros(30), "evaluation")
+        seconds = {tag: entry.seconds for tag, entry in comm.ledger.take().items()}
+    connect().barrier()
+    comm.release()
+    return clock.slept, seconds
+
+
+def throttled_bytes(rank: int, size: int) -> dict[str, int]:
+    """Bytes in the fuller direction, by the exchanges of `_throttled`."""
+    sent = sum(how_many(rank, other) for other in range(size))
+    received = sum(how_many(other, rank) for other in range(size))
+    copies, others = (size - 1) * 10 * (rank + 1), sum(10 * (other + 1) for other in range(size) if other != rank)
+    return {"gradients": 2 * (size - 1) * 300 * 4 // size, "parameters": (1 if rank else size - 1) * 100 * 4,
+            "features": max(sent, received) * 2 * 4, "topology": max(copies, others) * 4,
+            "evaluation": 2 * (size - 1) * 30 * 4 // size}
+
+
+def test_an_emulated_link_takes_bytes_over_rate_less_what_the_exchange_took(ranks):
+    rate, step, size = 1000.0, 0.01, 3
+    for rank, (slept, seconds) in enumerate(ranks(size).run(_throttled, rate, step)):
+        expected = throttled_bytes(rank, size)
+        assert slept == pytest.approx([num_bytes / rate - step for num_bytes in expected.values()])
+        assert seconds.pop("sizes") == 0
+        assert seconds == pytest.approx({tag: num_bytes / rate + step for tag, num_bytes in expected.items()})
+
+
+def test_a_link_that_is_slower_than_its_emulation_is_not_slowed_down(ranks):
+    for slept, seconds in ranks(2).run(_throttled, 1e9, 5.0):
+        assert slept == [0.0] * 5
+        assert seconds.pop("sizes") == 0 and set(seconds.values()) == {10.0}
+
+
+def test_nobody_sleeps_without_a_throttle(ranks):
+    for slept, _ in ranks(2).run(_throttled, None, 0.01):
+        assert slept == []

@@ -207,12 +207,16 @@ def test_options_that_make_no_sense(options, key):
     assert [problem.key for problem in error.value.problems] == [key]
 
 
-@pytest.mark.parametrize(("mode", "workers"), [("coupled", 14), ("decoupled", 5)])
-def test_more_ranks_than_columns(mode, workers):
-    config = _config("gcn", mode, hardware={"workers": workers})
+@pytest.mark.parametrize(
+    ("mode", "nodes", "workers", "fitting"),
+    [("coupled", 1, 14, FEATURES), ("decoupled", 1, 5, CLASSES), ("decoupled", 2, 3, CLASSES // 2)],
+)
+def test_more_ranks_than_columns(mode, nodes, workers, fitting):
+    config = _config("gcn", mode, hardware={"nodes": nodes, "workers": workers})
     problems = [p for p in check_data(config, nasty_graph()) if "columns" in p.allowed]
-    assert [problem.key for problem in problems] == ["hardware.workers"]
-    assert problems[0].mend.startswith(f"set hardware.workers={FEATURES if mode == 'coupled' else CLASSES}")
+    assert [(problem.key, problem.value) for problem in problems] == [("hardware.workers", workers)]
+    assert f"({nodes * workers})" in problems[0].allowed
+    assert problems[0].mend.startswith(f"set hardware.workers={fitting} ")
 
 
 def test_more_ranks_than_columns_of_projected_classes():
