@@ -30,7 +30,8 @@ class Edges(NamedTuple):
     Attributes:
         indptr: `[R + 1]` int64, edges of each row.
         index: `[E]` int32 or int64, the row at the other end.
-        edges: `[E]` int64 position of each edge in the block's order; empty when it is the order of `index`.
+        edges: `[E]` int64 position of each edge in the block's order, or int32 of where its weight lies; empty when it
+            is the order of `index`.
     """
 
     indptr: np.ndarray

@@ -31,6 +31,8 @@ _E = SERIAL_FLOATS
 _INDPTR, _SOURCES, _ORDER = np.array([0, _E, _E]), np.zeros(_E, np.int32), np.arange(_E)
 _FORWARD, _BACKWARD = Edges(_INDPTR, _SOURCES), Edges(_INDPTR, _SOURCES, _ORDER)
 _BY_EDGE = Edges(_INDPTR, _ORDER)
+# Weights that are read by source: `AggregateScaled`.
+_BY_SOURCE = Edges(_INDPTR, _SOURCES, _SOURCES)
 # Columns of common layers and features (weights, heads and all) beyond the unweighted sums, which get every layout.
 _WEIGHTED = (7, 10, 16, 41, 64, 100, 128, 256)
 _HEADS = ((4, 16), (4, 64), (8, 8))
@@ -67,7 +69,7 @@ def tasks() -> Iterator[Task]:
     """`(kind, heads, width)` of everything that is compiled."""
     shapes = {layout(width, 4): width for width in range(1, max_width(4) + 1)}
     yield from (("sum", 0, width) for width in shapes.values())
-    yield from ((kind, 1, width) for kind in ("sum", "dot", "both") for width in _WEIGHTED)
+    yield from ((kind, 1, width) for kind in ("sum", "scaled", "dot", "both") for width in _WEIGHTED)
     yield from ((kind, heads, heads * width) for kind in ("sum", "both") for heads, width in _HEADS)
     yield from (("outer", heads, width) for heads, width in _SHARED)
     yield from (("attention", heads, heads) for heads in (1, 4, 8))
@@ -77,8 +79,8 @@ def tasks() -> Iterator[Task]:
 def run(task: Task) -> None:
     """Compile one task by running it."""
     kind, heads, width = task
-    {"sum": _sum, "dot": _dot, "both": _both, "outer": _outer, "attention": _attention, "dropout": _dropout,
-     "graph": _graph, "others": _others}[kind](heads, width)
+    {"sum": _sum, "scaled": _scaled, "dot": _dot, "both": _both, "outer": _outer, "attention": _attention,
+     "dropout": _dropout, "graph": _graph, "others": _others}[kind](heads, width)
 
 
 def _rows(width: int, num_rows: int = 2) -> np.ndarray:
@@ -88,6 +90,11 @@ def _rows(width: int, num_rows: int = 2) -> np.ndarray:
 def _sum(heads: int, width: int) -> None:
     parts, x, out = groups(width, heads, 4), Matrix(_rows(width), width), Matrix(_rows(width), width)
     sum_rows(_FORWARD, x, out, _rows(heads, _E), max(1, heads), parts)
+
+
+def _scaled(heads: int, width: int) -> None:
+    x, out = Matrix(_rows(width), width), Matrix(_rows(width), width)
+    sum_rows(_BY_SOURCE, x, out, _rows(1), 1, groups(width, heads, 4))
 
 
 def _dot(heads: int, width: int) -> None:

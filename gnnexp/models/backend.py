@@ -59,6 +59,20 @@ class Backend(ABC):
             column: `[d]` int64, weight slot of each column (equal contiguous groups are the fast case); None if K = 1.
         """
 
+    def aggregate_scaled(self, block: Block, x: Tensor, scale: Tensor) -> Tensor:
+        """`[D, d]` sums of `scale[u] * x[u]`, `[S]` and `[S, d]`: constant weights that depend on the source alone."""
+        return self.aggregate(block, x * scale.unsqueeze(1), None, None)
+
+    def spread(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
+        """`[S, d]`: the transpose of `aggregate` with constant weights `[E, 1]`, None for ones; not differentiable."""
+        x = gradient.new_zeros(block.num_src, gradient.shape[1])
+        if not x.numel():
+            return x
+        with torch.enable_grad():
+            x.requires_grad_()
+            summed = self.aggregate(block, x, None if weight is None else weight.detach(), None)
+        return torch.autograd.grad(summed, x, gradient)[0]
+
     @abstractmethod
     def aggregate_outer(self, block: Block, x: Tensor, weight: Tensor) -> Tensor:
         """`[D, K, d]`: every weight column `[E, K]` applied to all of `x` `[S, d]`."""

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gnnexp.graph.block import Block
-from gnnexp.models.backend import Drop
+from gnnexp.models.backend import Backend, Drop
 from gnnexp.models.backend_numba import NumbaBackend
 from gnnexp.models.backend_torch import destinations, runs
 
@@ -52,6 +52,14 @@ class DGLBackend(NumbaBackend):
             return self._heads(block, x.view(-1, heads, width // heads), weight)
         sums = [ops.u_mul_e_sum(graph, x[:, a:b].contiguous(), weight[:, k : k + 1].contiguous()) for a, b, k in parts]
         return torch.cat(sums, 1)
+
+    def aggregate_scaled(self, block: Block, x: Tensor, scale: Tensor) -> Tensor:
+        """Scaled rows, then `copy_u_sum`, as DGL's GraphConv does."""
+        return Backend.aggregate_scaled(self, block, x, scale)
+
+    def spread(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
+        """The backward of DGL's sums."""
+        return Backend.spread(self, block, gradient, weight)
 
     def aggregate_outer(self, block: Block, x: Tensor, weight: Tensor) -> Tensor:
         """`u_mul_e_sum` with broadcasting over heads."""

@@ -18,7 +18,7 @@ from gnnexp.kernels.gather import gather_rows
 from gnnexp.kernels.layout import max_width
 from gnnexp.kernels.pool import Pool
 from gnnexp.models.backend import Backend, Drop
-from gnnexp.models.functions import Aggregate, AggregateOuter, Dropout, Gather, ReluDropout
+from gnnexp.models.functions import Aggregate, AggregateOuter, AggregateScaled, Dropout, Gather, ReluDropout, spread
 from gnnexp.models.functions_edge import AttentionWeight, EdgeDropout, EdgeExp, EdgeScore, EdgeSum, edge_peak
 
 
@@ -60,6 +60,18 @@ class NumbaBackend(Backend):
         else:
             parts = column_groups(column, weight.shape[1], itemsize)
         return Aggregate.run(x, weight, block, parts, self.pool)
+
+    def aggregate_scaled(self, block: Block, x: Tensor, scale: Tensor) -> Tensor:
+        """Scales are read by source, where they stay in a cache: no weight per edge, and none at all backwards."""
+        if x.shape[1] == 0:
+            return x.new_zeros(block.num_dst, 0)
+        return AggregateScaled.run(x, scale, block, self.pool)
+
+    def spread(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
+        """One pass over the block's transpose."""
+        if gradient.shape[1] == 0:
+            return gradient.new_zeros(block.num_src, 0)
+        return spread(gradient, weight, block, self.pool)
 
     def aggregate_outer(self, block: Block, x: Tensor, weight: Tensor) -> Tensor:
         """`kernels.outer`: one gather for all heads."""

@@ -70,8 +70,34 @@ def propagate(layer: Layer, block: Block, x: Tensor, weight: Tensor | None) -> T
     """`[D, d]` of `[S, d]`: one propagation of any columns; autograd gives its transpose."""
     assert layer.backend is not None
     whole, own = whole_and_own(block, x)
-    summed = layer.backend.aggregate(block, whole, weight, None)
+    if weight is None:
+        summed = layer.aggregate(block, whole, None, None)
+    else:
+        summed = layer.backend.aggregate(block, whole, weight, None)
     return layer.propagate(Destinations(block.dst_ids, block.degree), summed, own if has_own_part(layer) else None)
+
+
+def propagate_back(layer: Layer, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
+    """`[S, d]` of `[D, d]`: the transpose of `propagate` without parameters, which needs none of its rows."""
+    zeros = torch.zeros_like(gradient)
+    with torch.enable_grad():
+        summed, own = zeros.detach().requires_grad_(), zeros.detach().requires_grad_() if has_own_part(layer) else None
+        out = layer.propagate(Destinations(block.dst_ids, block.degree), summed, own)
+    parts = torch.autograd.grad(out, (summed,) if own is None else (summed, own), gradient)
+    back = layer.aggregate_back(block, parts[0], weight)
+    if own is not None:
+        assert block.dst_positions is None, "destinations are the first sources"
+        back[: block.num_dst] += parts[1]
+    return back
+
+
+def has_parameters(layer: Layer, block: Block) -> bool:
+    """Whether `Layer.propagate` uses any."""
+    first = Destinations(block.dst_ids[:1], block.degree[:1])
+    row = torch.zeros(first.ids.numel(), 1, dtype=next(layer.parameters()).dtype, device=block.sources.device)
+    with torch.enable_grad():
+        out = layer.propagate(first, row, row if has_own_part(layer) else None)
+    return out.requires_grad
 
 
 def has_own_part(layer: Layer) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from gnnexp.graph.block import Block
-from gnnexp.kernels.aggregate import Edges, Group, Matrix, dot_rows, sum_and_dot_rows, sum_rows
+from gnnexp.kernels.aggregate import Edges, Group, Matrix, dot_rows, groups, sum_and_dot_rows, sum_rows
 from gnnexp.kernels.dropout import drop_rows, keep_positive
 from gnnexp.kernels.gather import gather_rows
 from gnnexp.kernels.outer import inner_rows, outer_dot_rows, outer_rows
@@ -93,6 +93,43 @@ class Aggregate(Function):
         elif products is not None:
             dot_rows(forward_edges(block), dy, matrix(x), flat(products), slots, parts)
         return dx, products, None, None, None
+
+
+class AggregateScaled(Function):
+    """`Backend.aggregate_scaled`."""
+
+    @staticmethod
+    def run(x: Tensor, scale: Tensor, block: Block, pool: Pool) -> Tensor:
+        """Typed `apply`."""
+        assert x.shape[0] == scale.numel() == block.num_src, "one row and one scale per source of the block"
+        out: Tensor = AggregateScaled.apply(x, scale, block, pool)  # type: ignore[no-untyped-call]
+        return out
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor, block: Block, pool: Pool) -> Tensor:
+        """Sum over in-edges; the "position" of an edge's weight is its source."""
+        ctx.block, ctx.pool = block, pool
+        ctx.save_for_backward(scale)
+        out = pooled(pool, (block.num_dst, x.shape[1]), x)
+        sources = block.sources.numpy()
+        by_source = Edges(block.indptr.numpy(), sources, sources)
+        sum_rows(by_source, matrix(x), matrix(out), flat(scale), 1, groups(x.shape[1], 1, x.element_size()))
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        """Plain sums over out-edges, scaled afterwards."""
+        (scale,) = ctx.saved_tensors
+        return spread(gradient, None, ctx.block, ctx.pool).mul_(scale.unsqueeze(1)), None, None, None
+
+
+def spread(gradient: Tensor, weight: Tensor | None, block: Block, pool: Pool) -> Tensor:
+    """`[S, d]`: weighted sums over out-edges."""
+    dx = pooled(pool, (block.num_src, gradient.shape[1]), gradient)
+    values, slots = _weights(weight, gradient)
+    parts = groups(gradient.shape[1], 0 if weight is None else 1, gradient.element_size())
+    sum_rows(backward_edges(block), matrix(gradient), matrix(dx), values, slots, parts)
+    return dx
 
 
 def _weights(weight: Tensor | None, like: Tensor) -> tuple[np.ndarray, int]:

@@ -7,7 +7,6 @@ with all neighbours the factor is one. `degrees=block` is DGL's `norm="both"` on
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Literal
 
 import torch
@@ -47,15 +46,16 @@ class GCNLayer(Layer):
         """`h W`, after the sum."""
         return self.linear(aggregated, self.weight, dims)
 
-    @property
-    def weights_key(self) -> Hashable:
-        """All layers of a model weigh alike."""
-        return "gcn", self.extra, self.degrees_of, self.weight.dtype
+    def source_weight(self, block: Block) -> Tensor | None:
+        """The source's half of the symmetric normalisation, d_out(u)^-1/2; all layers of a model share it."""
+        key = "gcn", self.extra, self.degrees_of, self.weight.dtype
+        found, _ = block.static_weights.get(key, (None, None))
+        if found is None:
+            found = self._source_weight(block)
+            block.static_weights[key] = found, None
+        return found
 
-    def edge_weight(
-        self, block: Block, score: Tensor | None, peak: Tensor | None
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """`[E, 1]`: the source's half of the symmetric normalisation, d_out(u)^-1/2."""
+    def _source_weight(self, block: Block) -> Tensor:
         assert self.degrees is not None
         if self.degrees_of == "block":
             scale = torch.bincount(block.sources, minlength=block.num_src)
@@ -63,7 +63,7 @@ class GCNLayer(Layer):
             scale = scale.clamp(min=1)
         else:
             scale = (self.degrees.outgoing[block.src_ids.long()] + self.extra).clamp(min=1)
-        return scale.to(self.weight.dtype).rsqrt()[block.sources.long()].unsqueeze(1), None
+        return scale.to(self.weight.dtype).rsqrt()
 
     def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
         """The destination's half, d_in(v)^-1/2, and the self loop with both halves."""

@@ -131,14 +131,28 @@ class Layer(nn.Module, ABC):
         """`(weight [E, K] | None for ones, mass [D, K] | None)`: unnormalised weights, from undropped scores."""
         return None, None
 
+    def source_weight(self, block: Block) -> Tensor | None:
+        """`[S]` weights of edges that depend on their source and the graph alone, instead of `edge_weight`'s."""
+        return None
+
     # --- aggregate -----------------------------------------------------------------------------------------------
     def aggregate(self, block: Block, x: Tensor, weight: Tensor | None, pair: Tensor | None) -> Tensor:
         """Weighted sums over in-edges: `[D, d]` with `pair` = weight column of each column of x, else `[D, K, d]`."""
         assert self.backend is not None
+        scale = self.source_weight(block) if weight is None else None
+        if scale is not None:
+            return self.backend.aggregate_scaled(block, x, scale)
         if pair is None and self.num_weights > 1:
             assert weight is not None
             return self.backend.aggregate_outer(block, x, weight)
         return self.backend.aggregate(block, x, weight, pair if self.num_weights > 1 else None)
+
+    def aggregate_back(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
+        """`[S, d]`: the transpose of `aggregate` with constant weights, one per edge; not differentiable."""
+        assert self.backend is not None
+        back = self.backend.spread(block, gradient, weight)
+        scale = self.source_weight(block) if weight is None else None
+        return back if scale is None else back.mul_(scale.unsqueeze(1))
 
     @abstractmethod
     def project_aggregated(self, aggregated: Tensor, dims: slice | None = None) -> Tensor:

@@ -113,7 +113,11 @@ class CoupledLayers:
         def work(chunk: Chunk, rows: Tensor, weight: Tensor | None) -> Tensor:
             return layer.aggregate(chunk.block, rows, weight, None)
 
-        summed = in_chunks(work, x, self._static(index), self._chunks, job.tier, width=shares.width)
+        def back(chunk: Chunk, gradient: Tensor, weight: Tensor | None) -> Tensor:
+            return layer.aggregate_back(chunk.block, gradient, weight)
+
+        summed = in_chunks(work, x, self._static(index), self._chunks, job.tier, width=shares.width,
+                           transposed=back if layer.num_weights == 1 else None)
         return gather(summed, shares, job.comm, "activations" if index else "features")
 
     def _projected(self, index: int, projected: Tensor, dropped: Rows, key: BatchKey) -> Tensor:

@@ -1,4 +1,6 @@
-"""Row-wise linear or non-linear work on a graph, chunk by chunk: forward keeps nothing, backward runs a chunk again.
+"""Row-wise linear or non-linear work on a graph, chunk by chunk: forward keeps nothing of a chunk.
+
+Backward runs a chunk again, or, where the work is linear and constant, its transpose alone.
 
 Results do not depend on the number of chunks: a destination's sum is taken over its own edges in their own order.
 """
@@ -25,7 +27,7 @@ Work = Callable[[Chunk, Tensor, Tensor | None], Tensor]
 
 def in_chunks(
     work: Work, x: Tensor, edges: Tensor | None, chunks: Sequence[Chunk], tier: DeviceTier, *, width: int,
-    per_edge: bool = False,
+    per_edge: bool = False, transposed: Work | None = None,
 ) -> Tensor:
     """`[D, d']`: what `work(chunk, rows of x, rows of edges)` gives of every chunk, in order; `[E, d']` if `per_edge`.
 
@@ -37,11 +39,17 @@ def in_chunks(
         tier: where they are worked on.
         width: d'.
         per_edge: whether `work` gives a row per edge, not per destination.
+        transposed: where `work` is linear in `x` and uses no parameters: the gradient of a chunk's rows from that of
+            its results `[D, d']`; used unless `edges` take a gradient.
     """
     if len(chunks) == 1 and chunks[0].rows is None:
         return work(chunks[0], x, edges)
-    anchor = torch.zeros((), requires_grad=torch.is_grad_enabled())  # parameters may take gradients where x does not
-    out: Tensor = _InChunks.apply(x, edges, anchor, work, chunks, tier, width, per_edge)  # type: ignore[no-untyped-call]
+    if edges is not None and edges.requires_grad:
+        transposed = None
+    # Parameters may take gradients where x does not.
+    anchor = torch.zeros((), requires_grad=torch.is_grad_enabled() and transposed is None)
+    out: Tensor = _InChunks.apply(  # type: ignore[no-untyped-call]
+        x, edges, anchor, work, transposed, chunks, tier, width, per_edge)
     return out
 
 
@@ -82,6 +90,15 @@ def run_backward(
             tier.add(own.grad, edges_gradient[chunk.edges], None)
 
 
+def run_transposed(
+    transposed: Work, chunk: Chunk, edges: Tensor | None, tier: DeviceTier, gradient: Tensor, x_gradient: Tensor
+) -> None:
+    """The gradient of a chunk's rows, added to `[S, d]`."""
+    with _visit(chunk, tier, (edges, gradient, x_gradient), backward=True) as here, torch.no_grad():
+        own = None if edges is None else tier.enter(edges.detach()[chunk.edges])
+        tier.add(transposed(here, tier.enter(gradient), own), x_gradient, chunk.rows)
+
+
 @contextmanager
 def _visit(
     chunk: Chunk, tier: DeviceTier, host: Iterable[Tensor | None], *, backward: bool = False
@@ -101,11 +118,12 @@ def _visit(
 class _InChunks(Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, edges: Tensor | None, anchor: Tensor, work: Work, chunks: Sequence[Chunk],
-        tier: DeviceTier, width: int, per_edge: bool,
+        ctx: Any, x: Tensor, edges: Tensor | None, anchor: Tensor, work: Work, transposed: Work | None,
+        chunks: Sequence[Chunk], tier: DeviceTier, width: int, per_edge: bool,
     ) -> Tensor:
-        ctx.save_for_backward(x, edges)
-        ctx.rest = work, chunks, tier, per_edge
+        ctx.save_for_backward(x if transposed is None else None, edges)
+        ctx.rest = work, transposed, chunks, tier, per_edge
+        ctx.shape = x.shape
         length = chunks[-1].edges.stop if per_edge else chunks[-1].last
         out = x.new_empty(length, width)
         for chunk in chunks:
@@ -115,14 +133,17 @@ class _InChunks(Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         x, edges = ctx.saved_tensors
-        work, chunks, tier, per_edge = ctx.rest
+        work, transposed, chunks, tier, per_edge = ctx.rest
         for_x, for_edges = ctx.needs_input_grad[:2]
-        x_gradient = torch.zeros_like(x) if for_x else None
+        x_gradient = gradient.new_zeros(ctx.shape) if for_x else None
         edges_gradient = torch.zeros_like(edges) if for_edges else None
         for chunk in chunks:
             own = gradient[_range(chunk, per_edge)]
-            run_backward(work, chunk, x, edges, tier, own, x_gradient, edges_gradient)
-        return x_gradient, edges_gradient, None, None, None, None, None, None
+            if transposed is None:
+                run_backward(work, chunk, x, edges, tier, own, x_gradient, edges_gradient)
+            elif x_gradient is not None:
+                run_transposed(transposed, chunk, edges, tier, own, x_gradient)
+        return x_gradient, edges_gradient, None, None, None, None, None, None, None
 
 
 def _range(chunk: Chunk, per_edge: bool) -> slice:

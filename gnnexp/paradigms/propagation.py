@@ -27,7 +27,7 @@ from gnnexp.comm.background import Background
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.tensor_split import Shares, to_columns, to_rows
 from gnnexp.measure.tier import DeviceTier
-from gnnexp.paradigms.in_chunks import Work, run_backward, run_forward
+from gnnexp.paradigms.in_chunks import Work, run_backward, run_forward, run_transposed
 from gnnexp.samplers.chunks import Chunk
 
 
@@ -105,6 +105,7 @@ class Pipeline:
         comm: for the background thread alone.
         background: runs exchanges.
         tier: where chunks are worked on.
+        transposed: of `work`, where it is constant but for weights of edges: see `in_chunks`.
     """
 
     chunks: Sequence[Chunk]
@@ -114,6 +115,7 @@ class Pipeline:
     comm: Communicator
     background: Background
     tier: DeviceTier
+    transposed: Work | None
 
     def split(self, turn: Turn, rows: Tensor) -> Any:
         """Begin to send columns of this rank's rows of a chunk."""
@@ -147,6 +149,7 @@ class _Pipelined(Function):
     def forward(ctx: Any, z: Tensor, weights: Tensor | None, pipe: Pipeline) -> Tensor:
         ctx.pipe = pipe
         num_nodes, width = pipe.chunks[-1].last, pipe.turns[0].split.width
+        constant = pipe.transposed is not None and not ctx.needs_input_grad[1]
         x, kept, out = z.new_empty(num_nodes, width), [], torch.empty_like(z)
         splits, gathers = [pipe.split(pipe.turns[0], z)], []
         for step in range(pipe.steps):
@@ -160,11 +163,13 @@ class _Pipelined(Function):
                 run_forward(pipe.work, chunk, x, weights, pipe.tier, done)
                 if step == pipe.steps - 1:
                     gathers.append(pipe.gather(turn, done))
-            kept.append(x)
+            if not constant:
+                kept.append(x)
             x = y
         for turn, gathered in zip(pipe.turns, gathers, strict=True):
             out[turn.own_done] = gathered.result()
         ctx.save_for_backward(weights, *kept)
+        ctx.constant, ctx.shape = constant, x.shape
         return out
 
     @staticmethod
@@ -175,9 +180,9 @@ class _Pipelined(Function):
         z_gradient = torch.empty_like(gradient)
         order = list(reversed(list(zip(pipe.chunks, pipe.turns, strict=True))))
         splits, gathers = [pipe.split_back(order[0][1], gradient)], []
-        after = kept[0].new_empty(0)
+        after = gradient.new_empty(0)
         for step in reversed(range(pipe.steps)):
-            before = torch.zeros_like(kept[step])
+            before = gradient.new_zeros(ctx.shape)
             for number, (chunk, turn) in enumerate(order):
                 if step == pipe.steps - 1:
                     if number + 1 < len(order):
@@ -187,7 +192,11 @@ class _Pipelined(Function):
                     of_chunk[turn.by_rank] = arrived
                 else:
                     of_chunk = after[chunk.first : chunk.last]
-                run_backward(pipe.work, chunk, kept[step], weights, pipe.tier, of_chunk, before, weights_gradient)
+                if ctx.constant:
+                    assert pipe.transposed is not None
+                    run_transposed(pipe.transposed, chunk, weights, pipe.tier, of_chunk, before)
+                else:
+                    run_backward(pipe.work, chunk, kept[step], weights, pipe.tier, of_chunk, before, weights_gradient)
                 if step == 0:
                     gathers.append(pipe.gather_back(turn, before))
             after = before

@@ -11,35 +11,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from gnnexp.comm.background import Background
 from gnnexp.comm.tensor_split import Shares, even_bounds, even_shares, gather, split
-from gnnexp.config.build import build
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
-from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
-from gnnexp.models.decoupled import Decoupled, Keys, contract_layer, propagate
-from gnnexp.models.layer import Layer
+from gnnexp.models.decoupled import Decoupled, Keys, contract_layer, has_parameters, propagate, propagate_back
 from gnnexp.models.model import Model
-from gnnexp.paradigms.checks import attends, block_degrees, block_layers, num_ranks
-from gnnexp.paradigms.chunking import Chunking, itemsize
-from gnnexp.paradigms.coupled_layer import CoupledLayers, projects_first
+from gnnexp.paradigms.checks import block_degrees
+from gnnexp.paradigms.chunking import Chunking
+from gnnexp.paradigms.coupled_layer import CoupledLayers
 from gnnexp.paradigms.edge_attention import EdgeAttention, Work
 from gnnexp.paradigms.full_graph import FullGraph, Whole
 from gnnexp.paradigms.host_updates import HostUpdates, dense_updates
 from gnnexp.paradigms.in_chunks import in_chunks, static_weights
-from gnnexp.paradigms.local_chunks import layers_of
 from gnnexp.paradigms.propagation import Pipeline, propagated, take_turns
-from gnnexp.samplers.chunks import Chunk, ChunkCost
+from gnnexp.paradigms.tensor_options import Attention, Mode, NNDevice, TensorOptions
+from gnnexp.samplers.chunks import Chunk
 from gnnexp.samplers.expansion import Expansion
-
-Mode = Literal["coupled", "decoupled"]
 
 
 class TensorParallel(FullGraph):
@@ -59,86 +55,23 @@ class TensorParallel(FullGraph):
 
     def __init__(
         self, mode: Mode = "coupled", chunks: int | None = 1, device_memory: int | None = None, pipeline: bool = False,
-        attention: Literal["trained", "frozen"] = "trained", attention_work: Work = "shared",
-        nn_device: Literal["device", "host"] = "device",
+        attention: Attention = "trained", attention_work: Work = "shared", nn_device: NNDevice = "device",
     ) -> None:
-        self.chunking = Chunking(chunks, device_memory)
-        problems = self.chunking.problems()
-        if mode not in ("coupled", "decoupled"):
-            problems.append(Problem("mode", mode, "must be coupled or decoupled", "set paradigm.mode=decoupled"))
-        if attention not in ("trained", "frozen"):
-            problems.append(Problem("attention", attention, "must be trained or frozen",
-                                    "set paradigm.attention=trained"))
-        if mode == "coupled" and pipeline:
-            problems.append(Problem("pipeline", pipeline, "coupled layers have nothing to overlap with: each gather "
-                                    "is followed by dense updates that need all of it", "set paradigm.mode=decoupled"))
-        if attention_work not in ("shared", "replicated"):
-            problems.append(Problem("attention_work", attention_work, "must be shared or replicated",
-                                    "set paradigm.attention_work=shared"))
-        if nn_device not in ("device", "host"):
-            problems.append(Problem("nn_device", nn_device, "must be device or host", "set paradigm.nn_device=device"))
-        if mode == "coupled" and nn_device == "host":
-            problems.append(Problem("nn_device", nn_device, "coupled layers alternate dense updates and aggregations: "
-                                    "every layer would cross to the host and back", "set paradigm.mode=decoupled"))
-        if mode == "coupled" and attention == "frozen":
-            problems.append(Problem("attention", attention, "only the decoupled artifact's is frozen",
-                                    "set paradigm.attention=trained"))
-        if problems:
+        self.options = TensorOptions(
+            mode, Chunking(chunks, device_memory), pipeline, attention, attention_work, nn_device
+        )
+        if problems := self.options.problems():
             raise ConfigError(problems)
-        self.mode, self.pipeline, self.attention, self.nn_device = mode, pipeline, attention, nn_device
-        self.attention_work: Work = attention_work
-        self.exact = mode == "coupled"
-        self.approximates = "" if self.exact else "the model is decoupled (exact with respect to its serial twin)"
-        if attention == "frozen":
-            self.approximates += "; attention is not trained"
+        self.approximates = self.options.approximates
+        self.exact = not self.approximates
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
-        """Layers on the contract only, and a column for every rank."""
-        problems = [*super().check(config), *block_degrees(config, "tensor_parallel")]
-        if block_layers(config):
-            problems.append(Problem("model", config["model"]["_target_"], "its layers need whole rows of all "
-                                    "neighbours in one place",
-                                    "choose model=gcn, sage, gin or gat, or paradigm=vertex_parallel"))
-        hidden, ranks = config["model"].get("hidden"), num_ranks(config)
-        hides = self.mode == "coupled" and config["model"].get("layers", 1) > 1 and isinstance(hidden, int)
-        if hides and hidden < ranks:
-            problems.append(_too_few("model.hidden", hidden, config))
-        if self.attention == "frozen" and not attends(config):
-            problems.append(Problem("paradigm.attention", "frozen", f"{config['model']['_target_']} has no attention",
-                                    "choose model=gat, or set paradigm.attention=trained"))
-        return problems
+        """Options that fit the other groups."""
+        return [*super().check(config), *block_degrees(config, "tensor_parallel"), *self.options.check(config)]
 
     def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
-        """A column for every rank, also of features and classes; a budget for the largest vertex."""
-        ranks, model = num_ranks(config), build(config["model"], Model)
-        layers = [layer for layer in layers_of(model, graph) if isinstance(layer, Layer)]
-        if len(layers) < model.num_layers:
-            return []  # refused by `check`
-        problems = [_too_few(what, width, config) for what, width in self._split_widths(layers, graph).items()
-                    if 0 < width < ranks]
-        cost = self._cost(layers, ranks, getattr(torch, config["train"]["dtype"]))
-        return [*problems, *self.chunking.check_data(graph, [cost], model.needs.self_loops)]
-
-    def _split_widths(self, layers: Sequence[Layer], graph: Graph) -> dict[str, int]:
-        """What is split, and how many columns it has."""
-        if self.mode == "decoupled":
-            return {"dataset classes": graph.num_classes}
-        sparse = isinstance(graph.features, SparseRows)
-        found = {}
-        for index, layer in enumerate(layers):
-            if projects_first(layer, index, sparse):
-                found[f"layer {index + 1}, projected,"] = layer.width
-            else:
-                found[f"layer {index + 1}'s input" if index else "dataset features"] = layer.in_dim
-        return found
-
-    def _cost(self, layers: Sequence[Any], ranks: int, dtype: torch.dtype) -> ChunkCost:
-        """What a chunk takes, by the widest columns that a rank has of any layer."""
-        widths = [layers[-1].out_dim] if self.mode == "decoupled" else [
-            max(layer.in_dim, layer.width) for layer in layers
-        ]
-        width = -(-max(widths) // ranks)
-        return ChunkCost.of(width, width, max(layer.num_weights for layer in layers), itemsize(dtype))
+        """A column for every rank, a budget for the largest vertex."""
+        return self.options.check_data(config, graph)
 
     # --- setup -----------------------------------------------------------------------------------------------------
     def setup(self, job: Job) -> None:
@@ -148,14 +81,16 @@ class TensorParallel(FullGraph):
         (whole,) = Expansion(graph, job.shard.needs, (-1,)).blocks(torch.arange(graph.num_nodes), (0,))
         model = job.model
         classes = contract_layer(model, model.num_layers - 1).out_dim
-        self.chunks = self.chunking.chunks(whole, self._cost(list(model.layers), comm.size, job.dtype))
+        self.chunks = self.options.chunking.chunks(
+            whole, self.options.cost(list(model.layers), comm.size, job.dtype)
+        )
         if not self.in_chunks:
             self.chunks = (replace(self.chunks[0], block=whole.to(job.device)),)
         self._blocks = tuple(chunk.block for chunk in self.chunks)
         self.counts_per_rank = even_shares(graph.num_nodes, comm.size)
         first = sum(self.counts_per_rank[: comm.rank])
         self._own = torch.arange(first, first + self.counts_per_rank[comm.rank])
-        if self.mode == "decoupled":
+        if self.options.decoupled:
             self.shares = Shares(self.counts_per_rank, even_bounds(classes, comm.size), comm.rank)
             self._decouple(job, whole)
         else:
@@ -166,16 +101,20 @@ class TensorParallel(FullGraph):
         self._host = HostUpdates(job) if self.updates_on_host else None
         self.static = static_weights(contract_layer(job.model, job.model.num_layers - 1), self.chunks, job.device)
         self.background, places = None, None
-        if self.pipeline and len(self.chunks) > 1 and job.comm.size > 1:
+        layer = contract_layer(job.model, job.model.num_layers - 1)
+        self._back = None if has_parameters(layer, self.chunks[0].block.to(job.device)) else self._step_back
+        if self.options.pipeline and len(self.chunks) > 1 and job.comm.size > 1:
             owner, turns = take_turns(self.chunks, job.graph.num_nodes, self.shares.bounds, job.comm, job.device)
             self._own = torch.nonzero(owner == job.comm.rank).flatten()
             places = torch.argsort(torch.argsort(owner, stable=True))
             self.counts_per_rank = torch.bincount(owner, minlength=job.comm.size).tolist()
             self.background = Background(job.timer, job.device)
             self._pipe = Pipeline(self.chunks, turns, self._step, job.model.num_layers, job.comm.beside(job.device),
-                                  self.background, job.tier)
-        self._attention = EdgeAttention(job, whole, self.chunks, self.counts_per_rank, places, self.attention_work,
-                                        self.attention == "frozen")
+                                  self.background, job.tier, self._back)
+        self._attention = EdgeAttention(
+            job, whole, self.chunks, self.counts_per_rank, places, self.options.attention_work,
+            self.options.attention == "frozen"
+        )
         self._own_here = self._own.to(job.device)
 
     @property
@@ -191,7 +130,7 @@ class TensorParallel(FullGraph):
     @property
     def updates_on_host(self) -> bool:
         """By option."""
-        return self.nn_device == "host"
+        return self.options.nn_device == "host"
 
     @property
     def in_chunks(self) -> bool:
@@ -205,18 +144,18 @@ class TensorParallel(FullGraph):
 
     def evaluation_model(self) -> Model:
         """What was trained."""
-        return self.twin if self.mode == "decoupled" else self.job.model
+        return self.twin if self.options.decoupled else self.job.model
 
     def load(self) -> Rows:
         """Whole rows of the own vertices; coupled layers take columns of all vertices beside them."""
-        if self.mode == "coupled":
+        if not self.options.decoupled:
             self.layers.load(self.job.store)
         return self.job.store.read(self._own.to(self.job.graph.indices.dtype))
 
     # --- the iteration ---------------------------------------------------------------------------------------------
     def outputs(self, whole: Whole) -> Tensor:
         """One forward pass."""
-        if self.mode == "coupled":
+        if not self.options.decoupled:
             return self.layers.run(whole)
         h, keys = self._dense(whole)
         weights = self.static if keys is None else self._attention.weights(keys, whole.batch.key)
@@ -224,7 +163,8 @@ class TensorParallel(FullGraph):
             return propagated(h, weights, self._pipe)
         x = split(h, self.shares, self.job.comm, "activations")
         for _ in range(self.job.model.num_layers):
-            x = in_chunks(self._step, x, weights, self.chunks, self.job.tier, width=self.shares.width)
+            x = in_chunks(self._step, x, weights, self.chunks, self.job.tier, width=self.shares.width,
+                          transposed=self._back)
         return gather(x, self.shares, self.job.comm, "activations")
 
     def _dense(self, whole: Whole) -> tuple[Tensor, Keys | None]:
@@ -243,13 +183,18 @@ class TensorParallel(FullGraph):
         model = self.job.model
         return propagate(contract_layer(model, model.num_layers - 1), chunk.block, x, weight)
 
+    def _step_back(self, chunk: Chunk, gradient: Tensor, weight: Tensor | None) -> Tensor:
+        """The transpose of `_step`."""
+        model = self.job.model
+        return propagate_back(contract_layer(model, model.num_layers - 1), chunk.block, gradient, weight)
+
     # --- counts ----------------------------------------------------------------------------------------------------
     def count_computed(self, ready: Whole) -> None:
         """A rank sums all edges for its columns: counted as its share of the edges, so that all ranks' add up."""
         model, comm, num_edges = self.job.model, self.job.comm, sum(block.num_edges for block in self._blocks)
         edges = []
         for index in range(model.num_layers):
-            bounds = self.shares.bounds if self.mode == "decoupled" else self.layers.bounds(index)
+            bounds = self.shares.bounds if self.options.decoupled else self.layers.bounds(index)
             edges.append(share_of(num_edges, bounds, comm.rank))
             self.count("vertices_computed", self._own.numel())
         self.count("edges_computed", sum(edges))
@@ -260,10 +205,3 @@ class TensorParallel(FullGraph):
 def share_of(count: int, bounds: Sequence[int], rank: int) -> int:
     """The part of `count` that goes with a rank's columns; all ranks' parts add up to it."""
     return count * bounds[rank + 1] // bounds[-1] - count * bounds[rank] // bounds[-1]
-
-
-def _too_few(what: str, width: int, config: Mapping[str, Any]) -> Problem:
-    fitting = max(1, width // config["hardware"]["nodes"])
-    return Problem("hardware.workers", config["hardware"]["workers"], f"more ranks ({num_ranks(config)}) than columns "
-                   f"to share out: {what} has {width}",
-                   f"set hardware.workers={fitting} or fewer, or choose paradigm=vertex_parallel")

@@ -21,24 +21,20 @@ from torch import Tensor
 from gnnexp.comm.broadcast import WholeParts
 from gnnexp.comm.shuffle import Halo
 from gnnexp.comm.stale import StaleRows
-from gnnexp.config.build import build
-from gnnexp.errors import ConfigError, Problem, ProblemsError
+from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
-from gnnexp.paradigms.checks import attends, block_degrees, block_layers, one_part_per_rank
+from gnnexp.paradigms.checks import block_degrees, one_part_per_rank
 from gnnexp.paradigms.chunking import Chunking
 from gnnexp.paradigms.cut_layers import CutLayers
 from gnnexp.paradigms.full_graph import FullGraph, Whole
-from gnnexp.paradigms.hybrid_dependency import Costs, cheapest, check_profile
+from gnnexp.paradigms.hybrid_dependency import Costs, cheapest
 from gnnexp.paradigms.local_chunks import LocalChunks, check_chunks
+from gnnexp.paradigms.vertex_options import Dependency, Exchange, VertexOptions
 from gnnexp.samplers.cut_graph import cut_graph
 from gnnexp.samplers.halo import Level, everyone, levels, shuffle_index
-
-Dependency = Literal["communicate", "cache", "hybrid", "stale"]
-_DEPENDENCIES = ("communicate", "cache", "hybrid", "stale")
-_EXCHANGES = ("halo", "broadcast")
 
 
 class VertexParallel(FullGraph):
@@ -57,86 +53,25 @@ class VertexParallel(FullGraph):
     takes_vertex_cut = True
 
     def __init__(
-        self, dependency: Dependency = "communicate", exchange: Literal["halo", "broadcast"] = "halo",
-        cache_input_halo: bool = False, staleness: int = 0, delay: int = 0, chunks: int | None = 1,
-        device_memory: int | None = None,
+        self, dependency: Dependency = "communicate", exchange: Exchange = "halo", cache_input_halo: bool = False,
+        staleness: int = 0, delay: int = 0, chunks: int | None = 1, device_memory: int | None = None,
     ) -> None:
-        self.chunking = Chunking(chunks, device_memory)
-        problems = self.chunking.problems()
-        if dependency not in _DEPENDENCIES:
-            problems.append(Problem("dependency", dependency, f"must be one of: {', '.join(_DEPENDENCIES)}",
-                                    "set paradigm.dependency=communicate"))
-        if exchange not in _EXCHANGES:
-            problems.append(Problem("exchange", exchange, f"must be one of: {', '.join(_EXCHANGES)}",
-                                    "set paradigm.exchange=halo"))
-        if staleness < 0:
-            problems.append(Problem("staleness", staleness, "must be 0 (always fresh) or more epochs",
-                                    "set paradigm.staleness=0"))
-        if staleness > 0 and dependency != "stale":
-            problems.append(Problem("staleness", staleness, f"dependency={dependency} has no old rows",
-                                    "set paradigm.dependency=stale, or paradigm.staleness=0"))
-        if exchange == "broadcast" and dependency in ("cache", "hybrid"):
-            problems.append(Problem("exchange", exchange, f"dependency={dependency} fetches single rows",
-                                    "set paradigm.exchange=halo"))
-        if delay < 0:
-            problems.append(Problem("delay", delay, "must be 0 (at once) or more epochs", "set paradigm.delay=0"))
-        if problems:
-            raise ConfigError(problems)
-        self.dependency, self.exchange = dependency, exchange
-        self.cache_input_halo, self.staleness = cache_input_halo, staleness
-        self.delay = delay
-        self.exact = staleness == delay == 0
-        self.approximates = "; ".join(
-            [f"rows of other ranks are up to {staleness} epochs old"] * (staleness > 0)
-            + [f"rows, sums and gradients of other ranks come {delay} epochs late"] * (delay > 0)
+        self.options = VertexOptions(
+            dependency, exchange, cache_input_halo, staleness, delay, Chunking(chunks, device_memory)
         )
+        if problems := self.options.problems():
+            raise ConfigError(problems)
+        self.approximates = self.options.approximates
+        self.exact = not self.approximates
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
-        """A part per rank; hybrid wants to know the machine; over a vertex-cut there are no whole destinations."""
+        """A part per rank, and options that fit the other groups."""
         problems = [*super().check(config), *one_part_per_rank(config), *block_degrees(config, "vertex_parallel")]
-        if self.dependency == "hybrid":
-            problems += check_profile(config["hardware"])
-        if self.chunking.budget is not None and block_layers(config):
-            problems.append(Problem("paradigm.device_memory", self.chunking.budget, "what layers of "
-                                    f"{config['model']['_target_']} take is not known",
-                                    "set paradigm.chunks=<number> and paradigm.device_memory=null"))
-        return [*problems, *self._check_cut(config)]
-
-    def _check_cut(self, config: Mapping[str, Any]) -> list[Problem]:
-        try:
-            cut = bool(getattr(build(config["partitioner"]), "vertex_cut", False))
-        except ProblemsError:
-            return []  # the partitioner's own problems are reported as such
-        target = config["partitioner"]["_target_"]
-        if not cut:
-            return [] if not self.delay else [
-                Problem("paradigm.delay", self.delay, f"{target} makes an edge-cut, which has no partial sums",
-                        "choose partitioner=libra, or set paradigm.delay=0")
-            ]
-        problems = []
-        if self.chunking != Chunking(1, None):
-            problems.append(Problem("paradigm.chunks", self.chunking.count, "over the vertex-cut of "
-                                    f"{target} a vertex has its in-edges in several places",
-                                    "set paradigm.chunks=1 and paradigm.device_memory=null"))
-        if self.delay and attends(config):
-            problems.append(Problem("paradigm.delay", self.delay, "late sums of attention were weighed with another "
-                                    "epoch's peaks, so they cannot be added to today's",
-                                    "set paradigm.delay=0, or choose model=gcn, sage or gin"))
-        if self.dependency != "communicate" or self.exchange != "halo":
-            key, value = (("paradigm.exchange", self.exchange) if self.dependency == "communicate"
-                          else ("paradigm.dependency", self.dependency))
-            at_once = ", paradigm.staleness=0" if self.staleness else ""
-            problems.append(Problem(key, value, f"over the vertex-cut of {target} rows and sums are communicated",
-                                    "choose partitioner=range or metis, or set paradigm.dependency=communicate"
-                                    f"{at_once} and paradigm.exchange=halo"))
-        if block_layers(config):
-            problems.append(Problem("model", config["model"]["_target_"], "its layers need all in-edges of a vertex in "
-                                    "one place", "choose model=gcn, sage, gin or gat, or partitioner=range or metis"))
-        return problems
+        return [*problems, *self.options.check(config)]
 
     def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
         """A budget for the largest vertex."""
-        return check_chunks(config, graph, self.chunking)
+        return check_chunks(config, graph, self.options.chunking)
 
     # --- setup -----------------------------------------------------------------------------------------------------
     def setup(self, job: Job) -> None:
@@ -150,37 +85,38 @@ class VertexParallel(FullGraph):
         self.local: LocalChunks | None = None
         if job.shard.partition.edge_owner is not None:
             graph = cut_graph(job.shard)
-            self.cut = CutLayers(job, graph, self.delay, self.cache_input_halo)
+            self.cut = CutLayers(job, graph, self.options.delay, self.options.cache_input_halo)
             self._blocks = (graph.block.to(job.device),) * job.model.num_layers
             self._crossing = [graph.cross_edges] * job.model.num_layers
-            self._inputs = graph.block.src_ids if self.cache_input_halo else graph.block.src_ids[: self._own.numel()]
+            held = graph.block.num_src if self.options.cache_input_halo else self._own.numel()
+            self._inputs = graph.block.src_ids[:held]
             return
         self.levels = self._levels(job)
         moved = {level: level.block.to(job.device) for level in set(self.levels)}
         self._blocks = tuple(moved[level] for level in self.levels)
         self._crossing = [int((level.block.sources >= level.num_local).sum()) for level in self.levels]
-        if self.chunking != Chunking(1, None):
-            self.local = LocalChunks(job, [level.block for level in self.levels], self.chunking)
+        if self.options.chunking != Chunking(1, None):
+            self.local = LocalChunks(job, [level.block for level in self.levels], self.options.chunking)
         self.stale = self._exchanges(job)
         self._inputs = self.levels[0].block.src_ids[: self.levels[0].num_local]
 
     def _levels(self, job: Job) -> tuple[Level, ...]:
         found = levels(job.shard, self._own, job.model.num_layers, self._cached(job))
-        if self.exchange == "halo":
+        if self.options.exchange == "halo":
             return found
-        held = found[:1] if self.cache_input_halo else ()
+        held = found[:1] if self.options.cache_input_halo else ()
         widened = {level: everyone(level, job.shard) for level in set(found[len(held):])}
         return (*held, *(widened[level] for level in found[len(held):]))
 
     def _cached(self, job: Job) -> Callable[[int, Tensor], Tensor]:
         """Which foreign inputs of a layer are here without an exchange."""
-        if self.dependency == "hybrid":
+        if self.options.dependency == "hybrid":
             dims = [job.model.in_dim, *(int(getattr(layer, "out_dim", 0)) for layer in job.model.layers)]
             costs = Costs.of(job.run.hardware, torch.empty(0, dtype=job.dtype).element_size())
             return cheapest(job.shard, self._own, dims, costs)
-        everything = self.dependency == "cache"
+        everything = self.options.dependency == "cache"
         return lambda layer, ids: torch.full(
-            ids.shape, everything or (layer == 0 and self.cache_input_halo), dtype=torch.bool
+            ids.shape, everything or (layer == 0 and self.options.cache_input_halo), dtype=torch.bool
         )
 
     def _exchanges(self, job: Job) -> tuple[StaleRows | None, ...]:
@@ -196,11 +132,11 @@ class VertexParallel(FullGraph):
                 halo = None
             elif halo is None or not all(alike for _, alike in of_ranks):
                 halo = self._halo(job, level)  # collective: made anew where it is new to any rank
-            found.append(None if halo is None else StaleRows(halo, self.staleness))
+            found.append(None if halo is None else StaleRows(halo, self.options.staleness))
         return tuple(found)
 
     def _halo(self, job: Job, level: Level) -> Halo:
-        if self.exchange == "halo":
+        if self.options.exchange == "halo":
             index = shuffle_index(level.wanted, level.fetched, level.num_local, self._own, job.batch_comm)
             return index.to(job.device)
         lengths: Any = job.comm.gather_objects(level.num_local)
@@ -263,13 +199,13 @@ class VertexParallel(FullGraph):
         counts = super().end_epoch()
         own = self._own.numel()
         if self.cut is not None:
-            gathers = len(self._blocks) - self.cache_input_halo
+            gathers = len(self._blocks) - self.options.cache_input_halo
             counts["halo_fetched"] = (gathers * self.cut.sources.num_foreign
                                       + len(self._blocks) * self.cut.destinations.num_foreign)
             return counts
         counts["halo_fetched"] = sum(sum(level.fetched) for level in self.levels)
         counts["halo_cached"] = sum(level.num_local - own for level in self.levels)
-        if self.dependency == "stale":
+        if self.options.dependency == "stale":
             counts["comm/bytes_skipped"] = sum(stale.skipped_bytes for stale in self._stale_rows())
             for stale in self._stale_rows():
                 stale.skipped_bytes = 0
@@ -278,8 +214,8 @@ class VertexParallel(FullGraph):
     def state_dict(self) -> dict[str, Any]:
         """Old rows, layer by layer, or what is late."""
         if self.cut is not None:
-            return {"late": self.cut.state()} if self.delay else {}
-        if not self.staleness:
+            return {"late": self.cut.state()} if self.options.delay else {}
+        if not self.options.staleness:
             return {}
         return {"stale": [(stale.rows, stale.fetched_in) for stale in self._stale_rows()]}
 

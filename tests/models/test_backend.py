@@ -140,6 +140,33 @@ def test_weighted_sum_with_gradients_for_rows_and_weights(name: str, which: str,
 
 @each_backend
 @each_block
+@pytest.mark.parametrize("width", [0, 1, 21, 100])
+def test_weights_that_depend_on_the_source(name: str, which: str, width: int) -> None:
+    block, backend = BLOCKS[which], BACKENDS[name]()
+    scale = normal(block.num_src).detach().abs() + 0.1
+    weight = scale[block.sources.long()].unsqueeze(1)
+    compare(lambda x: backend.aggregate_scaled(block, x, scale),
+            lambda x: dense_sum(block, x, weight, [0] * width) if width else x.new_zeros(block.num_dst, 0) + x.sum(),
+            normal(block.num_src, width))
+
+
+@each_backend
+@each_block
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("width", [0, 3, 41])
+def test_spread_is_the_transpose_of_the_sum(name: str, which: str, weighted: bool, width: int) -> None:
+    """<sum(x), g> = <x, spread(g)> for all x and g."""
+    block, backend = BLOCKS[which], BACKENDS[name]()
+    weight = normal(block.num_edges, 1).detach() if weighted else None
+    x, gradient = normal(block.num_src, width).detach(), normal(block.num_dst, width).detach()
+    back = backend.spread(block, gradient, weight)
+    assert back.shape == x.shape and not back.requires_grad
+    summed = backend.aggregate(block, x, weight, None)
+    torch.testing.assert_close((summed * gradient).sum(), (x * back).sum(), rtol=1e-10, atol=1e-10)
+
+
+@each_backend
+@each_block
 @pytest.mark.parametrize(("heads", "width"), [(2, 16), (6, 7)])
 def test_outer_sum(name: str, which: str, heads: int, width: int) -> None:
     block, backend = BLOCKS[which], BACKENDS[name]()
