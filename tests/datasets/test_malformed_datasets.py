@@ -235,7 +235,7 @@ def test_more_vertices_than_memory(count: int) -> None:
     {"edge_index": np.zeros((2, 0), int), "num_nodes_list": np.array([-3])},
     {"edge_index": np.array([[0], [2**62]])}, {"node_feat": np.zeros(5)}, {"node_feat": np.full((5, 2), np.nan)},
     {"node_feat": np.array([Executes()] * 5)}, {"edge_index": np.zeros((2, 3, 1), int)},
-], ids=str)
+], ids=lambda changes: "+".join(f"{name} {value.dtype} {value.shape}" for name, value in changes.items()))
 def test_wrong_arrays_of_ogb(changes: dict[str, np.ndarray]) -> None:
     dataset = put_ogbn_binary()
     with np.load("ogb/raw/data.npz") as archive:
