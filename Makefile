@@ -1,5 +1,7 @@
 PYTHON ?= python3.11
 TORCH ?= torch==2.13.0
+# Test processes side by side; many tests start ranks of their own, and wait for them.
+TEST_JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-by-make
@@ -24,7 +26,7 @@ run: setup ## the quickstart sweep: DGL's training loop against gnnexp's, on rea
 	$(BIN)/gnnexp sweep quickstart
 
 test: setup ## the test suite, a few minutes
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal
 
 test-slow: setup ## longer checks: every combination of the exactness tests, injected delays, whole systems
 	$(BIN)/python -m pytest -m slow

@@ -32,7 +32,8 @@ def _config(name: str, mode: str, dtype: str = "float64", chunks: int = 1, pipel
 @pytest.mark.parametrize(
     ("size", "model", "chunks"),
     combinations([1, 2, 3, 4], FULL_MODELS, [1, 5],
-                 quick=lambda size, model, chunks: (size, chunks) in ((3, 1), (2, 5))),
+                 quick=lambda size, model, chunks: (size, chunks) == (3, 1)
+                 or ((size, chunks) == (2, 5) and model in ("gcn", "gat_residual", "written_here"))),
 )
 def test_coupled_layers_have_the_losses_and_gradients_of_one_worker(ranks, size, model, chunks):
     assert_exact(ranks, size, nasty_graph, _config(model, "coupled", chunks=chunks), 1e-10)
@@ -41,8 +42,9 @@ def test_coupled_layers_have_the_losses_and_gradients_of_one_worker(ranks, size,
 @pytest.mark.parametrize(
     ("size", "model", "chunks", "pipeline"),
     combinations([1, 2, 3, 4], FULL_MODELS, [1, 3, 16], [False, True],
-                 quick=lambda size, model, chunks, pipeline: (size, chunks, pipeline) in
-                 ((4, 1, False), (3, 3, True), (2, 16, True), (2, 3, False))),
+                 quick=lambda size, model, chunks, pipeline: (size, chunks, pipeline) in ((4, 1, False), (3, 3, True))
+                 or ((size, chunks) in ((2, 16), (2, 3)) and model in ("gcn", "gat_residual", "written_here")
+                     and pipeline == (chunks == 16))),
 )
 def test_decoupled_layers_have_those_of_their_serial_twin(ranks, size, model, chunks, pipeline):
     config = _config(model, "decoupled", chunks=chunks, pipeline=pipeline)
