@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from full_graph import TENSOR, VERTEX, full_config
 from nasty_graphs import nasty_graph
 from training import MODELS, small_config
 
@@ -54,6 +55,30 @@ def test_what_is_asked_for_costs(changes, place):
 def test_a_batch_is_no_larger_than_the_graph():
     found = of(configured(sampler={"fanouts": [10**6, 10**6]}, train={"batch_size": None}))
     assert found["device"] < 10**7
+
+
+def full_graph(workers: int, paradigm: dict[str, Any]) -> dict[str, int]:
+    """Device bytes by line."""
+    config = full_config("gcn", paradigm)
+    config["partitioner"] = {"_target_": "gnnexp.partitioners.range.RangePartitioner"}
+    config["hardware"] = {**config["hardware"], "workers": workers}
+    found = estimate(config, nasty_graph(3000, 60000), graph_files=0)
+    return {need.what: need.num_bytes for need in found.needs if need.place == "device"}
+
+
+def test_full_graph_training_holds_its_share_once():
+    """By vertices a part of the edges and its halo, with cached halos all of both; by columns all edges, fewer rows."""
+    graph = nasty_graph(3000, 60000)
+    one, four = (full_graph(workers, {"_target_": VERTEX}) for workers in (1, 4))
+    topology = f"topology of {graph.num_edges:,} edges, with its transpose"
+    assert one[topology] == 16 * graph.num_edges + 40 * graph.num_nodes
+    assert not any("batches" in name for name in one), "nothing is drawn, nothing is ahead"
+    assert four["topology of 15,000 edges, with its transpose"] == 16 * 15000 + 40 * 3000, "its halo is everybody"
+    cached = full_graph(4, {"_target_": VERTEX, "dependency": "cache"})
+    assert sum(cached.values()) > sum(one.values()), "every rank has the whole graph, and its part once more"
+    columns = full_graph(4, {"_target_": TENSOR})
+    assert columns[topology] == 16 * graph.num_edges + 40 * 2 * 750
+    assert columns["features of 1,500 vertices"] == 1500 * graph.num_features * 8
 
 
 def test_a_shortage_names_every_line_and_the_mend(tmp_path):

@@ -24,3 +24,18 @@ class Need:
     place: Place
     num_bytes: int
     per_rank: bool = True
+
+
+@dataclass(frozen=True)
+class Resident:
+    """What a rank of full-graph training has at once instead of drawn batches; upper bounds.
+
+    Attributes:
+        edges: of the graphs that the layers have here, each graph once.
+        inputs: rows of features.
+        rows: rows of a hidden layer, fetched ones too.
+    """
+
+    edges: int
+    inputs: int
+    rows: int

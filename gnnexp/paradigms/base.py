@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.job import Job
-from gnnexp.measure.needs import Need
+from gnnexp.measure.needs import Need, Resident
 from gnnexp.models.model import Model
 from gnnexp.paradigms.checks import store_of
 
@@ -60,6 +60,10 @@ class Paradigm(ABC, Generic[B]):
     def needs(self, config: Mapping[str, Any], graph: Graph) -> Iterable[Need]:
         """What a rank will need beside graph, features, batches and model, for the preflight."""
         return ()
+
+    def resident_share(self, config: Mapping[str, Any], graph: Graph) -> Resident | None:
+        """What a rank will have at once, where no batches are drawn; None where they are."""
+        return None
 
     @abstractmethod
     def setup(self, job: Job) -> None:

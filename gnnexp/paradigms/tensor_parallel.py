@@ -23,9 +23,10 @@ from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
+from gnnexp.measure.needs import Resident
 from gnnexp.models.decoupled import Decoupled, Keys, contract_layer, has_parameters, propagate, propagate_back
 from gnnexp.models.model import Model
-from gnnexp.paradigms.checks import block_degrees
+from gnnexp.paradigms.checks import block_degrees, num_ranks
 from gnnexp.paradigms.chunking import Chunking
 from gnnexp.paradigms.coupled_layer import CoupledLayers
 from gnnexp.paradigms.edge_attention import EdgeAttention, Work
@@ -72,6 +73,11 @@ class TensorParallel(FullGraph):
     def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
         """A column for every rank, a budget for the largest vertex."""
         return self.options.check_data(config, graph)
+
+    def resident_share(self, config: Mapping[str, Any], graph: Graph) -> Resident:
+        """All edges; whole rows of a share of the vertices, and as many values again as columns of all of them."""
+        own = -(-graph.num_nodes // num_ranks(config))
+        return Resident(graph.num_edges, own if self.options.decoupled else 2 * own, 2 * own)
 
     # --- setup -----------------------------------------------------------------------------------------------------
     def setup(self, job: Job) -> None:

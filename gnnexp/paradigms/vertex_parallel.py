@@ -26,7 +26,8 @@ from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
-from gnnexp.paradigms.checks import block_degrees, one_part_per_rank
+from gnnexp.measure.needs import Resident
+from gnnexp.paradigms.checks import block_degrees, num_ranks, one_part_per_rank
 from gnnexp.paradigms.chunking import Chunking
 from gnnexp.paradigms.cut_layers import CutLayers
 from gnnexp.paradigms.full_graph import FullGraph, Whole
@@ -72,6 +73,15 @@ class VertexParallel(FullGraph):
     def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
         """A budget for the largest vertex."""
         return check_chunks(config, graph, self.options.chunking)
+
+    def resident_share(self, config: Mapping[str, Any], graph: Graph) -> Resident:
+        """A part and its halo, no more vertices than edges lead out of it; with cached vertices, the graph."""
+        ranks, layers = num_ranks(config), int(config["model"]["layers"])
+        own, edges = -(-graph.num_nodes // ranks), -(-graph.num_edges // ranks)
+        if self.options.dependency in ("cache", "hybrid"):
+            return Resident(edges + (layers - 1) * graph.num_edges, graph.num_nodes, graph.num_nodes)
+        rows = graph.num_nodes if self.options.exchange == "broadcast" else min(graph.num_nodes, own + edges)
+        return Resident(edges, rows, rows)
 
     # --- setup -----------------------------------------------------------------------------------------------------
     def setup(self, job: Job) -> None:
