@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 from torch import Tensor
 
@@ -25,6 +26,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
+from gnnexp.measure.memory import give_back_heap
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.samplers.full import FullSampler
@@ -63,6 +65,7 @@ class Evaluation:
         return metrics
 
     def _metrics(self) -> dict[str, float]:
+        self._make_room()
         job = self._job
         parts: dict[str, list[Scores]] = {split: [] for split in self._splits}
         for ids, logits in self.logits():
@@ -75,6 +78,17 @@ class Evaluation:
             if self._splits[split].numel():
                 metrics |= {f"{name}/{split}": value for name, value in job.task.metrics(joined).items()}
         return metrics
+
+    def _make_room(self) -> None:
+        """Where what inference needs is not free, training's idle buffers go: fresh pages cost, thrashing more."""
+        job, ranks = self._job, self._job.run.hardware.workers
+        widths = [job.graph.num_features, *(int(getattr(layer, "out_dim", 0)) for layer in job.model.layers)]
+        row = max(widths) * torch.empty(0, dtype=job.dtype).element_size()
+        chunk = min(job.run.train.eval_memory, _CHUNK_COPIES * row * job.graph.num_edges // ranks)
+        wanted = ranks * (2 * job.graph.num_nodes * row + chunk)
+        if psutil.virtual_memory().available < wanted and job.model.backend is not None:
+            job.model.backend.release()
+            give_back_heap()
 
     @torch.no_grad()
     def logits(self) -> Iterator[tuple[Tensor, Tensor]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -88,3 +89,14 @@ def test_chunks_respect_the_limit(limit):
         assert last > first
         cost = int((graph.in_degree[first:last] + 1).sum())
         assert cost <= limit or last == first + 1
+
+
+@pytest.mark.parametrize(("available", "released"), [(1 << 40, False), (1000, True)])
+def test_idle_buffers_make_room_only_where_there_is_none(monkeypatch, tmp_path, available, released):
+    job, paradigm = assemble(small_config(MODELS["gcn"]), Artifacts(nasty_graph()), tmp_path, read_environment())
+    pool = job.model.backend.pool
+    monkeypatch.setattr("gnnexp.evaluate.psutil.virtual_memory", lambda: SimpleNamespace(available=available))
+    freed = []
+    monkeypatch.setattr(pool, "trim", lambda: freed.append(True))
+    assert "acc/val" in Evaluation(job, paradigm).after(job.run.train.epochs - 1)
+    assert bool(freed) == released

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +27,13 @@ def host_peak_bytes() -> int:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     raise OSError(f"{_STATUS} has no VmHWM line")
+
+
+def give_back_heap() -> None:
+    """Hand free pages of glibc's heap back to the system (workers keep large blocks in it); other mallocs: nothing."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
 
 
 class TensorMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -48,6 +48,10 @@ class Backend(ABC):
 
     name: str
 
+    def release(self) -> None:
+        """Free memory that is kept for the next step."""
+        return
+
     @abstractmethod
     def aggregate(self, block: Block, x: Tensor, weight: Tensor | None, column: Tensor | None) -> Tensor:
         """`[D, d]`: `out[v, j]` = sum over in-edges e of v of `weight[e, column[j]] * x[src(e), j]`.

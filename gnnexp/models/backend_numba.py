@@ -47,6 +47,10 @@ class NumbaBackend(Backend):
     def __init__(self) -> None:
         self.pool = Pool()
 
+    def release(self) -> None:
+        """Idle buffers."""
+        self.pool.trim()
+
     def aggregate(self, block: Block, x: Tensor, weight: Tensor | None, column: Tensor | None) -> Tensor:
         """`kernels.aggregate`, backward over the block's transpose."""
         width, itemsize = x.shape[1], x.element_size()
