@@ -22,7 +22,7 @@ from gnnexp.config.schema import HardwareConfig, run_config
 from gnnexp.errors import Problem, RunError
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.slurm_check import check_against_cluster
-from gnnexp.launchers.slurm_jobs import JobState, cancel, job_state, release, write_job_id
+from gnnexp.launchers.slurm_jobs import JobState, cancel, ended_with_step, job_state, release, write_job_id
 from gnnexp.launchers.slurm_task import Task
 from gnnexp.launchers.status import Death, judge, read_statuses
 from gnnexp.records import write_text
@@ -205,7 +205,9 @@ def outcome_of(run_dir: Path, state: JobState, num_ranks: int) -> Outcome:
         return Outcome(1, "failed", f"SLURM ended the job: {state.describe()}", state.describe(), "out of memory")
     silent = [status for status in statuses if status.state == "running"]
     if silent or "failed" in states:
-        deaths = [Death(status.rank, None, status.time) for status in silent]
+        consequences = ended_with_step(run_dir, state.job_id)
+        first = [status for status in silent if status.rank not in consequences] or silent
+        deaths = [Death(status.rank, None, status.time) for status in first]
         outcome = judge(run_dir, deaths)
         return Outcome(outcome.exit_code, outcome.status, f"{outcome.reason} (SLURM: {state.describe()})",
                        outcome.message, outcome.kind, outcome.memory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,3 +101,21 @@ def read_job_id(run_dir: Path) -> str | None:
     if not path.exists():
         return None
     return str(json.loads(path.read_text(encoding="utf-8"))["job_id"])
+
+
+def ended_with_step(run_dir: Path, job_id: str) -> set[int]:
+    """Ranks that SLURM itself ended with the step, because another one had gone before: `srun` says which in its log.
+
+    Such a rank often dies without a word, as the one that was killed did; when either was last heard is as old as a
+    heartbeat.
+    """
+    file = run_dir / "slurm" / f"{job_id}_0_log.err"
+    if not file.exists():
+        return set()
+    said = re.findall(r"srun: error: \S+: tasks? ([\d,-]+): Terminated", file.read_text(errors="replace"))
+    return {rank for ranks in said for part in ranks.split(",") for rank in _range(part)}
+
+
+def _range(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)

@@ -1,0 +1,44 @@
+"""Who is named when a job of SLURM breaks: not a rank that SLURM ended because another one had gone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from gnnexp.launchers.slurm import outcome_of
+from gnnexp.launchers.slurm_jobs import JobState, ended_with_step
+
+SRUN = """srun: error: n1: task 1: Killed
+srun: launch/slurm: _step_signal: Terminating StepId=23.0
+slurmstepd-n1: error: *** STEP 23.0 ON n1 CANCELLED AT 2026-11-21T18:40:42 ***
+srun: error: n1: task 0: Exited with exit code 1
+srun: error: n2: tasks 2-3,5: Terminated
+"""
+
+
+def write(run_dir: Path, rank: int, time: float, state: str = "running", reason: str = "") -> None:
+    (run_dir / "status").mkdir(parents=True, exist_ok=True)
+    status = {"rank": rank, "host": "n1" if rank < 2 else "n2", "state": state, "time": time, "phase": "wait",
+              "reason": reason}
+    (run_dir / "status" / f"rank_{rank}.json").write_text(json.dumps(status))
+
+
+def test_srun_says_whom_it_ended(tmp_path: Path) -> None:
+    assert ended_with_step(tmp_path, "23") == set()
+    (tmp_path / "slurm").mkdir()
+    (tmp_path / "slurm" / "23_0_log.err").write_text(SRUN)
+    assert ended_with_step(tmp_path, "23") == {2, 3, 5} and ended_with_step(tmp_path, "24") == set()
+
+
+def test_the_killed_rank_is_named_although_another_was_last_heard_before(tmp_path: Path) -> None:
+    write(tmp_path, 0, 12.0, "failed", "Connection closed by peer [127.0.0.1]:1")
+    write(tmp_path, 1, 10.2)
+    write(tmp_path, 2, 12.1, "failed", "Connection closed by peer [127.0.0.1]:1")
+    write(tmp_path, 3, 10.1)
+    state = JobState("23", "FAILED")
+    assert "rank 3 on n2 vanished" in outcome_of(tmp_path, state, 4).reason, "nobody knows better"
+    (tmp_path / "slurm").mkdir()
+    (tmp_path / "slurm" / "23_0_log.err").write_text(SRUN)
+    assert "rank 1 on n1 vanished" in outcome_of(tmp_path, state, 4).reason
+    write(tmp_path, 1, 12.0, "failed", "Connection closed by peer [127.0.0.1]:1")
+    assert "rank 3 on n2 vanished" in outcome_of(tmp_path, state, 4).reason, "scancel and its like end all"
