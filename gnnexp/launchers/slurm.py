@@ -30,6 +30,9 @@ from gnnexp.records import write_text
 _POLL_S = 1.0
 # States that SLURM passes through when it puts a job back into the queue: final only if they stay.
 _PASSING, _PASSING_S = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"}, 15.0
+# A requeued job waits two minutes by SLURM's own rule (BeginTime). It may go earlier, but not in the second in which
+# its nodes revoked the credential of its earlier start: they would refuse the new one, and SLURM would fail the job.
+_SETTLED_S = 3.0
 _PORT = ("import socket; s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); "
          "s.bind(('', 0)); print(s.getsockname()[1])")
 
@@ -168,6 +171,7 @@ class SlurmLauncher(Launcher):
     def following(self, run_dir: Path, job_id: str, num_ranks: int) -> Iterator[Outcome | None]:
         """How the job stands, whenever asked: None until it has ended, then its outcome."""
         passing_since: float | None = None
+        held_since: float | None = None
         while True:
             state = job_state(job_id)
             if state.ended:
@@ -179,7 +183,9 @@ class SlurmLauncher(Launcher):
                     return
             else:
                 passing_since = None
-                if state.name == "PENDING" and state.reason == "BeginTime":
+                held = state.name == "PENDING" and state.reason == "BeginTime"
+                held_since = (held_since or time.monotonic()) if held else None
+                if held_since is not None and time.monotonic() - held_since > _SETTLED_S:
                     release(job_id)
             yield None
 
