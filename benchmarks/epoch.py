@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from machine import keep
-from ranks import Ranks
+from ranks import Ranks, interleave
 
 from gnnexp.config.build import build
 from gnnexp.config.compose import compose
@@ -35,11 +35,7 @@ def measure(case: list[str], settings: list[str], graph: Path, pairs: int) -> di
         "dgl": _start([*settings, *case, "system=dgl"], graph),
         "dgl_reference": _start([*settings, *case, "system=dgl_reference", f"paradigm.num_workers={best}"], graph),
     }
-    for system in chosen.values():
-        system.ask()
-    rows = [{name: system.ask()[0] for name, system in chosen.items()} for _ in range(pairs)]
-    for system in chosen.values():
-        system.close()
+    rows = [{name: answers[0] for name, answers in row.items()} for row in interleave(chosen, pairs)]
     ratios = [row["dgl_reference"]["epoch_s"] / row["dgl"]["epoch_s"] for row in rows]
     return {
         "num_workers_tried_s": workers, "num_workers": best, "ratio": statistics.median(ratios), "ratios": ratios,

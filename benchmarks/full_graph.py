@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from machine import keep
-from ranks import Ranks
+from ranks import Ranks, interleave, slowest
 
 from gnnexp.config.build import build
 from gnnexp.config.compose import compose
@@ -37,12 +37,8 @@ COMMON = ("tracker=none", "hardware.device=cpu")
 def compare(settings: Sequence[str], systems: Mapping[str, Sequence[str]], pairs: int) -> dict[str, Any]:
     """Epochs of all systems in turn, the first epoch of each apart; seconds of the slowest rank."""
     running = {name: start([*settings, *overrides]) for name, overrides in systems.items()}
-    for system in running.values():
-        system.ask()
-    rows = [{name: system.ask() for name, system in running.items()} for _ in range(pairs)]
-    for system in running.values():
-        system.close()
-    seconds = {name: [max(rank["epoch_s"] for rank in row[name]) for row in rows] for name in running}
+    rows = interleave(running, pairs)
+    seconds = slowest(rows)
     return {
         "settings": list(settings), "systems": {name: list(overrides) for name, overrides in systems.items()},
         "median_s": {name: statistics.median(values) for name, values in seconds.items()}, "seconds": seconds,

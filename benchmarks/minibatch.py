@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from machine import keep
-from ranks import Ranks
+from ranks import Ranks, interleave, slowest
 
 from gnnexp.config.build import build
 from gnnexp.config.compose import compose
@@ -40,12 +40,8 @@ def epochs(common: list[str], dataset: Dataset, folder: Path, pairs: int, hidden
         config = compose([*settings, f"system={name}"]).config
         running[name] = Ranks("epoch_worker.py", config, graph=str(folder),
                               partition=str(_partition(config, dataset, folder)))
-    for system in running.values():
-        system.ask()
-    rows = [{name: system.ask() for name, system in running.items()} for _ in range(pairs)]
-    for system in running.values():
-        system.close()
-    seconds = {name: [max(rank["epoch_s"] for rank in row[name]) for row in rows] for name in running}
+    rows = interleave(running, pairs)
+    seconds = slowest(rows)
     return {
         "hidden": hidden, "median_s": {name: statistics.median(values) for name, values in seconds.items()},
         "ratio": _ratio(seconds["distdgl"], seconds["fastsample"]),

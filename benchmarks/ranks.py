@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,21 @@ class Ranks:
             if line.startswith("{"):
                 answer: dict[str, Any] = json.loads(line)
                 return answer
+
+
+def interleave(running: Mapping[str, Ranks], pairs: int) -> list[dict[str, list[dict[str, Any]]]]:
+    """Answers of all ranks of all systems, asked in turn; the first answer of each warms up. Ends the systems."""
+    for system in running.values():
+        system.ask()
+    rows = [{name: system.ask() for name, system in running.items()} for _ in range(pairs)]
+    for system in running.values():
+        system.close()
+    return rows
+
+
+def slowest(rows: Sequence[Mapping[str, Sequence[Mapping[str, Any]]]]) -> dict[str, list[float]]:
+    """Seconds of an epoch on the slowest rank, by system."""
+    return {name: [max(rank["epoch_s"] for rank in row[name]) for row in rows] for name in rows[0]}
 
 
 def _free_port() -> int:

@@ -185,7 +185,7 @@ class VertexParallel(FullGraph):
             return rows if stale is None else stale.gather(rows, epoch, job.comm, _tag(layer))
 
         preactivate = None if self.local is None else self.local.preactivate
-        return job.model(whole.batch, whole.features, exchange, 0, preactivate)  # type: ignore[no-any-return]
+        return job.model(whole.batch, whole.features, exchange, preactivate=preactivate)  # type: ignore[no-any-return]
 
     def forget_batches(self) -> None:
         """Nothing has been fetched either."""
