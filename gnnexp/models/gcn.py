@@ -7,7 +7,6 @@ with all neighbours the factor is one. `degrees=block` is DGL's `norm="both"` on
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Literal
 
 import torch
@@ -47,17 +46,13 @@ class GCNLayer(Layer):
         """`h W`, after the sum."""
         return self.linear(aggregated, self.weight, dims)
 
-    @property
-    def weights_key(self) -> Hashable:
-        """All layers of a model weigh alike."""
-        return "gcn", self.extra, self.degrees_of, self.weight.dtype
-
-    def source_weight(self, block: Block) -> Tensor | None:
-        """The source's half of the symmetric normalisation, d_out(u)^-1/2; kept with the block."""
-        found, _ = block.static_weights.get(self.weights_key, (None, None))
+    def source_weight(self, block: Block) -> Tensor:
+        """The source's half of the symmetric normalisation, d_out(u)^-1/2; kept with the block, for all layers."""
+        key = "source weight", self.extra, self.degrees_of, self.weight.dtype
+        found, _ = block.static_weights.get(key, (None, None))
         if found is None:
             found = self._source_weight(block)
-            block.static_weights[self.weights_key] = found, None
+            block.static_weights[key] = found, None
         return found
 
     def _source_weight(self, block: Block) -> Tensor:
