@@ -104,7 +104,7 @@ def _job(
     model.setup(graph.num_features, graph.num_classes, degrees, seed=run.seed, dtype=dtype, device=device)
     return Job(
         run, config, shard, comm, group_comm, batch_comm, timer, sampler, store, model, task, device,
-        DeviceTier(device), directory, facts
+        DeviceTier(device, timer), directory, facts
     )
 
 

@@ -14,6 +14,8 @@ from gnnexp.measure.activity import Activity
 
 Phase = Literal["sample", "load", "forward", "backward", "sync", "update", "wait"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
+# Host memory to the device tier, back, and adding up on the host what came back.
+Crossing = Literal["h2d", "d2h", "host_add"]
 
 
 class Stretch(NamedTuple):
@@ -32,11 +34,13 @@ class PhaseTimes:
         epoch_s: wall time.
         phases: exclusive time by phase; they and `unaccounted_s` add up to `epoch_s`.
         hidden: work done behind the phases by other threads, by phase, and the `comm` in it; never part of the sum.
+        crossings: between the memories, wherever in the phases it was (on a GPU: beside them); never part of the sum.
     """
 
     epoch_s: float
     phases: dict[Phase, float]
     hidden: dict[Phase | Literal["comm"], float] = field(default_factory=dict)
+    crossings: dict[Crossing, float] = field(default_factory=dict)
 
     @property
     def unaccounted_s(self) -> float:
@@ -50,6 +54,8 @@ class PhaseTimes:
             {phase: seconds + later.phases[phase] for phase, seconds in self.phases.items()},
             {what: self.hidden.get(what, 0.0) + later.hidden.get(what, 0.0)
              for what in self.hidden.keys() | later.hidden.keys()},
+            {what: self.crossings.get(what, 0.0) + later.crossings.get(what, 0.0)
+             for what in self.crossings.keys() | later.crossings.keys()},
         )
 
 
@@ -94,6 +100,7 @@ class PhaseTimer:
         """Forget everything and start the epoch's wall clock."""
         self._totals: dict[Phase, float] = dict.fromkeys(PHASES, 0.0)
         self._hidden: dict[Phase | Literal["comm"], float] = {}
+        self._crossings: dict[Crossing, float] = {}
         self._thread = threading.get_ident()
         self._delayed = False
         self._boundary()
@@ -103,7 +110,9 @@ class PhaseTimer:
         """Times since `start_epoch`."""
         assert not self._stack, f"epoch ended inside phase {self._stack}"
         self._boundary()
-        return PhaseTimes(self._clock() - self._started, dict(self._totals), dict(self._hidden))
+        return PhaseTimes(
+            self._clock() - self._started, dict(self._totals), dict(self._hidden), dict(self._crossings)
+        )
 
     def phase(self, name: Phase) -> _Span:
         """Context manager: what runs inside, inner phases excepted, is charged to `name`."""
@@ -121,6 +130,10 @@ class PhaseTimer:
         """Tell `settle` when a collective ran, if another thread than the training loop's ran it."""
         if threading.get_ident() != self._thread:
             self._others.record.stretches.append(Stretch("comm", start, end))
+
+    def note_crossing(self, what: Crossing, seconds: float) -> None:
+        """A stretch of the current phase that went into a crossing."""
+        self._crossings[what] = self._crossings.get(what, 0.0) + seconds
 
     @property
     def current(self) -> Phase | None:

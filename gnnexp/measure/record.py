@@ -92,6 +92,8 @@ def reduce_times(ranks: Sequence[RankRecord]) -> dict[str, float]:
     columns["epoch_s"] = [rank.times.epoch_s for rank in ranks]
     for phase in sorted({phase for rank in ranks for phase in rank.times.hidden}):
         columns[f"hidden_{phase}_s"] = [rank.times.hidden.get(phase, 0.0) for rank in ranks]
+    for crossing in sorted({crossing for rank in ranks for crossing in rank.times.crossings}):
+        columns[f"{crossing}_s"] = [rank.times.crossings.get(crossing, 0.0) for rank in ranks]
     metrics: dict[str, float] = {}
     for name, values in columns.items():
         metrics[f"time/{name}"] = max(values)

@@ -79,9 +79,40 @@ def preactivated_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) ->
     """
     if isinstance(layer, Shortened) and isinstance(h, Tensor) and aggregates_first(layer, block, h):
         whole, own = whole_and_own(block, h)
-        mixed = layer.mixed_and_biased(block.degree, layer.aggregate(block, whole, None, None), own)
-        return mixed if layer.norm is None else layer.norm(mixed)
+        return preactivated_from_sums(layer, block, layer.aggregate(block, whole, None, None), own)
     return layer.preactivation(mixed_rows(layer, block, h, drop))
+
+
+def has_constant_sums(layer: Layer, block: Block) -> bool:
+    """Whether sums of raw rows need nothing that is learned or dropped: then they can be kept for the backward pass."""
+    if layer.kind != "static" or layer.weight_dropout or layer.num_weights != 1:
+        return False
+    with torch.enable_grad():
+        parts = layer.edge_weight(block, None, None)
+    return not any(part is not None and part.requires_grad for part in parts)
+
+
+def constant_sums(layer: Layer, block: Block, h: Tensor) -> Tensor:
+    """`[D, Din]`: weighted sums of raw source rows, of a layer that has constant sums."""
+    weight, _ = edge_weights(layer, block, None)
+    return layer.aggregate(block, h, weight, None)
+
+
+def constant_sums_back(layer: Layer, block: Block, gradient: Tensor) -> Tensor:
+    """`[S, Din]`: the transpose of `constant_sums`; not differentiable."""
+    weight, _ = edge_weights(layer, block, None)
+    return layer.aggregate_back(block, gradient, weight)
+
+
+def preactivated_from_sums(layer: Layer, block: Block, sums: Tensor, own: Tensor) -> Tensor:
+    """`preactivated_rows` from `constant_sums` and the destinations' raw rows `[D, Din]`."""
+    if isinstance(layer, Shortened):
+        mixed = layer.mixed_and_biased(block.degree, sums, own)
+        return mixed if layer.norm is None else layer.norm(mixed)
+    _, mass = edge_weights(layer, block, None)
+    own_part = layer.neighbour(own) if layer.self_is_neighbour else layer.self_(own)
+    mixed = layer.mix(Destinations(block.dst_ids, block.degree, mass), layer.project_aggregated(sums), own_part)
+    return layer.preactivation(mixed)
 
 
 def mixed_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor:
@@ -127,9 +158,8 @@ def mixed_from_projected(
 
 def whole_and_own(block: Block, rows: Tensor) -> tuple[Tensor, Tensor]:
     """All rows and those of the destinations."""
-    if block.dst_positions is not None:
-        return rows, rows[block.dst_positions]
-    return SplitDestinations.run(rows, block.num_dst)
+    places = slice(block.num_dst) if block.dst_positions is None else block.dst_positions
+    return SplitDestinations.run(rows, places)
 
 
 def _aggregated(

@@ -124,8 +124,8 @@ class Model(nn.Module, ABC):
             raise ConfigError(wrong)
         self.backend = make_backend(self.kernel, device)
         degrees = Degrees(degrees.incoming.to(device), degrees.outgoing.to(device))
-        self.in_dim = in_dim
-        dims = [in_dim, *[self.hidden] * (self.num_layers - 1), num_classes]
+        self.in_dim, self.num_classes = in_dim, num_classes
+        dims = self.widths
         for index in range(self.num_layers):
             layer = self.make_layer(index, dims[index], dims[index + 1]).to(torch.float64)
             key = stream(seed, Purpose.INIT, index)
@@ -175,12 +175,8 @@ class Model(nn.Module, ABC):
         if exchange is not None:
             dropped = exchange(index, dropped)
         out = (preactivate or self.preactivated)(index, block, dropped, key)
-        if self._fuses(index):
-            return out
-        if isinstance(layer, BlockLayer):
-            return activate(out, layer.activation)
-        assert isinstance(layer, Layer)
-        return layer.activated(out, layer.residual_part(destination_rows(block, h)))
+        residual = layer.residual_part(destination_rows(block, h)) if isinstance(layer, Layer) else None
+        return self.finish_layer(index, out, residual)
 
     def preactivated(self, index: int, block: Block, dropped: Rows, key: BatchKey | None) -> Tensor:
         """`[D, out]`: layer `index` up to its activation, from rows of all sources after dropout and exchange."""
@@ -194,15 +190,24 @@ class Model(nn.Module, ABC):
         return preactivated_rows(layer, block, dropped, self.drop(
             Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key))
 
+    @property
+    def widths(self) -> list[int]:
+        """`[L + 1]` columns of the features and of every layer's output."""
+        return [self.in_dim, *[self.hidden] * (self.num_layers - 1), self.num_classes]
+
     def row_local(self, index: int) -> bool:
         """Whether layer `index` reads no other row than a vertex's own."""
         return False
 
     def finish_layer(self, index: int, preactivated: Tensor, residual: Tensor | None) -> Tensor:
-        """The end of contract layer `index`, for paradigms that run its phases themselves: what `run_layer` returns."""
+        """The end of layer `index`, for paradigms that run its phases themselves: what `run_layer` returns."""
         layer = self.layers[index]
+        if self._fuses(index):
+            return preactivated
+        if isinstance(layer, BlockLayer):
+            return activate(preactivated, layer.activation)
         assert isinstance(layer, Layer)
-        return preactivated if self._fuses(index) else layer.activated(preactivated, residual)
+        return layer.activated(preactivated, residual)
 
     def drop(self, purpose: Purpose, index: int, p: float, key: BatchKey | None) -> Drop | None:
         """The dropout of layer `index` in the batch `key`; None where nothing is dropped."""

@@ -14,25 +14,27 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from gnnexp.kernels.gather import add_rows
+
 
 class SplitDestinations(Function):
-    """`(h, h[:n])` whose backward adds the second gradient into the first instead of padding it with zeros."""
+    """`(h, h[places])` whose backward adds the second gradient into the first instead of padding it with zeros."""
 
     @staticmethod
-    def run(h: Tensor, num_dst: int) -> tuple[Tensor, Tensor]:
-        """Typed `apply`: `[S, d]` to `([S, d], [n, d])`."""
+    def run(h: Tensor, places: slice | Tensor) -> tuple[Tensor, Tensor]:
+        """Typed `apply`: `[S, d]` to `([S, d], [n, d])`; `places` `[n]` are distinct."""
         if not h.requires_grad:
-            return h, h[:num_dst]
-        both: tuple[Tensor, Tensor] = SplitDestinations.apply(h, num_dst)  # type: ignore[no-untyped-call]
+            return h, h[places]
+        both: tuple[Tensor, Tensor] = SplitDestinations.apply(h, places)  # type: ignore[no-untyped-call]
         return both
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, num_dst: int) -> tuple[Tensor, Tensor]:
-        """Two views."""
-        ctx.num_dst = num_dst
+    def forward(ctx: Any, h: Tensor, places: slice | Tensor) -> tuple[Tensor, Tensor]:
+        """A view, and a view or a copy."""
+        ctx.places = places
         ctx.set_materialize_grads(False)
         ctx.shape, ctx.like = h.shape, h.detach()[:0]
-        return h.view_as(h), h[:num_dst]
+        return h.view_as(h), h[places]
 
     @staticmethod
     def backward(ctx: Any, whole: Tensor | None, own: Tensor | None) -> tuple[Tensor | None, None]:
@@ -40,8 +42,18 @@ class SplitDestinations(Function):
         if whole is None:
             whole = ctx.like.new_zeros(ctx.shape)
         if own is not None:
-            whole[: ctx.num_dst] += own
+            add_at(whole, ctx.places, own)
         return whole, None
+
+
+def add_at(rows: Tensor, places: slice | Tensor, values: Tensor) -> None:
+    """`rows[places] += values`, in place; `places` are distinct."""
+    if isinstance(places, slice):
+        rows[places] += values
+    elif rows.is_cuda:
+        rows.index_add_(0, places, values)
+    else:
+        add_rows(rows, places, values)
 
 
 class SumOfLinears(Function):

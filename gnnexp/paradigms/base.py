@@ -112,6 +112,10 @@ class Paradigm(ABC, Generic[B]):
         """Bytes this rank holds by kind: `topology_bytes`, `vertex_bytes`, `buffers_bytes`."""
         return {}
 
+    def facts(self) -> Mapping[str, Any]:
+        """What it chose for the user and why, and what it counted once, in `setup`: plain values; recorded."""
+        return {}
+
     def slices(self) -> Mapping[str, tuple[int, slice]]:
         """Parameters of which this rank has a slice: by name the dimension, and where the slice lies in the whole.
 

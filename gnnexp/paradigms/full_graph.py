@@ -17,7 +17,7 @@ from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.paradigms.checks import whole_rows
-from gnnexp.paradigms.global_batch import GlobalBatch, Ready
+from gnnexp.paradigms.global_batch import ByAutograd, GlobalBatch, Ready
 from gnnexp.samplers.full import FullSampler
 
 
@@ -33,7 +33,7 @@ class Whole(Ready):
 
 
 class FullGraph(GlobalBatch[Whole]):
-    """Full-graph training: a paradigm says which vertices are its own, what it holds of them, and how its model runs.
+    """Full-graph training: a paradigm says which vertices are its own and what it holds of them.
 
     What a rank works on is built once, in `setup`; features are read in the first epoch, and are there ever after.
     """
@@ -52,10 +52,6 @@ class FullGraph(GlobalBatch[Whole]):
     @abstractmethod
     def load(self) -> Rows:
         """The features that this rank holds, on the device; may communicate."""
-
-    @abstractmethod
-    def outputs(self, whole: Whole) -> Tensor:
-        """`[n, classes]` outputs of the rank's own vertices."""
 
     @property
     def resident(self) -> tuple[Block, ...]:
@@ -97,10 +93,6 @@ class FullGraph(GlobalBatch[Whole]):
         self._target_rows = torch.searchsorted(self.own, own_targets).to(self.job.device)
         yield Whole(Batch(own_targets, self.blocks, key, int(targets.numel())), self._loaded)
 
-    def forward(self, ready: Whole) -> Tensor:
-        """Outputs of the training vertices among the rank's own."""
-        return self.outputs(ready).index_select(0, self._target_rows)
-
     def forget_batches(self) -> None:
         """Features are read again."""
         self._loaded = None
@@ -131,3 +123,15 @@ class FullGraph(GlobalBatch[Whole]):
         """Topology is that of the blocks, not of the graph they were cut from."""
         held = super().memory()
         return {**held, "topology_bytes": sum(block.nbytes() for block in set(self.blocks))}
+
+
+class WholeInMemory(FullGraph, ByAutograd[Whole]):
+    """Full-graph training that keeps what it computes until the backward pass: a paradigm says how its model runs."""
+
+    @abstractmethod
+    def outputs(self, whole: Whole) -> Tensor:
+        """`[n, classes]` outputs of the rank's own vertices."""
+
+    def forward(self, ready: Whole) -> Tensor:
+        """Outputs of the training vertices among the rank's own."""
+        return self.outputs(ready).index_select(0, self._target_rows)

@@ -40,10 +40,6 @@ class GlobalBatch(Paradigm[R]):
     a rank has.
     """
 
-    @abstractmethod
-    def forward(self, ready: R) -> Tensor | None:
-        """`[n, classes]` outputs of this rank's targets; None where a rank without targets has nothing to do."""
-
     def setup(self, job: Job) -> None:
         """Take the parts; all ranks start from the same parameters."""
         self.job = job
@@ -61,19 +57,6 @@ class GlobalBatch(Paradigm[R]):
     def evaluation_model(self) -> Model:
         """The model: replicated, so already here."""
         return self.job.model
-
-    def forward_backward(self, batch: R) -> tuple[Tensor, int]:
-        """Gradients of this rank's part of the global mean loss."""
-        job, sampled = self.job, batch.batch
-        with job.timer.phase("forward"):
-            self.count_computed(batch)
-            logits = self.forward(batch)
-            if logits is None:
-                return torch.zeros((), dtype=job.dtype), 0
-            loss = job.task.loss_sum(logits, sampled.targets)
-        with job.timer.phase("backward"):
-            (loss / max(1, sampled.global_count)).backward()  # type: ignore[no-untyped-call]
-        return loss.detach(), int(sampled.targets.numel())
 
     def synchronize(self) -> None:
         """One all-reduce of all gradients."""
@@ -130,3 +113,24 @@ class GlobalBatch(Paradigm[R]):
         """Add to a work counter (from any thread)."""
         with self._lock:
             self.work[name] += amount
+
+
+class ByAutograd(GlobalBatch[R]):
+    """Gradients come from one backward pass through all that was computed."""
+
+    @abstractmethod
+    def forward(self, ready: R) -> Tensor | None:
+        """`[n, classes]` outputs of this rank's targets; None where a rank without targets has nothing to do."""
+
+    def forward_backward(self, batch: R) -> tuple[Tensor, int]:
+        """Gradients of this rank's part of the global mean loss."""
+        job, sampled = self.job, batch.batch
+        with job.timer.phase("forward"):
+            self.count_computed(batch)
+            logits = self.forward(batch)
+            if logits is None:
+                return torch.zeros((), dtype=job.dtype), 0
+            loss = job.task.loss_sum(logits, sampled.targets)
+        with job.timer.phase("backward"):
+            (loss / max(1, sampled.global_count)).backward()  # type: ignore[no-untyped-call]
+        return loss.detach(), int(sampled.targets.numel())

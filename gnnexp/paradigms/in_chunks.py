@@ -65,7 +65,7 @@ def static_weights(layer: Layer, chunks: Sequence[Chunk], device: torch.device) 
 
 def run_forward(work: Work, chunk: Chunk, x: Tensor, edges: Tensor | None, tier: DeviceTier, into: Tensor) -> None:
     """One chunk without a graph; its rows go to `into` `[D, d']`."""
-    with _visit(chunk, tier, (x, edges, into)) as here, torch.no_grad():
+    with visit(chunk, tier, (x, edges, into)) as here, torch.no_grad():
         own = None if edges is None else tier.enter(edges.detach()[chunk.edges])
         tier.leave(work(here, tier.enter(x.detach(), chunk.rows), own), into)
 
@@ -76,7 +76,7 @@ def run_backward(
 ) -> None:
     """One chunk again, with a graph; its gradients are added to `[S, d]` and `[E, k]`, and to parameters'."""
     host = (x, edges, gradient, x_gradient, edges_gradient)
-    with _visit(chunk, tier, host, backward=True) as here, torch.enable_grad():
+    with visit(chunk, tier, host, backward=True) as here, torch.enable_grad():
         rows = tier.enter(x.detach(), chunk.rows).requires_grad_(x_gradient is not None)
         own = None if edges is None else tier.enter(edges.detach()[chunk.edges])
         if own is not None and edges_gradient is not None:
@@ -94,16 +94,16 @@ def run_transposed(
     transposed: Work, chunk: Chunk, edges: Tensor | None, tier: DeviceTier, gradient: Tensor, x_gradient: Tensor
 ) -> None:
     """The gradient of a chunk's rows, added to `[S, d]`."""
-    with _visit(chunk, tier, (edges, gradient, x_gradient), backward=True) as here, torch.no_grad():
+    with visit(chunk, tier, (edges, gradient, x_gradient), backward=True) as here, torch.no_grad():
         own = None if edges is None else tier.enter(edges.detach()[chunk.edges])
         tier.add(transposed(here, tier.enter(gradient), own), x_gradient, chunk.rows)
 
 
 @contextmanager
-def _visit(
+def visit(
     chunk: Chunk, tier: DeviceTier, host: Iterable[Tensor | None], *, backward: bool = False
 ) -> Iterator[Chunk]:
-    """The chunk on the device."""
+    """The chunk on the device; `host` is what it is worked on with and lies elsewhere."""
     block = chunk.block
     topology = [getattr(block, field.name) for field in fields(block)]
     if backward:

@@ -16,7 +16,7 @@ from gnnexp.errors import ConfigError
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
-from gnnexp.paradigms.global_batch import GlobalBatch, Ready
+from gnnexp.paradigms.global_batch import ByAutograd, Ready
 from gnnexp.paradigms.pipeline import prepared
 from gnnexp.paradigms.targets import Assign, StratifiedSchedule, TargetSchedule, check_assign, share
 
@@ -24,7 +24,7 @@ S = TypeVar("S")
 R = TypeVar("R", bound=Ready)
 
 
-class MiniBatch(GlobalBatch[R], Generic[S, R]):
+class MiniBatch(ByAutograd[R], Generic[S, R]):
     """Training by global mini-batches; `S` is what sampling gives, `R` what loading makes of it.
 
     Exact: what a rank has of a batch may be uneven or empty; with `sampler.key=global` the draws are those of a single

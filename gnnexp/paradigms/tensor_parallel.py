@@ -30,7 +30,7 @@ from gnnexp.paradigms.checks import block_degrees, num_ranks
 from gnnexp.paradigms.chunking import Chunking
 from gnnexp.paradigms.coupled_layer import CoupledLayers
 from gnnexp.paradigms.edge_attention import EdgeAttention, Work
-from gnnexp.paradigms.full_graph import FullGraph, Whole
+from gnnexp.paradigms.full_graph import Whole, WholeInMemory
 from gnnexp.paradigms.host_updates import HostUpdates, dense_updates
 from gnnexp.paradigms.in_chunks import in_chunks, static_weights
 from gnnexp.paradigms.propagation import Pipeline, propagated, take_turns
@@ -39,7 +39,7 @@ from gnnexp.samplers.chunks import Chunk
 from gnnexp.samplers.expansion import Expansion
 
 
-class TensorParallel(FullGraph):
+class TensorParallel(WholeInMemory):
     """Full-graph training by columns.
 
     Args:

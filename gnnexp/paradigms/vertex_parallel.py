@@ -30,7 +30,7 @@ from gnnexp.measure.needs import Resident
 from gnnexp.paradigms.checks import block_degrees, num_ranks, one_part_per_rank
 from gnnexp.paradigms.chunking import Chunking
 from gnnexp.paradigms.cut_layers import CutLayers
-from gnnexp.paradigms.full_graph import FullGraph, Whole
+from gnnexp.paradigms.full_graph import Whole, WholeInMemory
 from gnnexp.paradigms.hybrid_dependency import Costs, cheapest
 from gnnexp.paradigms.local_chunks import LocalChunks, check_chunks
 from gnnexp.paradigms.vertex_options import Dependency, Exchange, VertexOptions
@@ -38,7 +38,7 @@ from gnnexp.samplers.cut_graph import cut_graph
 from gnnexp.samplers.halo import Level, everyone, levels, shuffle_index
 
 
-class VertexParallel(FullGraph):
+class VertexParallel(WholeInMemory):
     """Full-graph training by vertices; over an edge-cut a destination has all its in-edges here, so any model runs.
 
     Args:

@@ -16,7 +16,7 @@ from gnnexp.job import Job
 from gnnexp.models.decoupled import Decoupled
 from gnnexp.models.layer import Destinations, Layer
 from gnnexp.models.model import Model
-from gnnexp.paradigms.full_graph import FullGraph, Whole
+from gnnexp.paradigms.full_graph import Whole, WholeInMemory
 from gnnexp.samplers.expansion import Expansion
 
 FULL_MODELS: dict[str, dict[str, Any]] = {
@@ -87,7 +87,7 @@ def full_config(
     return config
 
 
-class SerialTwin(FullGraph):
+class SerialTwin(WholeInMemory):
     """The decoupled twin on one rank, through the model that also evaluates it."""
 
     def setup(self, job: Job) -> None:

@@ -1,0 +1,61 @@
+"""The host tier of offloaded training: rows of vertices in RAM (pinned where there is a GPU), or in files.
+
+A file is mapped and unlinked at once: it takes its space until the process ends, however that ends, and leaves nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnexp.errors import DataError, Problem
+
+Place = Literal["ram", "file"]
+
+
+class HostTier:
+    """Where vertex data lives.
+
+    Args:
+        place: RAM, or files in `folder`.
+        folder: made where it is missing.
+        pinned: whether RAM is page-locked, so that a GPU can copy from it beside its work.
+
+    Attributes:
+        num_bytes: given out so far.
+    """
+
+    def __init__(self, place: Place, folder: Path, *, pinned: bool) -> None:
+        self._place, self._folder, self._pinned = place, folder, pinned
+        self.num_bytes = 0
+
+    def rows(self, count: int, width: int, dtype: torch.dtype) -> Tensor:
+        """`[count, width]` rows of zeros.
+
+        Raises:
+            DataError: if the disk has no room for the file.
+        """
+        num_bytes = count * width * torch.empty(0, dtype=dtype).element_size()
+        self.num_bytes += num_bytes
+        if self._place == "ram" or not num_bytes:
+            return torch.zeros(count, width, dtype=dtype, pin_memory=self._pinned and num_bytes > 0)
+        return torch.from_numpy(self._mapped(num_bytes)).view(dtype).view(count, width)
+
+    def _mapped(self, num_bytes: int) -> np.ndarray:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=self._folder, suffix=".rows")
+        try:
+            os.posix_fallocate(handle, 0, num_bytes)  # a full disk is an error here, not a signal later
+            return np.memmap(name, np.uint8, "r+", shape=(num_bytes,))
+        except OSError as error:
+            raise DataError(Problem("paradigm.host", "file", f"{num_bytes} bytes in {self._folder}: {error.strerror}",
+                                   "set hydra.run.dir to a disk with room, or paradigm.host=ram")) from error
+        finally:
+            os.close(handle)
+            Path(name).unlink()

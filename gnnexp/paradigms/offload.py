@@ -1,0 +1,148 @@
+"""Offloaded full-graph training (HongTu, Algorithm 1): vertex data in host memory, chunks visit the device.
+
+    for every layer:        for every batch of chunks: rows in, one layer forward, its outputs back to the host
+    loss                    with the last layer, chunk by chunk
+    for every layer, last first:  for every batch, last first: what is needed to run the layer again in, backward,
+                            gradients of the rows back to the host, where they are added up
+
+Exact: each destination has all its in-edges in its chunk, and every vertex's gradient is the sum over its chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Literal
+
+from torch import Tensor
+
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.graph.block import Block
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.sparse import Rows
+from gnnexp.job import Job
+from gnnexp.measure.host_tier import Place
+from gnnexp.measure.needs import Need, Resident
+from gnnexp.paradigms.checks import block_degrees, num_ranks, one_part_per_rank
+from gnnexp.paradigms.full_graph import FullGraph, Whole
+from gnnexp.paradigms.offload_checks import check_offload, host_bytes
+from gnnexp.paradigms.offload_options import Keep, OffloadOptions
+from gnnexp.paradigms.offload_plan import OffloadPlan
+from gnnexp.paradigms.offload_sweep import Sweeps
+
+
+class Offload(FullGraph):
+    """Full-graph training beyond device memory.
+
+    Args:
+        chunks: n, ranges of a rank's destinations, balanced by edges; `auto`: as few as `device_memory` allows.
+        device_memory: bytes that the rank's chunks may take of the device tier.
+        keep: what the host keeps of a layer for its backward pass: `outputs` (the layer is run again from its inputs),
+            `sums` (its aggregated rows; only the rest is run again), `paper` (sums wherever that is exact), or
+            `cheapest`: whichever brings fewer rows across.
+        host: `ram`, or `file`s in the run directory.
+        dedup: `{inter, intra}`, see `samplers/transitions.py`.
+        reorganise: chunks in the order of Algorithm 4, where Equation 4 says that it costs less.
+        prefetch: on a GPU, bring a batch's own rows while the batch before is worked on.
+    """
+
+    exact = True
+    needs_partition = True
+
+    def __init__(
+        self, chunks: int | Literal["auto"] = 8, device_memory: int | None = None, keep: Keep = "cheapest",
+        host: Place = "ram", dedup: Mapping[str, bool] | None = None, reorganise: bool = True, prefetch: bool = True,
+    ) -> None:
+        chosen = {"inter": True, "intra": True} if dedup is None else dedup
+        self.options = OffloadOptions(chunks, device_memory, keep, host, chosen, reorganise, prefetch)
+        if problems := self.options.problems():
+            raise ConfigError(problems)
+
+    @property
+    def updates_on_host(self) -> bool:
+        """Features stay in host memory and cross with the chunks that read them."""
+        return True
+
+    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+        """A part per rank, and options that fit the other groups."""
+        problems = [*super().check(config), *one_part_per_rank(config), *block_degrees(config, "offload")]
+        return [*problems, *self.options.check(config)]
+
+    def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
+        """Dense features, a budget for the largest vertices."""
+        return check_offload(config, graph, self.options)
+
+    def needs(self, config: Mapping[str, Any], graph: Graph) -> list[Need]:
+        """Vertex data of all layers, in RAM or in files."""
+        place: Literal["host", "disk"] = "host" if self.options.host == "ram" else "disk"
+        return [Need("vertex data of all layers", place, host_bytes(config, graph, self.options))]
+
+    def resident_share(self, config: Mapping[str, Any], graph: Graph) -> Resident:
+        """Of the device tier: the share of one chunk, no more than its edges lead to."""
+        chunks = 1 if self.options.chunks == "auto" else self.options.chunks
+        edges = -(-graph.num_edges // (num_ranks(config) * chunks))
+        rows = min(graph.num_nodes, edges + -(-graph.num_nodes // (num_ranks(config) * chunks)))
+        return Resident(edges, rows, rows)
+
+    # --- setup -----------------------------------------------------------------------------------------------------
+    def setup(self, job: Job) -> None:
+        """Cut the rank's part into chunks, and plan what moves between them."""
+        super().setup(job)
+        assert job.shard.partition is not None
+        self._own = job.shard.partition.vertices_of(job.shard.part)
+        self.plan = OffloadPlan.of(job, self._own, self.options)
+        self.sweeps = Sweeps(job, self.plan, self.options)
+
+    @property
+    def own(self) -> Tensor:
+        """What the part owns."""
+        return self._own
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Nothing is on the device between chunks."""
+        return ()
+
+    def load(self) -> Rows:
+        """Features of the own vertices, into the host tier."""
+        return self.sweeps.load(self._own)
+
+    # --- the iteration ---------------------------------------------------------------------------------------------
+    def forward_backward(self, batch: Whole) -> tuple[Tensor, int]:
+        """Algorithm 1."""
+        timer, key, sweeps, layers = self.job.timer, batch.batch.key, self.sweeps, self.job.model.num_layers
+        with timer.phase("forward"):
+            self.count_computed(batch)
+            for index in range(layers - 1):
+                sweeps.forward(index, key)
+            loss = sweeps.forward_last(key, batch.batch, self._target_rows)
+        with timer.phase("backward"):
+            for index in reversed(range(layers)):
+                sweeps.backward(index, key)
+        return loss, int(batch.batch.targets.numel())
+
+    # --- counts ----------------------------------------------------------------------------------------------------
+    def count_computed(self, ready: Whole) -> None:
+        """Every layer's edges, and those of layers that backward runs again."""
+        edges, vertices = self.plan.num_edges, self._own.numel()
+        keeps = self.plan.keeps_sums
+        self.count("edges_computed", edges * len(keeps))
+        self.count("edges_computed_again", edges * keeps.count(False))
+        self.count("vertices_computed", vertices * len(keeps))
+        self._batches.setdefault("edges", []).append([edges] * len(keeps))
+
+    def end_epoch(self) -> dict[str, int]:
+        """A sweep's volumes (section 5.3) beside the rest; rank 0 tells those of all ranks."""
+        counts = super().end_epoch()
+        if self.job.comm.rank == 0:
+            counts |= {f"tier/rows_{name}": rows for name, rows in asdict(self.plan.volumes).items()}
+        return counts
+
+    def memory(self) -> dict[str, int]:
+        """Topology and vertex data are the host's; the rest of the device's memory is measured."""
+        held = super().memory()
+        return {**held, "topology_bytes": self.plan.topology_bytes, "vertex_bytes": self.sweeps.host.num_bytes}
+
+    def facts(self) -> Mapping[str, Any]:
+        """The plan's."""
+        return self.plan.facts

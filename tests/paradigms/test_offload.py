@@ -1,0 +1,212 @@
+"""Offloaded training is exact however the graph is cut, whatever is kept, wherever it lies; counts are formulas."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from full_graph import FULL_MODELS, full_config
+from nasty_graphs import nasty_graph
+from placement import assert_exact, combinations, parts
+
+from gnnexp.assemble import Artifacts, assemble
+from gnnexp.comm.environment import read_environment
+from gnnexp.graph.graph import Graph
+from gnnexp.paradigms.offload import Offload
+from gnnexp.train import probe_memory
+
+OFFLOAD = "gnnexp.paradigms.offload.Offload"
+NONE, INTER, INTRA, BOTH = (
+    {"inter": False, "intra": False}, {"inter": True, "intra": False}, {"inter": False, "intra": True},
+    {"inter": True, "intra": True},
+)
+WAYS: dict[str, dict[str, Any]] = {
+    "base": {"dedup": NONE, "reorganise": False, "keep": "paper"},
+    "base_outputs": {"dedup": NONE, "reorganise": False, "keep": "outputs"},
+    "inter": {"dedup": INTER, "reorganise": False, "keep": "paper"},
+    "inter_outputs": {"dedup": INTER, "reorganise": False, "keep": "outputs"},
+    "intra": {"dedup": INTRA, "reorganise": False, "keep": "paper"},
+    "intra_outputs": {"dedup": INTRA, "reorganise": False, "keep": "outputs"},
+    "both": {"dedup": BOTH, "reorganise": True, "keep": "paper"},
+    "both_outputs": {"dedup": BOTH, "reorganise": True, "keep": "outputs"},
+    "both_in_order": {"dedup": BOTH, "reorganise": False, "keep": "cheapest"},
+    "file": {"dedup": BOTH, "reorganise": True, "keep": "paper", "host": "file"},
+    "file_outputs": {"dedup": BOTH, "reorganise": True, "keep": "outputs", "host": "file"},
+}
+
+
+def _config(name: str, way: str, chunks: int, dtype: str = "float64", **changes: Any) -> dict[str, Any]:
+    return full_config(name, {"_target_": OFFLOAD, "chunks": chunks, **WAYS[way]}, dtype, **changes)
+
+
+@pytest.mark.parametrize(
+    ("size", "chunks", "model", "way"),
+    combinations([1, 2, 3, 4], [1, 5, 16], FULL_MODELS, WAYS,
+                 quick=lambda size, chunks, model, way: (size, chunks, way) in (
+                     (1, 5, "both"), (2, 5, "both_outputs"), (3, 16, "both"), (2, 5, "base_outputs"))
+                 or (model == "residual" and chunks == 5 and size == 3)),
+)
+def test_same_losses_and_gradients_as_one_worker(ranks, size, chunks, model, way):
+    assert_exact(ranks, size, nasty_graph, _config(model, way, chunks), 1e-10, num_parts=size)
+
+
+@pytest.mark.parametrize("way", ["base", "both", "both_outputs"])
+def test_float32(ranks, way):
+    assert_exact(ranks, 3, nasty_graph, _config("gat", way, 5, "float32"), 1e-5, num_parts=3)
+
+
+@pytest.mark.parametrize(
+    ("model", "way", "kind"),
+    combinations(FULL_MODELS, WAYS, ["skewed", "empty"],
+                 quick=lambda model, way, kind: model == "gat_residual" and kind == "empty"),
+)
+def test_uneven_and_empty_parts(ranks, model, way, kind):
+    assert_exact(ranks, 3, nasty_graph, _config(model, way, 7), 1e-10, num_parts=3, kind=kind)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_ordinary_layers_run_unchanged(ranks, way):
+    config = _config("sage", way, 4)
+    config["model"] = {**config["model"], "_target_": "gnnexp.models.sage_pool.SAGEPool"}
+    assert_exact(ranks, 2, nasty_graph, config, 1e-10, num_parts=2)
+
+
+@pytest.mark.parametrize("kernel", ["torch", "dgl"])
+@pytest.mark.parametrize("way", ["both", "both_outputs"])
+def test_other_kernels(ranks, kernel, way):
+    assert_exact(ranks, 2, nasty_graph, _config("residual", way, 4, model={"kernel": kernel}), 1e-10, num_parts=2)
+
+
+def test_more_layers_share_host_rows(ranks):
+    config = _config("sage", "both", 4, model={"layers": 5})
+    assert_exact(ranks, 2, nasty_graph, config, 1e-10, num_parts=2)
+
+
+# --- counts ----------------------------------------------------------------------------------------------------------
+LAYERS, FEATURES, HIDDEN, CLASSES = 3, 13, 16, 4
+
+
+def _epoch(config: dict[str, Any], size: int) -> tuple[dict[str, int], list[list[int]], dict[str, int]]:
+    """One epoch's counts on this rank, the destinations of its chunks by batch, and what was sent by tag."""
+    graph = nasty_graph()
+    with tempfile.TemporaryDirectory() as folder:
+        job, paradigm = assemble(config, Artifacts(graph, parts(graph, size)), Path(folder), read_environment())
+        assert isinstance(paradigm, Offload)
+        paradigm.module.train()
+        job.comm.ledger.take()
+        (batch,) = paradigm.batches(0)
+        paradigm.forward_backward(batch)
+        counts = paradigm.end_epoch()
+        sent = {tag: traffic.sent_bytes for tag, traffic in job.comm.ledger.take().items()}
+        batches = [paradigm.own[it.chunk.first : it.chunk.last].tolist() for it in paradigm.plan.transitions.visits]
+        job.comm.release()
+    return counts, batches, sent
+
+
+def _read(destinations: list[int]) -> set[int]:
+    """N_ij."""
+    graph = nasty_graph()
+    return {int(u) for v in destinations for u in graph.indices[int(graph.indptr[v]) : int(graph.indptr[v + 1])]} | {
+        *destinations}
+
+
+def _volumes(batches: list[list[list[int]]], owner: list[int]) -> dict[str, int]:
+    """Section 5.3's volumes, set by set, from the destinations of every rank's batches."""
+    found = dict.fromkeys(("original", "inter", "both", "intra", "foreign", "foreign_new"), 0)
+    before: list[set[int]] = [set() for _ in batches]
+    union_before: set[int] = set()
+    for chunks in zip(*batches, strict=True):
+        read = [_read(chunk) for chunk in chunks]
+        union = set().union(*read)
+        foreign = [{u for u in rows if owner[u] != rank} for rank, rows in enumerate(read)]
+        found["original"] += sum(map(len, read))
+        found["inter"] += len(union)
+        found["both"] += len(union - union_before)
+        found["intra"] += sum(len(now - then) for now, then in zip(read, before, strict=True))
+        found["foreign"] += sum(map(len, foreign))
+        found["foreign_new"] += sum(len(now - then) for now, then in zip(foreign, before, strict=True))
+        before, union_before = read, union
+    return found
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if not way.startswith("file")])
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_rows_that_cross_are_those_of_the_formulas(ranks, size, way):
+    config = _config("sage", way, 6, "float32", model={"layers": LAYERS, "dropout": 0.0, "input_dropout": 0.0})
+    told = ranks(size).run(_epoch, config, size)
+    work = {name: sum(counts.get(name, 0) for counts, _, _ in told) for name in set().union(*(c for c, _, _ in told))}
+    graph = nasty_graph()
+    owner, vertices = parts(graph, size).node_owner.tolist(), graph.num_nodes
+    volumes = _volumes([batches for _, batches, _ in told], owner)
+    assert {name: work[f"tier/rows_{name}"] for name in volumes} == volumes
+    dedup = WAYS[way]["dedup"]
+    host = volumes[{(False, False): "original", (True, False): "inter", (False, True): "intra",
+                    (True, True): "both"}[dedup["inter"], dedup["intra"]]]
+    between = volumes["foreign_new" if dedup["intra"] else "foreign"]
+    sums = WAYS[way]["keep"] == "paper" or (WAYS[way]["keep"] == "cheapest" and host > 3 * vertices)
+    again = 0 if sums else LAYERS
+    assert work["tier/h2d_rows_forward"] == LAYERS * host
+    assert work.get("tier/h2d_rows_backward", 0) == again * host
+    assert work["tier/h2d_rows_gradients"] == LAYERS * vertices == work["tier/d2h_rows_outputs"]
+    for name in ("tier/h2d_rows_sums", "tier/h2d_rows_own", "tier/d2h_rows_sums"):
+        assert work.get(name, 0) == (LAYERS - again) * vertices
+    assert work["tier/d2h_rows_gradients"] == (LAYERS - 1) * host, "features take no gradient"
+    if dedup["inter"]:
+        assert work.get("tier/d2d_rows_forward", 0) == LAYERS * between
+        assert work.get("tier/d2d_rows_backward", 0) == (again + LAYERS - 1) * between
+    sent = {tag: sum(of_rank.get(tag, 0) for _, _, of_rank in told) for tag in ("features", "activations")}
+    assert sent["features"] == 4 * FEATURES * between * (1 + bool(again))
+    assert sent["activations"] == 4 * HIDDEN * between * (2 * (LAYERS - 1) + max(0, again - 1))
+
+
+def test_vertices_with_one_reader_cross_once():
+    """Nothing is lost or brought twice where nothing is shared: V_ori, V_+p2p and V_+ru are the vertices."""
+    counts, _, _ = _epoch(_config("sage", "both", 1), 1)
+    assert counts["tier/rows_original"] == counts["tier/rows_both"] == nasty_graph().num_nodes
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+def larger_graph() -> Graph:
+    return nasty_graph(600, 6000, 13, 4)
+
+
+def _probed(config: dict[str, Any], size: int) -> tuple[int, int, int]:
+    """Peak bytes of the device tier on this rank, what was promised, and the number of chunks."""
+    graph = larger_graph()
+    with tempfile.TemporaryDirectory() as folder:
+        job, paradigm = assemble(config, Artifacts(graph, parts(graph, size)), Path(folder), read_environment())
+        peak = probe_memory(job, paradigm)["device_peak_bytes"]
+        facts = paradigm.facts()
+        job.comm.release()
+    return peak, facts["chunk_bytes_bound"], facts["chunks"]
+
+
+def _smallest(config: dict[str, Any], size: int) -> int:
+    config = {**config, "hardware": {**config["hardware"], "workers": size}}
+    problems = Offload(chunks="auto", device_memory=1).check_data(config, larger_graph())
+    return int(problems[0].mend.split("=")[1].split()[0])
+
+
+@pytest.mark.parametrize("way", ["both", "both_outputs", "base_outputs"])
+@pytest.mark.parametrize("model", [name for name in FULL_MODELS if name != "written_here"])
+@pytest.mark.parametrize("size", [1, 2])
+def test_the_device_tier_stays_in_its_budget(ranks, size, model, way):
+    config = _config(model, way, 1, "float32")
+    smallest, numbers = _smallest(config, size), []
+    for budget in (smallest, 2 * smallest, 6 * smallest):
+        config["paradigm"] |= {"chunks": "auto", "device_memory": budget}
+        for peak, bound, count in ranks(size).run(_probed, config, size):
+            assert 0 < peak <= bound <= budget
+            numbers.append(count)
+    assert numbers == sorted(numbers, reverse=True) and numbers[0] > numbers[-1], "more memory, fewer chunks"
+
+
+def test_a_budget_below_the_largest_vertex_names_what_works():
+    config = _config("gcn", "both", 1)
+    config["paradigm"] |= {"chunks": "auto", "device_memory": 1000}
+    (problem,) = Offload(chunks="auto", device_memory=1000).check_data(config, larger_graph())
+    assert problem.key == "paradigm.device_memory" and problem.value == 1000
+    enough = _smallest(config, 1)
+    assert not Offload(chunks="auto", device_memory=enough).check_data(config, larger_graph())
