@@ -19,6 +19,7 @@ COMPANIONS = {
     "dataset/gnnexp_format.yaml": ["dataset.path=somewhere"],
     "partitioner/stored.yaml": ["partitioner.path=somewhere"],
     "train/neutrontp.yaml": ["model=gcn", "sampler=full"],
+    "train/hongtu.yaml": ["model=gcn", "sampler=full"],
     "train/planetoid_gat.yaml": ["model=gat", "sampler=full"],
     "train/planetoid_gcn.yaml": ["model=gcn", "sampler=full"],
 }
