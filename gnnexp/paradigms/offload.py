@@ -73,13 +73,19 @@ class Offload(FullGraph):
         return check_offload(config, graph, self.options)
 
     def needs(self, config: Mapping[str, Any], graph: Graph) -> list[Need]:
-        """Vertex data of all layers, in RAM or in files."""
+        """Vertex data of all layers, in RAM or in files; topology with its transpose; what chunks may take."""
         place: Literal["host", "disk"] = "host" if self.options.host == "ram" else "disk"
-        return [Need("vertex data of all layers", place, host_bytes(config, graph, self.options))]
+        return [
+            Need("vertex data of all layers", place, host_bytes(config, graph, self.options)),
+            Need("topology of all chunks, with its transpose", "host", 16 * -(-graph.num_edges // num_ranks(config))),
+            Need("chunks (paradigm.device_memory)", "device", self.options.device_memory or 0),
+        ]
 
     def resident_share(self, config: Mapping[str, Any], graph: Graph) -> Resident:
-        """Of the device tier: the share of one chunk, no more than its edges lead to."""
-        chunks = 1 if self.options.chunks == "auto" else self.options.chunks
+        """Of the device tier: the share of one chunk, no more than its edges lead to; a budget is one of `needs`."""
+        chunks = self.options.chunks
+        if chunks == "auto":
+            return Resident(0, 0, 0)
         edges = -(-graph.num_edges // (num_ranks(config) * chunks))
         rows = min(graph.num_nodes, edges + -(-graph.num_nodes // (num_ranks(config) * chunks)))
         return Resident(edges, rows, rows)
@@ -91,7 +97,7 @@ class Offload(FullGraph):
         assert job.shard.partition is not None
         self._own = job.shard.partition.vertices_of(job.shard.part)
         self.plan = OffloadPlan.of(job, self._own, self.options)
-        self.sweeps = Sweeps(job, self.plan, self.options)
+        self.sweeps = Sweeps(job, self._own, self.plan, self.options)
 
     @property
     def own(self) -> Tensor:
@@ -105,7 +111,7 @@ class Offload(FullGraph):
 
     def load(self) -> Rows:
         """Features of the own vertices, into the host tier."""
-        return self.sweeps.load(self._own)
+        return self.sweeps.load()
 
     # --- the iteration ---------------------------------------------------------------------------------------------
     def forward_backward(self, batch: Whole) -> tuple[Tensor, int]:
@@ -115,7 +121,7 @@ class Offload(FullGraph):
             self.count_computed(batch)
             for index in range(layers - 1):
                 sweeps.forward(index, key)
-            loss = sweeps.forward_last(key, batch.batch, self._target_rows)
+            loss = sweeps.forward_last(key, max(1, batch.batch.global_count))
         with timer.phase("backward"):
             for index in reversed(range(layers)):
                 sweeps.backward(index, key)

@@ -36,12 +36,13 @@ def check_offload(config: Mapping[str, Any], graph: Graph, options: OffloadOptio
 
 
 def host_bytes(config: Mapping[str, Any], graph: Graph, options: OffloadOptions) -> int:
-    """Rows that a rank keeps on the host: inputs of all layers, sums of at most all, gradients of one and the logits'.
+    """Rows that a rank keeps on the host: inputs of all layers, sums of at most all, gradients of one and of targets.
 
     Gradients of other layers take the place of inputs where widths are alike, which they are but for the first.
     """
     model, size = build(config["model"], Model), itemsize(getattr(torch, config["train"]["dtype"]))
     vertices = -(-graph.num_nodes // num_ranks(config))
     inputs = graph.num_features + (model.num_layers - 1) * model.hidden
-    sums = 0 if options.keep == "outputs" else inputs
-    return vertices * size * (inputs + sums + (model.hidden if model.num_layers > 1 else 0) + graph.num_classes)
+    sums = inputs if options.keep in ("paper", "sums") else 0  # `cheapest` keeps them where chunks share much
+    rows = vertices * (inputs + sums + (model.hidden if model.num_layers > 1 else 0))
+    return size * (rows + graph.splits.train.numel() * graph.num_classes)
