@@ -31,13 +31,14 @@ _CAPTION = (
     "rows, peer rows: counted in a forward sweep of this run; saved: 1 - host rows / V_ori. Cost: Equation 4, in "
     "seconds where the order names a profile, else in rows; before: order of ranges, after: Algorithm 4. Setup: "
     "cutting, counting and ordering chunks, once (Table 9); order s is part of it. MB: 10^6 bytes; topology, vertex "
-    "data and intermediate of all ranks, device peak and what was promised for chunks of the fullest rank. Vertex "
-    "data of in-memory runs are features only; the rest of theirs is in intermediate, which is the most that tensors "
-    "made by a pass take, in either tier. Seconds: mean over ranks, median over epochs that read no features. H2D, "
-    "D2H: crossings; D2D: inside collectives of vertex data; hosts: the same without inter-rank dedup, where rows go "
-    "from host to host; host add: summing gradients in host memory; compute: forward + backward less these (– where "
-    "crossings run beside it); the epoch also has the gradients' sum and the update. With device=cpu the device tier "
-    "is emulated in RAM: crossings are copies within RAM and their seconds are no PCIe's. –: not told."
+    "data and intermediate of all ranks, device peak and what was promised for chunks of the fullest rank. "
+    "Intermediate: the most that tensors made by a pass take, in either tier; in memory vertex data is the ranks' "
+    "feature stores, and all other rows are intermediate. Seconds: mean over ranks, median over epochs that read no "
+    "features. H2D, D2H: crossings; D2D: inside collectives of vertex data; hosts: the same without inter-rank dedup, "
+    "where rows go from host to host; host add: summing gradients in host memory; compute: forward + backward less "
+    "these (– where crossings run beside it); the epoch also has the gradients' sum and the update. With device=cpu "
+    "the device tier is emulated in RAM: crossings are copies within RAM and their seconds are no PCIe's. –: not "
+    "told."
 )
 
 
@@ -51,6 +52,7 @@ class Offloaded:
         seconds: of an epoch.
         memory: bytes over all ranks, by kind; those that were recorded.
         device_peak_bytes: of the fullest rank.
+        emulated: whether the device tier was RAM.
     """
 
     labels: Mapping[str, str]
@@ -58,6 +60,7 @@ class Offloaded:
     seconds: Breakdown
     memory: Mapping[str, int]
     device_peak_bytes: float | None
+    emulated: bool
 
     def name(self, others: Sequence[Offloaded], but: Sequence[str] = ()) -> str:
         """For a figure: the system, and those labels that differ from those of `others`, `but` for some."""
@@ -81,7 +84,8 @@ def _offloaded(labels: Mapping[str, str], run: Run) -> Offloaded:
     memory = {kind: sum(int(rank[f"{kind}_bytes"]) for rank in ranks) for kind in _KINDS
               if ranks and all(f"{kind}_bytes" in rank for rank in ranks)}
     peak = run.epochs[-1].get("memory/device_peak_bytes") if run.epochs else None
-    return Offloaded(labels, plan_of(run), breakdown_of(run), memory, peak)
+    emulated = run.provenance.get("chosen", {}).get("device") == "cpu"
+    return Offloaded(labels, plan_of(run), breakdown_of(run), memory, peak, emulated)
 
 
 # --- the table -------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Figures of the report `offload`: time by system (HongTu, Figure 9), memory and alpha by chunks (Figure 10, Table 3)."""
+"""Figures of the report `offload`: time by system (HongTu, Figure 9), memory and alpha by chunks (10, Table 3)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _seconds(found: Sequence[Offloaded]) -> Figure:
     axes.hlines(walls, [place - 0.36 for place in places], [place + 0.36 for place in places], colors="black",
                 label="epoch (wall): also waits,\ngradients' sum, update")
     axes.set_xticks(places, [one.name(found) for one in found], fontsize=7, rotation=20, ha="right")
-    axes.set_ylabel("seconds per epoch")
+    axes.set_ylabel("seconds per epoch" + ("\n(device tier: RAM)" if any(one.emulated for one in found) else ""))
     axes.set_ylim(0, 1.1 * max([*bottoms, *walls]))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
