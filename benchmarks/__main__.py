@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("sampling", "kernels", "epoch", "minibatch", "full_graph")
+SCRIPTS = ("sampling", "kernels", "epoch", "minibatch", "full_graph", "offload")
 
 
 def main() -> int:

@@ -27,6 +27,7 @@ def main() -> None:
             record = run_epoch(job, paradigm, optimizer, Position(epoch), {}, interruption).record
             answer = {
                 "epoch_s": record.times.epoch_s, "phases": record.times.phases, "hidden": record.times.hidden,
+                "crossings": record.times.crossings,
                 "unaccounted_s": record.times.unaccounted_s, "steps": len(record.losses),
                 "loss": sum(loss for loss, _ in record.losses) / max(1, sum(count for _, count in record.losses)),
                 "edges": record.work["edges_computed"],

@@ -9,21 +9,12 @@
 from __future__ import annotations
 
 import argparse
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from machine import keep
-from ranks import Ranks, interleave, slowest
-
-from gnnexp.config.build import build
-from gnnexp.config.compose import compose
-from gnnexp.datasets.base import Dataset
-from gnnexp.graph.format import open_graph
-from gnnexp.partitioners.base import Partitioner
-from gnnexp.prepare import cache_root, prepare_graph, prepare_partition
+from side_by_side import compare, graph, ratio
 
 GRAPHS = {"arxiv_like": 1.0, "reddit_like": 0.25}
 # The share of dgl_full_graph's time that an epoch may take.
@@ -31,54 +22,6 @@ MODELS = {"gcn": (["model=gcn"], 0.8), "gat": (["model=gat", "model.heads=4"], 0
 # The share of neutronstar_comm's time, by hardware profile.
 LINKS = {"local_measured": 0.6, "emulated_15gbps": 0.4}
 ABLATION = ("neutrontp_base", "neutrontp_cs", "neutrontp_cs_tp", "neutrontp_cs_tp_dt", "neutrontp")
-COMMON = ("tracker=none", "hardware.device=cpu")
-
-
-def compare(settings: Sequence[str], systems: Mapping[str, Sequence[str]], pairs: int) -> dict[str, Any]:
-    """Epochs of all systems in turn, the first epoch of each apart; seconds of the slowest rank."""
-    running = {name: start([*settings, *overrides]) for name, overrides in systems.items()}
-    rows = interleave(running, pairs)
-    seconds = slowest(rows)
-    return {
-        "settings": list(settings), "systems": {name: list(overrides) for name, overrides in systems.items()},
-        "median_s": {name: statistics.median(values) for name, values in seconds.items()}, "seconds": seconds,
-        "phases": {name: rows[-1][name][0]["phases"] for name in running},
-        "hidden_share": {name: hidden_share([rank for row in rows for rank in row[name]]) for name in running},
-        "losses": {name: [row[name][0]["loss"] for row in rows] for name in running},
-    }
-
-
-def hidden_share(answers: Sequence[Mapping[str, Any]]) -> float | None:
-    """Of the time in exchanges of vertex data, what passed while the loop computed; median over ranks and epochs."""
-    shares = [answer["hidden"].get("comm", 0.0) / answer["exchange_s"] for answer in answers if answer["exchange_s"]]
-    return statistics.median(shares) if shares else None
-
-
-def ratio(result: Mapping[str, Any], numerator: str, denominator: str) -> float:
-    """Median over pairs."""
-    seconds: dict[str, list[float]] = result["seconds"]
-    return statistics.median(a / b for a, b in zip(seconds[numerator], seconds[denominator], strict=True))
-
-
-def start(overrides: Sequence[str]) -> Ranks:
-    """The ranks of a configuration, on a graph and a partition that are prepared before."""
-    config = compose([*COMMON, *overrides]).config
-    dataset = build(config["dataset"], Dataset)
-    _, folder = prepare_graph(dataset, cache_root())
-    request = {"graph": str(folder)}
-    if config["paradigm"]["_target_"].endswith("VertexParallel"):
-        request["partition"] = str(_partition(config, dataset, folder))
-    return Ranks("epoch_worker.py", config, **request)
-
-
-def _partition(config: dict[str, Any], dataset: Dataset, folder: Path) -> Path:
-    partitioner = build(config["partitioner"], Partitioner)
-    return prepare_partition(partitioner, open_graph(folder), dataset.key(), config["hardware"]["workers"],
-                             cache_root())[1]
-
-
-def _graph(shape: str, scale: float) -> list[str]:
-    return ["dataset=dcsbm", f"dataset.shape={shape}", f"dataset.scale={scale}"]
 
 
 def alone(pairs: int, scale: float, graphs: Sequence[str], models: Sequence[str]) -> list[dict[str, Any]]:
@@ -87,7 +30,7 @@ def alone(pairs: int, scale: float, graphs: Sequence[str], models: Sequence[str]
     for shape in graphs:
         for name in models:
             overrides, target = MODELS[name]
-            settings = [*_graph(shape, GRAPHS[shape] * scale), "hardware.workers=1", "train=neutrontp"]
+            settings = [*graph(shape, GRAPHS[shape] * scale), "hardware.workers=1", "train=neutrontp"]
             systems = {"dgl_full_graph": ["system=dgl_full_graph"], "ours": ["system=neutronstar_comm"]}
             result = compare(settings, {key: [*value, *overrides] for key, value in systems.items()}, pairs)
             result |= {"ratio": ratio(result, "ours", "dgl_full_graph"), "target": target}
@@ -101,7 +44,7 @@ def two(pairs: int, scale: float) -> list[dict[str, Any]]:
     """Tensor against vertex parallelism."""
     found = []
     for profile, target in LINKS.items():
-        settings = [*_graph("reddit_like", 0.25 * scale), f"hardware={profile}", "hardware.workers=2"]
+        settings = [*graph("reddit_like", 0.25 * scale), f"hardware={profile}", "hardware.workers=2"]
         systems = {name: [f"system={name}"] for name in ("neutronstar_comm", "neutrontp")}
         result = compare(settings, systems, pairs)
         result |= {"ratio": ratio(result, "neutrontp", "neutronstar_comm"), "target": target}
@@ -114,7 +57,7 @@ def two(pairs: int, scale: float) -> list[dict[str, Any]]:
 
 def ablation(pairs: int, scale: float) -> dict[str, Any]:
     """Figure 11: each step's gain over the one before; CS against the baseline, TP against baseline + CS, and so on."""
-    settings = [*_graph("reddit_like", 0.25 * scale), "hardware=emulated_15gbps", "hardware.workers=2"]
+    settings = [*graph("reddit_like", 0.25 * scale), "hardware=emulated_15gbps", "hardware.workers=2"]
     result = compare(settings, {name: [f"system={name}"] for name in ABLATION}, pairs)
     result["gain"] = {b: ratio(result, a, b) for a, b in pairwise(ABLATION)}
     print("ablation, each against the one before:", {name: f"{gain:.2f}x" for name, gain in result["gain"].items()},

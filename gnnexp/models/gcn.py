@@ -22,6 +22,7 @@ class GCNLayer(Layer):
     """One graph convolution; `weight` `[C, Din]`."""
 
     kind = "static"
+    mixes_rows = True
 
     def __init__(
         self, in_dim: int, out_dim: int, *, self_loops: bool, degrees: Literal["graph", "block"],

@@ -19,6 +19,7 @@ class GINLayer(Layer):
 
     kind = "static"
     self_is_neighbour = True
+    mixes_rows = True
 
     def __init__(
         self, in_dim: int, inner_dim: int, out_dim: int, *, train_eps: bool, activation: Activation, residual: bool,

@@ -58,6 +58,8 @@ class Layer(nn.Module, ABC):
         out_dim: columns of the output.
         num_weights: K, weights of an edge (heads).
         self_is_neighbour: the self part is the destination's own neighbour projection (GCN, GIN).
+        mixes_rows: whether `mix` does no more than scale rows and add them, with a self part that is the neighbours'
+            projection: then it may come before the projection, once for both.
         activation: what `finish` ends with.
         residual: whether `finish` adds the undropped input.
         weight_dropout: probability with which weights (never masses) are dropped in training.
@@ -67,6 +69,7 @@ class Layer(nn.Module, ABC):
 
     kind: Literal["static", "projected"]
     self_is_neighbour = False
+    mixes_rows = False
     weight_dropout = 0.0
     input_weights: tuple[str, ...] = ("weight", "residual_weight")
 

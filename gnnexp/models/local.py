@@ -110,9 +110,16 @@ def preactivated_from_sums(layer: Layer, block: Block, sums: Tensor, own: Tensor
         mixed = layer.mixed_and_biased(block.degree, sums, own)
         return mixed if layer.norm is None else layer.norm(mixed)
     _, mass = edge_weights(layer, block, None)
+    return layer.preactivation(_mixed_from_sums(layer, block, sums, own, mass))
+
+
+def _mixed_from_sums(layer: Layer, block: Block, sums: Tensor, own: Rows, mass: Tensor | None) -> Tensor:
+    """`[D, C]` of sums of raw rows and the destinations' raw rows, divided by the mass where there is one."""
+    dst = Destinations(block.dst_ids, block.degree, mass)
+    if layer.mixes_rows and isinstance(own, Tensor):
+        return layer.project_aggregated(layer.mix(dst, sums, own if layer.self_is_neighbour else None))
     own_part = layer.neighbour(own) if layer.self_is_neighbour else layer.self_(own)
-    mixed = layer.mix(Destinations(block.dst_ids, block.degree, mass), layer.project_aggregated(sums), own_part)
-    return layer.preactivation(mixed)
+    return layer.mix(dst, layer.project_aggregated(sums), own_part)
 
 
 def mixed_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor:
@@ -123,6 +130,11 @@ def mixed_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor
     else:
         own_rows = destination_rows(block, h)
     projected = None if aggregates_first(layer, block, h) else layer.neighbour(h)
+    if projected is None and layer.kind == "static":
+        weight, mass = edge_weights(layer, block, None)
+        assert isinstance(h, Tensor), "sparse rows are projected first"
+        sums = layer.aggregate(block, h, layer.drop_weights(block, weight, drop), None)
+        return _mixed_from_sums(layer, block, sums, own_rows, mass)
     own_projected = None
     if projected is not None and layer.self_is_neighbour:
         projected, own_projected = whole_and_own(block, projected)

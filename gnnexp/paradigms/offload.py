@@ -51,7 +51,7 @@ class Offload(FullGraph):
 
     def __init__(
         self, chunks: int | Literal["auto"] = 8, device_memory: int | None = None, keep: Keep = "cheapest",
-        host: Place = "ram", dedup: Mapping[str, bool] | None = None, reorganise: bool = True, prefetch: bool = True,
+        host: Place = "ram", dedup: Mapping[str, Any] | None = None, reorganise: bool = True, prefetch: bool = True,
     ) -> None:
         chosen = {"inter": True, "intra": True} if dedup is None else dedup
         self.options = OffloadOptions(chunks, device_memory, keep, host, chosen, reorganise, prefetch)

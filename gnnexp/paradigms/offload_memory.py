@@ -31,19 +31,21 @@ class ChunkSize:
 def chunk_bytes(layers: Sequence[Layer | BlockLayer], dtype: torch.dtype, size: ChunkSize) -> int | None:
     """Bytes that no chunk of that size exceeds, in any layer, forward or backward; None where a layer's are not known.
 
-    Destinations and edges as `ChunkCost`. Rows of the buffer: themselves, their gradients and a chunk's share of these
-    (of features: themselves and after dropout); twice more where dropout is the layer's own; then projections with
-    their gradients, and with attention what its keys take of them. Ids and transposed topology are 12 bytes.
+    Destinations and edges as `ChunkCost`. For all layers the buffers of rows and of their gradients. Beside them, per
+    row: a chunk's share of its gradient (of a feature: itself after dropout); twice more where dropout is the layer's
+    own; then projections with their gradients, and with attention what its keys take of them. Ids and transposed
+    topology are 12 bytes.
     """
     found = []
     for index, layer in enumerate(layers):
         if not isinstance(layer, Layer):
             return None
-        cost, values = cost_of(layer, dtype), 2 if index == 0 else 5 if layer.residual else 3
+        cost, values = cost_of(layer, dtype), 3 if index and layer.residual else 1
         projections = 5 if layer.kind == "projected" else 3
         row = 12 + itemsize(dtype) * (values * layer.in_dim + projections * layer.width + 4 * layer.num_weights)
         found.append(size.rows * row + size.destinations * cost.per_dst + size.edges * cost.per_edge)
-    return max(found)
+    widths = [layer.in_dim for layer in layers]
+    return max(found) + size.rows * itemsize(dtype) * (max(widths) + max(widths[1:], default=0))
 
 
 def largest(found: Readings, chunks: np.ndarray, dedup: Dedup, rank: int) -> ChunkSize:

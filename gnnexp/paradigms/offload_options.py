@@ -24,7 +24,7 @@ class OffloadOptions:
     device_memory: int | None
     keep: Keep
     host: Place
-    dedup: Mapping[str, bool]
+    dedup: Mapping[str, Any]
     reorganise: bool
     prefetch: bool
 

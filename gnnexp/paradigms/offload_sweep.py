@@ -55,6 +55,10 @@ class Sweeps:
             above = self._inputs[index + 1] if index + 1 < len(self._inputs) else None
             fits = above is not None and widths[index] == widths[index + 1]
             self._gradients.append(above if fits else rows(widths[index]))
+        # In the device tier, for all layers in turn. Zeros: places that nothing was put in must not hold what is no
+        # number; and gradients are zero again whenever the last of them has left.
+        self._rows = self._room(max(widths[:-1]))
+        self._row_gradients = self._room(max(widths[1:-1], default=0))
 
     def load(self, own: Tensor) -> Tensor:
         """Read the features of the own vertices `[n]` into the host tier."""
@@ -100,13 +104,13 @@ class Sweeps:
     def _forward(self, index: int, key: BatchKey) -> Iterator[tuple[Chunk, Tensor]]:
         """`(chunk, its outputs)`, while it is in the device tier."""
         tier, layer, sums = self._job.tier, self._layers[index], self._sums[index]
-        buffer = self._room(index)
-        with tier.holding(buffer):
+        buffer = self._view(self._rows, index)
+        with tier.holding(self._rows, self._row_gradients):
             moves = [it.forward for it in self._visits]
             for it in self._loaded(index, self._visits, moves, buffer, "forward"):
                 if not it.chunk.block.num_dst:
                     continue
-                with visit(it.chunk, tier, (buffer, *self._host_rows())) as here, torch.no_grad():
+                with visit(it.chunk, tier, self._elsewhere()) as here, torch.no_grad():
                     out, kept = layer.forward(here.block, buffer, key)
                     if sums is not None and kept is not None:
                         tier.leave(kept, sums[here.first : here.last], "tier/d2h_rows_sums")
@@ -121,9 +125,9 @@ class Sweeps:
         order = self._visits[::-1]
         if wanted is not None:
             wanted.zero_()
-        buffer = None if layer.keeps_sums else self._room(index)
-        into = None if wanted is None else self._room(index)
-        with tier.holding(buffer, into):
+        buffer = None if layer.keeps_sums else self._view(self._rows, index)
+        into = None if wanted is None else self._view(self._row_gradients, index)
+        with tier.holding(self._rows, self._row_gradients):
             for it in order if buffer is None else self._loaded(index, order, _back(order), buffer, "backward"):
                 if it.chunk.block.num_dst:
                     self._run_again(index, it.chunk, key, buffer, given, into)
@@ -135,7 +139,7 @@ class Sweeps:
     ) -> None:
         tier, layer, sums = self._job.tier, self._layers[index], self._sums[index]
         part = slice(chunk.first, chunk.last)
-        with visit(chunk, tier, (buffer, into, *self._host_rows()), backward=True) as here:
+        with visit(chunk, tier, self._elsewhere(), backward=True) as here:
             gradient = tier.enter(given[part], counted="tier/h2d_rows_gradients")
             if buffer is not None:
                 layer.backward(here.block, buffer, key, gradient, into)
@@ -162,13 +166,18 @@ class Sweeps:
             if more and not self._prefetch:
                 arriving = neighbours.fetch(moves[number + 1], host)
 
-    def _room(self, index: int) -> Tensor:
-        """Zeros: places that nothing was put in must not hold what is no number."""
-        width = self._inputs[index].shape[1]
-        return torch.zeros(self._capacity, width, dtype=self._job.dtype, device=self._job.device)
+    def _room(self, width: int) -> Tensor:
+        return torch.zeros(self._capacity * width, dtype=self._job.dtype, device=self._job.device)
 
-    def _host_rows(self) -> list[Tensor]:
-        return [rows for rows in (*self._inputs, *self._sums, *self._gradients) if rows is not None]
+    def _view(self, room: Tensor, index: int) -> Tensor:
+        """`[capacity, width]` of the inputs of a layer."""
+        width = self._inputs[index].shape[1]
+        return room[: self._capacity * width].view(self._capacity, width)
+
+    def _elsewhere(self) -> list[Tensor]:
+        """What chunks are worked on with and is counted elsewhere: the host's rows, and what the tier holds."""
+        held = (*self._inputs, *self._sums, *self._gradients, self._rows, self._row_gradients)
+        return [rows for rows in held if rows is not None]
 
 
 def _back(visits: Sequence[Visit]) -> list[Move]:

@@ -15,7 +15,8 @@ pytestmark = [
     pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
 ]
 
-SYSTEMS = ("neutronstar_comm", "neutronstar_cache", "neutronstar", "sancus", "distgnn", "neutrontp_naive", "neutrontp")
+SYSTEMS = ("neutronstar_comm", "neutronstar_cache", "neutronstar", "sancus", "distgnn", "neutrontp_naive", "neutrontp",
+           "hongtu_base", "hongtu_p2p", "hongtu")
 STEPS = 20
 
 
@@ -30,7 +31,7 @@ def _config(system: str, model: str, device: str, **options: Any) -> dict[str, A
 
 def _steps(config: dict[str, Any], size: int, steps: int) -> Curve:
     graph, partition = nasty_graph(), None
-    if config["paradigm"]["_target_"].endswith("VertexParallel"):
+    if config["paradigm"]["_target_"].endswith(("VertexParallel", "Offload")):
         partition = (cut_parts if "libra" in config["partitioner"]["_target_"] else parts)(graph, size)
     curve = run_steps(config, graph, steps, partition)
     curve.gradients.update({name: value.cpu() for name, value in curve.gradients.items()})

@@ -1,0 +1,67 @@
+"""Full-graph systems side by side: epochs in turn, on graphs and partitions that are prepared before."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ranks import Ranks, interleave, slowest
+
+from gnnexp.config.build import build
+from gnnexp.config.compose import compose
+from gnnexp.datasets.base import Dataset
+from gnnexp.graph.format import open_graph
+from gnnexp.partitioners.base import Partitioner
+from gnnexp.prepare import cache_root, prepare_graph, prepare_partition
+
+COMMON = ("tracker=none", "hardware.device=cpu")
+
+
+def compare(settings: Sequence[str], systems: Mapping[str, Sequence[str]], pairs: int) -> dict[str, Any]:
+    """Epochs of all systems in turn, the first epoch of each apart; seconds of the slowest rank."""
+    running = {name: start([*settings, *overrides]) for name, overrides in systems.items()}
+    rows = interleave(running, pairs)
+    seconds = slowest(rows)
+    return {
+        "settings": list(settings), "systems": {name: list(overrides) for name, overrides in systems.items()},
+        "median_s": {name: statistics.median(values) for name, values in seconds.items()}, "seconds": seconds,
+        "phases": {name: rows[-1][name][0]["phases"] for name in running},
+        "crossings": {name: rows[-1][name][0]["crossings"] for name in running},
+        "hidden_share": {name: hidden_share([rank for row in rows for rank in row[name]]) for name in running},
+        "losses": {name: [row[name][0]["loss"] for row in rows] for name in running},
+    }
+
+
+def hidden_share(answers: Sequence[Mapping[str, Any]]) -> float | None:
+    """Of the time in exchanges of vertex data, what passed while the loop computed; median over ranks and epochs."""
+    shares = [answer["hidden"].get("comm", 0.0) / answer["exchange_s"] for answer in answers if answer["exchange_s"]]
+    return statistics.median(shares) if shares else None
+
+
+def ratio(result: Mapping[str, Any], numerator: str, denominator: str) -> float:
+    """Median over pairs."""
+    seconds: dict[str, list[float]] = result["seconds"]
+    return statistics.median(a / b for a, b in zip(seconds[numerator], seconds[denominator], strict=True))
+
+
+def start(overrides: Sequence[str]) -> Ranks:
+    """The ranks of a configuration, on a graph and a partition that are prepared before."""
+    config = compose([*COMMON, *overrides]).config
+    dataset = build(config["dataset"], Dataset)
+    _, folder = prepare_graph(dataset, cache_root())
+    request = {"graph": str(folder)}
+    if config["paradigm"]["_target_"].endswith(("VertexParallel", "Offload")):
+        request["partition"] = str(_partition(config, dataset, folder))
+    return Ranks("epoch_worker.py", config, **request)
+
+
+def _partition(config: dict[str, Any], dataset: Dataset, folder: Path) -> Path:
+    partitioner = build(config["partitioner"], Partitioner)
+    return prepare_partition(partitioner, open_graph(folder), dataset.key(), config["hardware"]["workers"],
+                             cache_root())[1]
+
+
+def graph(shape: str, scale: float) -> list[str]:
+    return ["dataset=dcsbm", f"dataset.shape={shape}", f"dataset.scale={scale}"]
