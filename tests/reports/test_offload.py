@@ -234,7 +234,7 @@ def test_the_figures_are_those_that_the_runs_support(tmp_path: Path, monkeypatch
     assert offload_figure.draw(runs[2:], tmp_path / "none") == [], "nothing is offloaded"
     assert [file.name for file in offload_figure.draw(runs, tmp_path / "one")] == ["offload.png", "offload.svg"]
     (axes,) = kept["offload.png"].axes
-    bars = {str(bar.get_label()): [patch.get_height() for patch in bar] for bar in axes.containers}  # type: ignore[attr-defined]
+    bars = {bar.get_label(): [patch.get_height() for patch in bar] for bar in axes.containers}
     assert bars == {
         "H2D": [0.75, 0.75, 0], "D2H": [0.25, 0.25, 0], "D2D": [0.5, 0, 0.5], "between hosts": [0, 0.5, 0],
         "compute": [3.375, 3.375, 4.5], "host accumulation": [0.125, 0.125, 0]}
