@@ -20,7 +20,7 @@ from gnnexp.errors import ConfigError, Problem
 # Raised when the same configuration starts to give other results: older runs are then no longer taken as finished.
 RESULT_VERSION = 1
 # Reports other than the comparison table; `gnnexp.cli.report` knows how each is made.
-REPORT_KINDS = ("redundancy", "splitting", "balance")
+REPORT_KINDS = ("redundancy", "splitting", "balance", "offload")
 # Keys that change neither a result nor a time of it.
 _WITHOUT_RESULTS = {
     "hardware": {"launcher", "timeout_s", "max_restarts", "detach"}, "train": {"checkpoint_every", "checkpoints_kept"},

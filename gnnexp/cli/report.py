@@ -16,7 +16,7 @@ from gnnexp.config.build import build
 from gnnexp.config.compose import compose
 from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.reports import balance, balance_figure, redundancy, splitting
+from gnnexp.reports import balance, balance_figure, offload, offload_figure, redundancy, splitting
 from gnnexp.reports.accuracy import curve_table, curves, draw_curves
 from gnnexp.reports.figure import draw_breakdown
 from gnnexp.reports.runs import RUNS, Run, find_runs, read_run
@@ -152,6 +152,8 @@ def _of_kind(choice: Choice, runs: Sequence[Run], folder: Path) -> tuple[Table, 
         return redundancy.make_table(runs), []
     if choice.kind == "balance":
         return balance.make_table(runs), balance_figure.draw(runs, folder, choice.name)
+    if choice.kind == "offload":
+        return offload.make_table(runs), offload_figure.draw(runs, folder, choice.name)
     figures = [folder / "splitting.png", folder / "splitting.svg"]
     splitting.draw(runs, figures, choice.name)
     return splitting.make_table(runs), figures

@@ -81,6 +81,8 @@ class OffloadPlan:
             "rows_reorganised": None if order.reorganised is None else asdict(order.reorganised),
             "cost_initial": order.initial_cost, "cost_reorganised": order.reorganised_cost,
             "order_s": order.seconds, "batches": volumes_by_batch(found, order.chunks, comm),
+            # Of every layer's inputs and of the logits: rows mean nothing in bytes without.
+            "row_bytes": [width * itemsize(job.dtype) for width in job.model.widths],
         }
         return OffloadPlan(moved, order.volumes, keeps, {**facts, "setup_s": time.perf_counter() - start})
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
+from gnnexp.reports.labels import ALWAYS, figure_name, label_runs
 from gnnexp.reports.rank_load import RankLoad, rank_loads, tells_redundancy
 from gnnexp.reports.runs import Run
-from gnnexp.reports.setting import setting_of
 from gnnexp.reports.table import Table, seconds_cell
 
 _COLUMNS = (
@@ -17,10 +16,6 @@ _COLUMNS = (
     "edges", "edges by rank", "edges max/mean", "bytes", "bytes by rank", "bytes max/mean", "gradient bytes",
     "redundant edges", "redundant %", "VD edges", "VD time %", "collectives",
 )
-# Columns of every table; other labels head a column where they differ.
-_ALWAYS = ("system", "dataset", "ranks")
-# What makes no other setting: names, where records go, what is refused beforehand; the system is a label.
-_UNIMPORTANT = ("name", "tracker", "preflight", "system")
 _CAPTION = (
     "A rank's epoch: mean over those that read no features. Computation: forward + backward + update - time inside "
     "collectives of vertex data that the loop was in or waited for. Communication: all time inside collectives, hidden "
@@ -49,55 +44,17 @@ class Balance:
 
     def name(self, others: Sequence[Balance], but: Sequence[str] = ()) -> str:
         """For a figure: the system, and those labels that differ from those of `others`, `but` for some."""
-        differing = [column for column, value in self.labels.items() if column not in ("system", *but)
-                     and value not in ("null", "–") and any(other.labels[column] != value for other in others)]
-        return "\n".join([self.labels["system"], *(_said(column, self.labels[column]) for column in differing)])
+        return figure_name(self.labels, [other.labels for other in others], but)
 
 
 def find_balances(runs: Iterable[Run]) -> list[Balance]:
     """Finished full-graph runs, the last of each setting, in order of first appearance."""
     loads = [(run, rank_loads(run)) for run in runs if run.status == "finished" and tells_redundancy(run)]
     chosen = [(run, ranks) for run, ranks in loads if ranks]
-    labels = _labels([run for run, _ in chosen])
+    labels = label_runs([run for run, _ in chosen])
     last = {tuple(of_run.values()): Balance(of_run, int(run.value("model.layers")), ranks)
             for of_run, (run, ranks) in zip(labels, chosen, strict=True)}
     return list(last.values())
-
-
-def _labels(runs: Sequence[Run]) -> list[dict[str, str]]:
-    """Of every run: those of all tables, and what differs between the runs."""
-    named = [_names(run) for run in runs]
-    configs = [_flat(run.config) for run in runs]
-    telling = sorted({key for names, config in zip(named, configs, strict=True)
-                      for other_names, other in zip(named, configs, strict=True) if names == other_names
-                      for key in config if other.get(key) != config[key]})
-    wide = [{**names, **{key: run.value(key) for key in telling}} for names, run in zip(named, runs, strict=True)]
-    shown = [column for column in (wide[0] if wide else ())
-             if column in _ALWAYS or len({labels[column] for labels in wide}) > 1]
-    return [{column: labels[column] for column in shown} for labels in wide]
-
-
-def _names(run: Run) -> dict[str, str]:
-    setting = setting_of(run)
-    # Only what was partitioned has a partitioner, whatever the configuration says.
-    partitioner = run.value("partitioner") if run.provenance.get("partition") else "–"
-    return {"system": run.value("system"), "dataset": setting.dataset, "ranks": str(setting.ranks),
-            "model": run.value("model"), "layers": setting.layers, "partitioner": partitioner}
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """By dotted keys, without what is unimportant."""
-    flat: dict[str, str] = {}
-    for key, value in config.items():
-        if prefix or key not in _UNIMPORTANT:
-            below = isinstance(value, Mapping)
-            flat |= _flat(value, f"{prefix}{key}.") if below else {f"{prefix}{key}": str(value)}
-    return flat
-
-
-def _said(column: str, value: str) -> str:
-    """With its key where it is a bare number."""
-    return f"{column.rpartition('.')[2]}={value}" if value[:1].isdigit() else value
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -105,7 +62,7 @@ def make_table(runs: Sequence[Run]) -> Table:
     """One row per setting."""
     balances = find_balances(runs)
     rows = [(*balance.labels.values(), *_cells(balance.ranks)) for balance in balances]
-    labels = tuple(balances[0].labels) if balances else _ALWAYS
+    labels = tuple(balances[0].labels) if balances else ALWAYS
     return Table((*labels, *_COLUMNS), tuple(rows), _caption(runs, len(balances)))
 
 

@@ -59,16 +59,20 @@ def tells_redundancy(run: Run) -> bool:
 
 
 def rank_loads(run: Run) -> list[RankLoad]:
-    """By rank, the mean over the epochs that read no features, so that what is sent in some epochs weighs as it should.
+    """By rank, the mean over the `warm_epochs`, so that what is sent in some epochs weighs as it should."""
+    return [_rank_load(epochs) for epochs in zip(*warm_epochs(run), strict=True)]
+
+
+def warm_epochs(run: Run) -> list[Sequence[Line]]:
+    """Every rank's record of the epochs that read no features.
 
     Empty where there is no such epoch: the first reads them, and one in which the run went on after a stop. Only epochs
     on the last number of ranks count, and none that was stopped half way.
     """
     lines = read_epochs(run.path)
-    warm = [line["ranks"] for line in lines
+    return [line["ranks"] for line in lines
             if len(line["ranks"]) == len(lines[-1]["ranks"]) and not line.get("resumed")
             and not any(rank["times"]["phases"]["load"] for rank in line["ranks"])]
-    return [_rank_load(epochs) for epochs in zip(*warm, strict=True)]
 
 
 def _rank_load(epochs: Sequence[Line]) -> RankLoad:
@@ -95,9 +99,14 @@ def computation_s(rank: Line) -> float:
     Those run within forward and backward; the gradients' sum is a phase by itself (`sync`), and so are barriers. What a
     background thread exchanged while the loop computed is hidden, no part of any phase; what the loop waited for is.
     """
-    phases, hidden = rank["times"]["phases"], rank["times"]["hidden"]
-    exposed = _traffic(rank, "seconds", rank["traffic"].keys() - {_GRADIENTS}) - hidden.get("comm", 0.0)
-    return float(sum(phases[phase] for phase in ("forward", "backward", "update")) - exposed)
+    phases = rank["times"]["phases"]
+    return float(sum(phases[phase] for phase in ("forward", "backward", "update")) - exchange_s(rank))
+
+
+def exchange_s(rank: Line) -> float:
+    """Of one epoch of a rank: inside collectives of vertex data, while the loop was in them or waited for them."""
+    hidden = rank["times"]["hidden"].get("comm", 0.0)
+    return float(_traffic(rank, "seconds", rank["traffic"].keys() - {_GRADIENTS}) - hidden)
 
 
 def _traffic(rank: Line, figure: str, tags: Iterable[str]) -> Any:  # noqa: ANN401  bytes and rounds int, seconds float

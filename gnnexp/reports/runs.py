@@ -6,7 +6,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ class Run:
         status: `finished` or `failed`.
         reason: why it failed.
         kind: of the failure (`gnnexp.failure.Kind`).
+        facts: what the paradigm decided before the first epoch (`Paradigm.facts`).
     """
 
     path: Path
@@ -39,6 +40,7 @@ class Run:
     status: str
     reason: str = ""
     kind: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -98,7 +100,7 @@ def read_run(path: Path) -> Run:
             path=path, config=result["config"], provenance=result["provenance"],
             epochs=[epoch["metrics"] for epoch in result["epochs"]], summary=result["summary"],
             status=result["status"], reason=result.get("reason") or "",
-            kind=result.get("kind") or "",
+            kind=result.get("kind") or "", facts=result.get("paradigm") or {},
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         mend = "run it again" if file.exists() else "wait until it has ended, or name another run"

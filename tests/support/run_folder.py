@@ -37,11 +37,11 @@ def write_epochs(run_dir: Path, count: int) -> None:
     (run_dir / "epochs.jsonl").write_text("".join(lines))
 
 
-def write_result(run_dir: Path, status: str = "finished", reason: str = "") -> None:
+def write_result(run_dir: Path, status: str = "finished", reason: str = "", **more: object) -> None:
     job = json.loads((run_dir / "job.json").read_text())
     lines = (run_dir / "epochs.jsonl").read_text().splitlines() if (run_dir / "epochs.jsonl").exists() else []
     epochs = [json.loads(line) for line in lines]
     summary = {"acc/test": epochs[-1]["metrics"]["acc/test"]} if epochs else {}
     result = {"schema": 1, "config": job["config"], "provenance": job["provenance"], "partition": None,
-              "epochs": epochs, "summary": summary, "status": status, "reason": reason}
+              "epochs": epochs, "summary": summary, "status": status, "reason": reason, **more}
     (run_dir / "result.json").write_text(json.dumps(result))
