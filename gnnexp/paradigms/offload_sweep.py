@@ -79,7 +79,8 @@ class Sweeps:
             self._job.tier.leave(out, outputs[chunk.first : chunk.last], "tier/d2h_rows_outputs")
 
     def forward_last(self, key: BatchKey, count: int) -> Tensor:
-        """The last layer, with the loss of every chunk: its sum. Gradients of targets' logits go to the host, no logits.
+        """The last layer, with the loss of every chunk: its sum. Gradients of the targets' logits go to the host.
+
 
         Args:
             key: of the epoch.
