@@ -43,6 +43,6 @@ def host_bytes(config: Mapping[str, Any], graph: Graph, options: OffloadOptions)
     model, size = build(config["model"], Model), itemsize(getattr(torch, config["train"]["dtype"]))
     vertices = -(-graph.num_nodes // num_ranks(config))
     inputs = graph.num_features + (model.num_layers - 1) * model.hidden
-    sums = inputs if options.keep in ("paper", "sums") else 0  # `cheapest` keeps them where chunks share much
+    sums = 0 if options.keep == "outputs" else inputs
     rows = vertices * (inputs + sums + (model.hidden if model.num_layers > 1 else 0))
     return size * (rows + graph.splits.train.numel() * graph.num_classes)

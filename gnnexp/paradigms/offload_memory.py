@@ -15,7 +15,6 @@ from gnnexp.graph.graph import Graph
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.paradigms.chunking import itemsize
 from gnnexp.paradigms.local_chunks import cost_of
-from gnnexp.samplers.reorganise import Order
 from gnnexp.samplers.transitions import Dedup, Readings, held_rows
 
 
@@ -64,8 +63,8 @@ def smallest_budget(
 
 
 def fewest_chunks(
-    cut: Callable[[int], tuple[Readings, Order]], needed: Callable[[Readings, Order], int], most: int, budget: int
-) -> tuple[Readings, Order]:
+    cut: Callable[[int], Readings], needed: Callable[[Readings], int], most: int, budget: int
+) -> Readings:
     """The fewest chunks per rank that fit: doubled until they do, then halved towards the last that did not.
 
     Args:
@@ -79,9 +78,9 @@ def fewest_chunks(
     """
     count, last = 1, 0
     fitting = cut(count)
-    while needed(*fitting) > budget:
+    while needed(fitting) > budget:
         if count >= most:
-            bytes_ = needed(*fitting)
+            bytes_ = needed(fitting)
             raise DataError(Problem("paradigm.device_memory", budget, f"a single vertex takes {bytes_} bytes",
                                     f"set paradigm.device_memory={bytes_} or more"))
         last, count = count, min(2 * count, most)
@@ -89,7 +88,7 @@ def fewest_chunks(
     while count - last > 1:
         middle = (count + last) // 2
         found = cut(middle)
-        if needed(*found) <= budget:
+        if needed(found) <= budget:
             fitting, count = found, middle
         else:
             last = middle

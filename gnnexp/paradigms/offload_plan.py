@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,7 +18,7 @@ from gnnexp.paradigms.chunking import itemsize
 from gnnexp.paradigms.offload_memory import chunk_bytes, fewest_chunks, largest, over_ranks
 from gnnexp.paradigms.offload_options import OffloadOptions
 from gnnexp.samplers.halo import levels
-from gnnexp.samplers.reorganise import Order, Rates, Volumes, choose_order, volumes_by_batch
+from gnnexp.samplers.reorganise import Rates, Volumes, choose_order, ranges, volumes_by_batch
 from gnnexp.samplers.transitions import Readings, Transitions, readings, transitions
 
 
@@ -57,26 +58,26 @@ class OffloadPlan:
         width = sum(job.model.widths[:-1]) // job.model.num_layers
         rates = Rates.of(job.run.hardware, width * itemsize(job.dtype))
 
-        def cut(count: int) -> tuple[Readings, Order]:
-            found = readings(level, own, count, comm)
-            return found, choose_order(found, comm, rates, reorganise=options.reorganise)
+        layers = [layer for layer in job.model.layers if isinstance(layer, Layer | BlockLayer)]
 
-        def needed(found: Readings, order: Order) -> int:
-            size, layers = largest(found, order.chunks, dedup, comm.rank), [layer for layer in job.model.layers
-                                                                            if isinstance(layer, Layer | BlockLayer)]
+        def needed(found: Readings, chunks: np.ndarray | None = None) -> int:
+            size = largest(found, ranges(comm.size, len(found.chunks)) if chunks is None else chunks, dedup, comm.rank)
             return over_ranks(chunk_bytes(layers, job.dtype, size) or 0, comm)
 
         if options.chunks == "auto":
             assert options.device_memory is not None
             most = max(1, over_ranks(own.numel(), comm))
-            found, order = fewest_chunks(cut, needed, most, options.device_memory)
+            found = fewest_chunks(lambda count: readings(level, own, count, comm), needed, most, options.device_memory)
         else:
-            found, order = cut(options.chunks)
+            found = readings(level, own, options.chunks, comm)
+        order = choose_order(found, comm, rates, reorganise=options.reorganise)
+        if options.device_memory is not None and needed(found, order.chunks) > options.device_memory:
+            order = order.undone("order of ranges: Algorithm 4's batches are above the budget")
         keeps = keeps_sums(job, found, options, order.volumes.from_host(dedup))
         moved = transitions(found, order.chunks, dedup, comm.rank, again=not all(keeps))
         facts = {
             "chunks": len(found.chunks), "keeps": ["sums" if kept else "outputs" for kept in keeps],
-            "order": order.note, "chunk_bytes_bound": needed(found, order) or None,
+            "order": order.note, "chunk_bytes_bound": needed(found, order.chunks) or None,
             "rows_initial": asdict(order.initial),
             "rows_reorganised": None if order.reorganised is None else asdict(order.reorganised),
             "cost_initial": order.initial_cost, "cost_reorganised": order.reorganised_cost,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -93,6 +93,7 @@ class Order:
         initial, reorganised: volumes of the order of ranges, and of Algorithm 4 (None where it was not asked for).
         initial_cost, reorganised_cost: Equation 4.
         seconds: that finding it took.
+        taken: whether it is Algorithm 4's.
         note: what was chosen and why.
     """
 
@@ -102,30 +103,38 @@ class Order:
     initial_cost: float
     reorganised_cost: float | None
     seconds: float
+    taken: bool
     note: str
 
     @property
     def volumes(self) -> Volumes:
         """Of the chosen order."""
-        taken = self.reorganised is not None and self.reorganised_cost is not None
-        return self.reorganised if taken and self.reorganised_cost < self.initial_cost else self.initial  # type: ignore[operator, return-value]
+        return self.reorganised if self.taken and self.reorganised is not None else self.initial
+
+    def undone(self, why: str) -> Order:
+        """The order of ranges after all."""
+        return replace(self, chunks=ranges(*self.chunks.shape), taken=False, note=why)
 
 
 def choose_order(found: Readings, comm: Communicator, rates: Rates, *, reorganise: bool) -> Order:
     """The order of ranges, or Algorithm 4's where it costs less; called by all ranks, the same on all of them."""
     start = time.perf_counter()
-    ranks, count = len(found.by_rank), len(found.chunks)
-    initial = np.tile(np.arange(count), (ranks, 1))
+    initial = ranges(len(found.by_rank), len(found.chunks))
     volumes = volumes_of(found, initial, comm)
     cost = volumes.cost(rates)
     if not reorganise:
-        return Order(initial, volumes, None, cost, None, time.perf_counter() - start, "order of ranges")
+        return Order(initial, volumes, None, cost, None, time.perf_counter() - start, False, "order of ranges")
     chunks = algorithm_4(found, comm)
     after = volumes_of(found, chunks, comm)
     less = after.cost(rates) < cost
     note = "reorganised: Equation 4 falls" if less else "order of ranges: Equation 4 does not fall with Algorithm 4"
     return Order(chunks if less else initial, volumes, after, cost, after.cost(rates), time.perf_counter() - start,
-                 f"{note} ({rates.source})")
+                 less, f"{note} ({rates.source})")
+
+
+def ranges(ranks: int, count: int) -> np.ndarray:
+    """`[ranks, n]`: chunks in order of their destinations."""
+    return np.tile(np.arange(count), (ranks, 1))
 
 
 def algorithm_4(found: Readings, comm: Communicator) -> np.ndarray:

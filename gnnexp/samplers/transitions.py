@@ -177,6 +177,10 @@ def _rows(chunk: Chunk, num_src: int) -> np.ndarray:
     return found
 
 
+# Sorting some rows costs as much as looking through that many times as many.
+_SORTING = 16
+
+
 class _Held(NamedTuple):
     """A rank's buffer in one batch: rows of the level, ascending, and their places."""
 
@@ -195,13 +199,14 @@ def transitions(found: Readings, orders: np.ndarray, dedup: Dedup, rank: int, *,
         again: whether rows come again in the backward pass.
     """
     count, num_rows = orders.shape[1], found.level.block.num_src
-    held, capacity = _places([held_rows(found, orders, dedup, rank, batch) for batch in range(count)], dedup.intra)
-    place = np.zeros(num_rows, np.int64)
+    wanted = [held_rows(found, orders, dedup, rank, batch) for batch in range(count)]
+    held, capacity = _places(wanted, num_rows, dedup.intra)
+    place, inside = np.zeros(num_rows, np.int64), np.zeros(num_rows, bool)
     visits = []
     for batch in range(count):
         place[held[batch].rows] = held[batch].places
         moves = [
-            _move(found, orders, dedup, rank, (batch, other), held, place)
+            _move(found, orders, dedup, rank, (batch, other), held, place, inside)
             for other in ((batch - 1, batch + 1) if again else (batch - 1,))
         ]
         chunk = found.chunks[orders[rank, batch]]
@@ -212,7 +217,16 @@ def transitions(found: Readings, orders: np.ndarray, dedup: Dedup, rank: int, *,
 def transition_rows(found: Readings, orders: np.ndarray, batch: int) -> np.ndarray:
     """T_ij: own rows that any chunk of the batch reads."""
     of_ranks = [found.by_rank[rank][orders[rank, batch]] for rank in range(orders.shape[0])]
-    rows: np.ndarray = np.unique(np.concatenate(of_ranks))
+    rows: np.ndarray = of_ranks[0]
+    if len(of_ranks) == 1:
+        return rows
+    if sum(part.size for part in of_ranks) * _SORTING < found.num_own:
+        rows = np.unique(np.concatenate(of_ranks))
+        return rows
+    read = np.zeros(found.num_own, bool)
+    for part in of_ranks:
+        read[part] = True
+    rows = np.flatnonzero(read)
     return rows
 
 
@@ -226,48 +240,52 @@ def held_rows(found: Readings, orders: np.ndarray, dedup: Dedup, rank: int, batc
     return held
 
 
-def _places(wanted: Sequence[np.ndarray], stay: bool) -> tuple[list[_Held], int]:
+def _places(wanted: Sequence[np.ndarray], num_rows: int, stay: bool) -> tuple[list[_Held], int]:
     """What is held on keeps its place (section 6, "in-place"); the rest takes the lowest free ones."""
     if not stay:
         return [_Held(rows, np.arange(rows.size)) for rows in wanted], max(rows.size for rows in wanted)
     found: list[_Held] = []
-    free, capacity, before = np.empty(0, np.int64), 0, _Held(np.empty(0, np.int64), np.empty(0, np.int64))
+    place, inside = np.full(num_rows, -1, np.int64), np.zeros(num_rows, bool)
+    free, capacity, before = np.empty(0, np.int64), 0, np.empty(0, np.int64)
     for rows in wanted:
-        kept, of_before, of_rows = np.intersect1d(before.rows, rows, assume_unique=True, return_indices=True)
-        left = np.ones(before.rows.size, bool)
-        left[of_before] = False
-        free = np.sort(np.concatenate((free, before.places[left])))
-        missing = rows.size - kept.size
-        fresh = np.arange(capacity, capacity + max(0, missing - free.size))
+        left = _without(before, rows, inside)
+        free = np.sort(np.concatenate((free, place[left])))
+        place[left] = -1
+        entering = rows[place[rows] < 0]
+        fresh = np.arange(capacity, capacity + max(0, entering.size - free.size))
         capacity += fresh.size
-        places = np.empty(rows.size, np.int64)
-        entering = np.ones(rows.size, bool)
-        entering[of_rows] = False
-        places[of_rows] = before.places[of_before]
-        places[entering] = np.concatenate((free, fresh))[:missing]
-        free = free[missing:]
-        before = _Held(rows, places)
-        found.append(before)
+        place[entering] = np.concatenate((free, fresh))[: entering.size]
+        free, before = free[entering.size :], rows
+        found.append(_Held(rows, place[rows]))
     return found, capacity
+
+
+def _without(rows: np.ndarray, others: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Those of `rows` that are not among `others`; `inside` is false for every row, before and after."""
+    inside[others] = True
+    left: np.ndarray = rows[~inside[rows]]
+    inside[others] = False
+    return left
 
 
 def _move(
     found: Readings, orders: np.ndarray, dedup: Dedup, rank: int, pair: tuple[int, int], held: Sequence[_Held],
-    place: np.ndarray,
+    place: np.ndarray, inside: np.ndarray,
 ) -> Move:
     """What batch `pair[0]` takes when `pair[1]` was there (or none, outside of the range)."""
     batch, other = pair
     stays = dedup.intra and 0 <= other < orders.shape[1]
-
-    def new(now: np.ndarray, then: np.ndarray) -> np.ndarray:
-        return np.setdiff1d(now, then, assume_unique=True) if stays else now
-
-    rows = new(held[batch].rows, held[other].rows if stays else held[batch].rows)
-    own, foreign = rows[: np.searchsorted(rows, found.num_own)], rows[np.searchsorted(rows, found.num_own):]
+    rows = _without(held[batch].rows, held[other].rows, inside) if stays else held[batch].rows
+    own, foreign = np.split(rows, [np.searchsorted(rows, found.num_own)])
     bounds = found.num_own + np.concatenate(([0], np.cumsum(found.level.fetched)))
-    sent = [np.empty(0, np.int64) if reader == rank else
-            new(of_rank[orders[reader, batch]], of_rank[orders[reader, other]] if stays else of_rank[0])
-            for reader, of_rank in enumerate(found.by_rank)]
+    sent = []
+    for reader, of_rank in enumerate(found.by_rank):
+        read = of_rank[orders[reader, batch]]
+        if reader == rank:
+            read = read[:0]
+        elif stays:
+            read = _without(read, of_rank[orders[reader, other]], inside)
+        sent.append(read)
     gone = np.concatenate(sent).astype(np.int64)
     return Move(
         _tensor(own), _tensor(place[own]), _tensor(place[gone] if dedup.inter else gone),

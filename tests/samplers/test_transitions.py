@@ -17,7 +17,7 @@ def _arrays(sets: list[set[int]]) -> list[np.ndarray]:
 
 @given(SETS)
 def test_what_stays_keeps_its_place(sets: list[set[int]]) -> None:
-    held, capacity = _places(_arrays(sets), stay=True)
+    held, capacity = _places(_arrays(sets), 31, stay=True)
     before: dict[int, int] = {}
     for rows, found in zip(sets, held, strict=True):
         now = dict(zip(found.rows.tolist(), found.places.tolist(), strict=True))
@@ -31,7 +31,7 @@ def test_what_stays_keeps_its_place(sets: list[set[int]]) -> None:
 
 @given(SETS)
 def test_without_reuse_every_batch_starts_at_place_0(sets: list[set[int]]) -> None:
-    held, capacity = _places(_arrays(sets), stay=False)
+    held, capacity = _places(_arrays(sets), 31, stay=False)
     assert capacity == max(len(rows) for rows in sets)
     for rows, found in zip(sets, held, strict=True):
         assert found.rows.tolist() == sorted(rows) and found.places.tolist() == list(range(len(rows)))
