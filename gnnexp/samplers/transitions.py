@@ -218,9 +218,9 @@ def transition_rows(found: Readings, orders: np.ndarray, batch: int) -> np.ndarr
     """T_ij: own rows that any chunk of the batch reads."""
     of_ranks = [found.by_rank[rank][orders[rank, batch]] for rank in range(orders.shape[0])]
     rows: np.ndarray = of_ranks[0]
-    if 1 < len(of_ranks) and sum(part.size for part in of_ranks) * _SORTING < found.num_own:
+    if len(of_ranks) > 1 and sum(part.size for part in of_ranks) * _SORTING < found.num_own:
         rows = np.unique(np.concatenate(of_ranks))
-    elif 1 < len(of_ranks):
+    elif len(of_ranks) > 1:
         read = np.zeros(found.num_own, bool)
         for part in of_ranks:
             read[part] = True
