@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.job import Job
+from gnnexp.measure.memory import give_back_heap
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.local import has_constant_sums
 from gnnexp.paradigms.chunking import itemsize
@@ -74,6 +75,7 @@ class OffloadPlan:
         if options.device_memory is not None and needed(found, order.chunks) > options.device_memory:
             order = order.undone("order of ranges: Algorithm 4's batches are above the budget")
         keeps = keeps_sums(job, found, options, order.volumes.from_host(dedup))
+        give_back_heap()  # overlaps of millions of rows were counted
         moved = transitions(found, order.chunks, dedup, comm.rank, again=not all(keeps))
         facts = {
             "chunks": len(found.chunks), "keeps": ["sums" if kept else "outputs" for kept in keeps],

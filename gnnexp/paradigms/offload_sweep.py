@@ -39,7 +39,7 @@ class Sweeps:
         self._capacity = plan.transitions.capacity
         self._neighbours = NeighbourBuffer(job.tier, job.comm, job.batch_comm, inter)
         self._layers = [OffloadLayer(job.model, index, kept) for index, kept in enumerate(plan.keeps_sums)]
-        self.host = HostTier(options.host, job.directory / "host_tier", pinned=job.device.type == "cuda")
+        self.host = HostTier(options.host, job.directory, pinned=job.device.type == "cuda")
         widths = job.model.widths
 
         def rows(width: int) -> Tensor:
