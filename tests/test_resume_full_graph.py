@@ -18,6 +18,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "late": {"_target_": VERTEX, "delay": 2},
     "coupled": {"_target_": TENSOR},
     "pipelined": {"_target_": TENSOR, "mode": "decoupled", "chunks": 3, "pipeline": True},
+    "offloaded": {"_target_": "gnnexp.paradigms.offload.Offload", "chunks": 3, "host": "file"},
 }
 
 
