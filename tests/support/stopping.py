@@ -25,7 +25,7 @@ def attempt(config: dict[str, Any], folder: str, stop_at: int | None, number: in
     environment, graph = read_environment(), nasty_graph()
     needed = "split" in str(config["paradigm"]) or "Partitioned" in str(config["feature_store"])
     partition = parts(graph, environment.num_ranks) if needed else None
-    if "vertex_parallel" in str(config["paradigm"]):
+    if any(name in str(config["paradigm"]) for name in ("vertex_parallel", "offload")):
         partition = (cut_parts if config["paradigm"].get("delay") else parts)(graph, environment.num_ranks)
     directory = Path(folder)
     job, paradigm = assemble(config, Artifacts(graph, partition), directory, environment)
