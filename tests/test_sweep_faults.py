@@ -34,7 +34,8 @@ def sweep(file: str, place: Path, *more: str) -> subprocess.Popen[str]:
 
 
 def results(place: Path) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in place.glob("runs/**/result.json")]
+    """Of the runs that have ended; not by `**`, which would enter folders that a run going on is renaming."""
+    return [json.loads(path.read_text()) for path in place.glob("runs/storm/*/result.json")]
 
 
 def kill_after(going: subprocess.Popen[str], place: Path, ended: int) -> None:
