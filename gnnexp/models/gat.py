@@ -63,9 +63,11 @@ class GATLayer(Layer):
         return keys[:, : self.num_weights], keys[:, self.num_weights :]
 
     def keys_of_projected(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """`a·x` per head."""
-        per_head = x.view(-1, self.num_weights, self.head_dim)
-        return (per_head * self.src_attention).sum(-1), (per_head * self.dst_attention).sum(-1)
+        """`a·x` per head, as a product with the block-diagonal `[C, 2K]` of both vectors: x is read once."""
+        both = [torch.diag_embed(attention.T).transpose(0, 1).flatten(0, 1)
+                for attention in (self.src_attention, self.dst_attention)]
+        keys = x @ torch.cat(both, 1)
+        return keys[:, : self.num_weights], keys[:, self.num_weights :]
 
     def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
         """LeakyReLU of the sum of both keys."""

@@ -113,6 +113,13 @@ def preactivated_from_sums(layer: Layer, block: Block, sums: Tensor, own: Tensor
     return layer.preactivation(_mixed_from_sums(layer, block, sums, own, mass))
 
 
+def preactivated_from_projected_sums(layer: Layer, block: Block, sums: Tensor, own: Tensor | None) -> Tensor:
+    """`preactivated_rows` from sums `[D, C]` of projected rows and the self part `[D, C]` (the destinations' own
+    projection, where that is it), of a layer that has constant sums."""
+    _, mass = edge_weights(layer, block, None)
+    return layer.preactivation(layer.mix(Destinations(block.dst_ids, block.degree, mass), sums, own))
+
+
 def _mixed_from_sums(layer: Layer, block: Block, sums: Tensor, own: Rows, mass: Tensor | None) -> Tensor:
     """`[D, C]` of sums of raw rows and the destinations' raw rows, divided by the mass where there is one."""
     dst = Destinations(block.dst_ids, block.degree, mass)

@@ -82,6 +82,7 @@ def check_chunks(config: Mapping[str, Any], graph: Graph, chunking: Chunking) ->
 
 
 def layers_of(model: Model, graph: Graph) -> list[Layer | BlockLayer]:
-    """The layers that `model` will have on `graph`, without parameters' values."""
+    """The layers that `model` will have on `graph`, without memory for parameters: sizes are not checked yet."""
     dims = [graph.num_features, *[model.hidden] * (model.num_layers - 1), graph.num_classes]
-    return [model.make_layer(index, *pair) for index, pair in enumerate(pairwise(dims))]
+    with torch.device("meta"):
+        return [model.make_layer(index, *pair) for index, pair in enumerate(pairwise(dims))]

@@ -28,6 +28,7 @@ from gnnexp.paradigms.full_graph import FullGraph, Whole
 from gnnexp.paradigms.offload_checks import check_offload, host_bytes
 from gnnexp.paradigms.offload_options import Keep, OffloadOptions
 from gnnexp.paradigms.offload_plan import OffloadPlan
+from gnnexp.paradigms.offload_start import ReadRows
 from gnnexp.paradigms.offload_sweep import Sweeps
 
 
@@ -40,6 +41,8 @@ class Offload(FullGraph):
         keep: what the host keeps of a layer for its backward pass: `outputs` (the layer is run again from its inputs),
             `sums` (its aggregated rows; only the rest is run again), `paper` (sums wherever that is exact), or
             `cheapest`: whichever brings fewer rows across.
+        rows: what chunks read of a layer's sources: `raw` rows, `projected` ones, or per layer whichever makes for
+            fewer floats to gather.
         host: `ram`, or `file`s in the run directory.
         dedup: `{inter, intra}`, see `samplers/transitions.py`.
         reorganise: chunks in the order of Algorithm 4, where Equation 4 says that it costs less.
@@ -51,10 +54,11 @@ class Offload(FullGraph):
 
     def __init__(
         self, chunks: int | Literal["auto"] = 8, device_memory: int | None = None, keep: Keep = "cheapest",
-        host: Place = "ram", dedup: Mapping[str, Any] | None = None, reorganise: bool = True, prefetch: bool = True,
+        rows: ReadRows = "cheapest", host: Place = "ram", dedup: Mapping[str, Any] | None = None,
+        reorganise: bool = True, prefetch: bool = True,
     ) -> None:
         chosen = {"inter": True, "intra": True} if dedup is None else dedup
-        self.options = OffloadOptions(chunks, device_memory, keep, host, chosen, reorganise, prefetch)
+        self.options = OffloadOptions(chunks, device_memory, keep, rows, host, chosen, reorganise, prefetch)
         if problems := self.options.problems():
             raise ConfigError(problems)
 
@@ -119,12 +123,14 @@ class Offload(FullGraph):
         timer, key, sweeps, layers = self.job.timer, batch.batch.key, self.sweeps, self.job.model.num_layers
         with timer.phase("forward"):
             self.count_computed(batch)
+            sweeps.project_features(key)
             for index in range(layers - 1):
                 sweeps.forward(index, key)
             loss = sweeps.forward_last(key, max(1, batch.batch.global_count))
         with timer.phase("backward"):
             for index in reversed(range(layers)):
                 sweeps.backward(index, key)
+            sweeps.project_features_back(key)
         return loss, int(batch.batch.targets.numel())
 
     # --- counts ----------------------------------------------------------------------------------------------------
@@ -134,6 +140,7 @@ class Offload(FullGraph):
         keeps = self.plan.keeps_sums
         self.count("edges_computed", edges * len(keeps))
         self.count("edges_computed_again", edges * keeps.count(False))
+        self.count("edges_redundant", 0)  # every destination has one chunk
         self.count("vertices_computed", vertices * len(keeps))
         self._batches.setdefault("edges", []).append([edges] * len(keeps))
 

@@ -11,12 +11,15 @@ from gnnexp.config.build import build
 from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
+from gnnexp.models.layer import Layer
 from gnnexp.models.model import Model
 from gnnexp.paradigms.checks import num_ranks
 from gnnexp.paradigms.chunking import itemsize
 from gnnexp.paradigms.local_chunks import layers_of
-from gnnexp.paradigms.offload_memory import smallest_budget
+from gnnexp.paradigms.offload_memory import layer_works, smallest_budget
 from gnnexp.paradigms.offload_options import OffloadOptions
+from gnnexp.paradigms.offload_plan import planned_reads, row_widths
+from gnnexp.paradigms.offload_rows import Slots
 
 
 def check_offload(config: Mapping[str, Any], graph: Graph, options: OffloadOptions) -> list[Problem]:
@@ -28,7 +31,9 @@ def check_offload(config: Mapping[str, Any], graph: Graph, options: OffloadOptio
         return []
     model, dtype = build(config["model"], Model), getattr(torch, config["train"]["dtype"])
     layers = layers_of(model, graph)
-    needed = smallest_budget(graph, layers, dtype, num_ranks(config), model.needs.self_loops)
+    projects, reads = planned_reads(layers, options.rows, graph)
+    works = layer_works(layers, projects, reads, [False] * len(layers))
+    needed = smallest_budget(graph, works, dtype, num_ranks(config), model.needs.self_loops)
     if needed is None or needed <= options.device_memory:
         return []
     return [Problem("paradigm.device_memory", options.device_memory, "the largest vertices as chunks of their own take "
@@ -36,13 +41,11 @@ def check_offload(config: Mapping[str, Any], graph: Graph, options: OffloadOptio
 
 
 def host_bytes(config: Mapping[str, Any], graph: Graph, options: OffloadOptions) -> int:
-    """Rows that a rank keeps on the host: inputs of all layers, sums of at most all, gradients of one and of targets.
-
-    Gradients of other layers take the place of inputs where widths are alike, which they are but for the first.
-    """
+    """Rows that a rank keeps on the host at most, and gradients of the targets' logits."""
     model, size = build(config["model"], Model), itemsize(getattr(torch, config["train"]["dtype"]))
+    layers = layers_of(model, graph)
+    projects, reads = planned_reads(layers, options.rows, graph)
+    keeps = [options.keep != "outputs" and isinstance(layer, Layer) and layer.kind == "static" for layer in layers]
+    slots = Slots.of(row_widths(reads, projects, keeps), graph.num_features)
     vertices = -(-graph.num_nodes // num_ranks(config))
-    inputs = graph.num_features + (model.num_layers - 1) * model.hidden
-    sums = 0 if options.keep == "outputs" else inputs
-    rows = vertices * (inputs + sums + (model.hidden if model.num_layers > 1 else 0))
-    return size * (rows + graph.splits.train.numel() * graph.num_classes)
+    return slots.num_bytes(vertices, size) + size * graph.splits.train.numel() * graph.num_classes

@@ -1,150 +1,163 @@
 """One layer of offloaded training on one chunk: forward, and again in backward (HongTu, section 4.2).
 
-What a layer hands on is what the next one reads: its rows after the next layer's dropout, so that a vertex that several
-chunks read is dropped once; undropped rows where the next layer adds them to its output (a skip connection).
+From what its chunks read (`offload_start.py`) to what those of the next layer will: each vertex is handed on once.
 
-`sums`: the layer's aggregated raw rows are kept (the paper's hybrid); backward runs the row-local rest again, and the
-transposed aggregation, which needs no rows. Otherwise backward runs the whole layer again from its inputs.
+`sums`: the layer's aggregated rows are kept (the paper's hybrid); backward runs the row-local rest again, and the
+transposed aggregation, which needs no rows. Otherwise backward runs the whole layer again from what it read.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from gnnexp.graph.block import BatchKey, Block
-from gnnexp.models.layer import Layer
+from gnnexp.kernels.counter import Purpose
 from gnnexp.models.local import (
     constant_sums,
     constant_sums_back,
     destination_rows,
+    mixed_from_projected,
+    preactivated_from_projected_sums,
     preactivated_from_sums,
 )
 from gnnexp.models.model import Model
 from gnnexp.models.shortcuts import add_at
+from gnnexp.paradigms.offload_start import LayerStart, Start, ends_with_own_rows
 
 
 @dataclass(frozen=True)
 class OffloadLayer:
-    """Layer `index` of `model` on chunks whose source rows are in a buffer.
+    """A layer on chunks whose source rows are in a buffer.
 
     Attributes:
-        model: set up.
-        index: which layer.
+        start: what its chunks read.
         keeps_sums: see above; only of layers with constant sums.
+        following: what those of the next layer read; None after the last.
     """
 
-    model: Model
-    index: int
+    start: LayerStart
     keeps_sums: bool
+    following: LayerStart | None
 
     @property
-    def reads_dropped(self) -> bool:
-        """Whether its inputs have gone through its dropout already; features have not, nor what it adds undropped."""
-        return self.index > 0 and not getattr(self.model.layers[self.index], "residual", False)
+    def reads_own_rows(self) -> bool:
+        """See `ends_with_own_rows`."""
+        return ends_with_own_rows(self.start.layer, projects=self.start.projects)
 
-    def forward(self, block: Block, rows: Tensor, key: BatchKey | None) -> tuple[Tensor, Tensor | None]:
-        """`([D, out], sums [D, Din] or None)` from the rows `[S, Din]` of a chunk's sources."""
-        dropped = self._dropped(block.src_ids, rows, key)
-        if not self.keeps_sums:
-            pre = self.model.preactivated(self.index, block, dropped, key)
-            return self._handed_on(block, pre, self._skipping(block, rows), key), None
-        sums = constant_sums(self._layer, block, dropped)
-        return self.from_sums(block, sums, _own(block, rows), key), sums
-
-    def from_sums(self, block: Block, sums: Tensor, own: Tensor, key: BatchKey | None) -> Tensor:
-        """`[D, out]` from kept sums and the destinations' inputs `[D, Din]`."""
-        pre = preactivated_from_sums(self._layer, block, sums, self._dropped(block.dst_ids, own, key))
-        return self._handed_on(block, pre, own, key)
-
-    def backward(
-        self, block: Block, rows: Tensor, key: BatchKey | None, gradient: Tensor, into: Tensor | None
-    ) -> None:
-        """Run again from the inputs; gradients are added to `into` `[S, Din]` (None: nobody wants them) and parameters.
+    def forward(
+        self, block: Block, rows: Tensor, own: Tensor | None, key: BatchKey | None
+    ) -> tuple[Start, Tensor | None]:
+        """`(what is handed on of D vertices, sums [D, d] or None)`.
 
         Args:
             block: of the chunk.
-            rows: `[S, Din]`, as in forward.
-            key: as in forward.
-            gradient: `[D, out]` of what forward gave.
-            into: in the device tier.
+            rows: `[S, d]` of its sources.
+            own: `[D, o]` of its destinations.
+            key: of the epoch.
         """
-        leaf, own = rows.detach(), self._skipping(block, rows)
+        if not self.keeps_sums:
+            return self._from_rows(block, rows, own, key), None
+        sums = constant_sums(self.start.contract, block, self._taken(block.src_ids, rows, key))
+        read = destination_rows(block, rows) if self.reads_own_rows else None
+        assert read is None or isinstance(read, Tensor)
+        return self.from_sums(block, sums, read, own, key), sums
+
+    def from_sums(
+        self, block: Block, sums: Tensor, read: Tensor | None, own: Tensor | None, key: BatchKey | None
+    ) -> Start:
+        """What `forward` hands on, from kept sums; `read` `[D, d]`: the destinations' rows, if `reads_own_rows`."""
+        layer = self.start.contract
+        if self.start.projects:
+            self_, _, skip = self.start.split_own(own)
+            pre = preactivated_from_projected_sums(layer, block, sums, read if layer.self_is_neighbour else self_)
+        else:
+            assert read is not None
+            pre = preactivated_from_sums(layer, block, sums, self._taken(block.dst_ids, read, key))
+            skip = layer.residual_part(read if own is None else own)
+        return self._handed_on(block, pre, skip, key)
+
+    def backward(
+        self, block: Block, rows: Tensor, own: Tensor | None, key: BatchKey | None, gradient: Start,
+        into: Tensor | None,
+    ) -> Tensor | None:
+        """Run again from what was read: the gradient of `own`; those of rows and parameters are added up.
+
+        Args:
+            block: of the chunk.
+            rows: `[S, d]`, as in forward.
+            own: `[D, o]`, as in forward.
+            key: as in forward.
+            gradient: of what forward handed on.
+            into: `[S, d]` in the device tier; None: nobody wants the rows' gradients.
+        """
+        leaf = rows.detach()
         if into is not None:
             leaf.requires_grad_().grad = into
-            if own is not None:
-                own.requires_grad_()
+        if own is not None:
+            own.requires_grad_()
         with torch.enable_grad():
-            dropped = self._dropped(block.src_ids, leaf, key)
-            pre = self.model.preactivated(self.index, block, dropped, key)
-            out = self._handed_on(block, pre, own, key)
-        torch.autograd.backward(out, gradient)
-        if into is not None and own is not None and own.grad is not None:
-            _add_own(block, into, own.grad)
+            out = self._from_rows(block, leaf, own, key)
+        backward_through(out, gradient)
+        return None if own is None else own.grad
 
     def backward_from_sums(
-        self, block: Block, sums: Tensor, own: Tensor, key: BatchKey | None, gradient: Tensor, into: Tensor | None
-    ) -> None:
-        """Run the row-local rest again, and the transposed aggregation; arguments as in `from_sums` and `backward`."""
-        own.requires_grad_(into is not None)
-        sums.requires_grad_(into is not None)
+        self, block: Block, sums: Tensor, read: Tensor | None, own: Tensor | None, key: BatchKey | None,
+        gradient: Start, into: Tensor | None,
+    ) -> Tensor | None:
+        """Run the row-local rest again, and the transposed aggregation; as `from_sums` and `backward`."""
+        for rows in (sums, read, own):
+            if rows is not None:
+                rows.requires_grad_(into is not None)
         with torch.enable_grad():
-            out = self.from_sums(block, sums, own, key)
-        torch.autograd.backward(out, gradient)
-        if into is None:
-            return
-        assert sums.grad is not None
-        spread = constant_sums_back(self._layer, block, sums.grad)
-        into += self._undropped(block.src_ids, spread, key)
-        if own.grad is not None:
-            _add_own(block, into, own.grad)
+            out = self.from_sums(block, sums, read, own, key)
+        backward_through(out, gradient)
+        if into is not None:
+            assert sums.grad is not None, "features as raw rows take no gradient, all others are read as they are"
+            into += constant_sums_back(self.start.contract, block, sums.grad)
+            if read is not None and read.grad is not None:
+                assert block.dst_positions is not None
+                add_at(into, block.dst_positions, read.grad)
+        return None if own is None else own.grad
 
-    # --- the ends of a layer ---------------------------------------------------------------------------------------
+    # --- from start to end -----------------------------------------------------------------------------------------
     @property
-    def _layer(self) -> Layer:
-        layer = self.model.layers[self.index]
-        assert isinstance(layer, Layer)
-        return layer
+    def _model(self) -> Model:
+        return self.start.model
 
-    def _skipping(self, block: Block, rows: Tensor) -> Tensor | None:
-        """Rows of the destinations, where a skip connection adds them."""
-        return _own(block, rows) if getattr(self.model.layers[self.index], "residual", False) else None
+    def _from_rows(self, block: Block, rows: Tensor, own: Tensor | None, key: BatchKey | None) -> Start:
+        index, layer, taken = self.start.index, self.start.layer, self._taken(block.src_ids, rows, key)
+        if self.start.projects:
+            layer = self.start.contract
+            drop = self._model.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
+            self_, dst_key, skip = self.start.split_own(own)
+            projected, src_key = taken[:, : layer.width], taken[:, layer.width :]
+            keys = None if dst_key is None else (src_key, dst_key)
+            pre = layer.preactivation(mixed_from_projected(layer, block, projected, self_, drop, keys))
+        else:
+            pre, skip = self._model.preactivated(index, block, taken, key), None
+            if layer.residual:
+                skip = self.start.contract.residual_part(destination_rows(block, rows) if own is None else own)
+        return self._handed_on(block, pre, skip, key)
 
-    def _dropped(self, ids: Tensor, rows: Tensor, key: BatchKey | None) -> Tensor:
-        if self.reads_dropped:
+    def _taken(self, ids: Tensor, rows: Tensor, key: BatchKey | None) -> Tensor:
+        """Rows as the layer takes them: features that are read raw have not been through its dropout."""
+        if self.start.index or self.start.projects:
             return rows
-        dropped = self.model.drop_input(self.index, ids, rows, key)
+        dropped = self._model.drop_input(0, ids, rows, key)
         assert isinstance(dropped, Tensor)
         return dropped
 
-    def _undropped(self, ids: Tensor, gradient: Tensor, key: BatchKey | None) -> Tensor:
-        """The gradient before dropout, which is linear: its mask does not depend on the rows."""
-        if self.reads_dropped or key is None:
-            return gradient
-        with torch.enable_grad():
-            zeros = torch.zeros_like(gradient).requires_grad_()
-            dropped = self._dropped(ids, zeros, key)
-        return torch.autograd.grad(dropped, zeros, gradient)[0] if dropped is not zeros else gradient
-
-    def _handed_on(self, block: Block, pre: Tensor, own: Tensor | None, key: BatchKey | None) -> Tensor:
-        layer, after = self.model.layers[self.index], self.index + 1
-        residual = layer.residual_part(own) if isinstance(layer, Layer) and own is not None else None
-        out = self.model.finish_layer(self.index, pre, residual)
-        if after == self.model.num_layers or not OffloadLayer(self.model, after, False).reads_dropped:
-            return out
-        dropped = self.model.drop_input(after, block.dst_ids, out, key)
-        assert isinstance(dropped, Tensor)
-        return dropped
+    def _handed_on(self, block: Block, pre: Tensor, skip: Tensor | None, key: BatchKey | None) -> Start:
+        out = self._model.finish_layer(self.start.index, pre, skip)
+        return Start(out, None) if self.following is None else self.following.of(block.dst_ids, out, key)
 
 
-def _add_own(block: Block, into: Tensor, gradient: Tensor) -> None:
-    assert block.dst_positions is not None
-    add_at(into, block.dst_positions, gradient)
-
-
-def _own(block: Block, rows: Tensor) -> Tensor:
-    own = destination_rows(block, rows)
-    assert isinstance(own, Tensor)
-    return own
+def backward_through(out: Start, gradient: Start) -> None:
+    """Backward from what was handed on; nothing of it but parameters and what requires gradients gets any."""
+    pairs: Iterable[tuple[Tensor | None, Tensor | None]] = zip(out, gradient, strict=True)
+    wanted = [(part, given) for part, given in pairs if part is not None and given is not None and part.requires_grad]
+    torch.autograd.backward([part for part, _ in wanted], [given for _, given in wanted])

@@ -9,10 +9,12 @@ from typing import Any, Literal
 from gnnexp.errors import Problem
 from gnnexp.measure.host_tier import Place
 from gnnexp.paradigms.checks import attends, block_layers
+from gnnexp.paradigms.offload_start import ReadRows
 from gnnexp.samplers.transitions import Dedup
 
 Keep = Literal["cheapest", "paper", "outputs", "sums"]
 _KEEPS = ("cheapest", "paper", "outputs", "sums")
+_ROWS = ("cheapest", "raw", "projected")
 _PLACES = ("ram", "file")
 
 
@@ -23,6 +25,7 @@ class OffloadOptions:
     chunks: int | Literal["auto"]
     device_memory: int | None
     keep: Keep
+    rows: ReadRows
     host: Place
     dedup: Mapping[str, Any]
     reorganise: bool
@@ -46,7 +49,8 @@ class OffloadOptions:
             problems.append(Problem("chunks", self.chunks, "auto and a device_memory go together: a budget decides how "
                                     "many chunks there are", "set paradigm.chunks=auto and paradigm.device_memory="
                                     "<bytes>, or paradigm.chunks=<number> and paradigm.device_memory=null"))
-        for name, value, allowed in (("keep", self.keep, _KEEPS), ("host", self.host, _PLACES)):
+        words = (("keep", self.keep, _KEEPS), ("rows", self.rows, _ROWS), ("host", self.host, _PLACES))
+        for name, value, allowed in words:
             if value not in allowed:
                 problems.append(Problem(name, value, f"must be one of: {', '.join(allowed)}",
                                         f"set paradigm.{name}={allowed[0]}"))
@@ -64,6 +68,9 @@ class OffloadOptions:
         if self.keep == "sums" and (attends(config) or block_layers(config)):
             problems.append(Problem("paradigm.keep", "sums", f"the aggregation of {target} has learned weights: its "
                                     "gradient needs what was aggregated", "set paradigm.keep=outputs"))
+        if self.rows == "projected" and block_layers(config):
+            problems.append(Problem("paradigm.rows", "projected", f"layers of {target} have no projection of their own",
+                                    "set paradigm.rows=cheapest"))
         if self.device_memory is not None and block_layers(config):
             problems.append(Problem("paradigm.device_memory", self.device_memory, f"what layers of {target} take is "
                                     "not known", "set paradigm.chunks=<number> and paradigm.device_memory=null"))

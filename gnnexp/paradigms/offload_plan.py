@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -11,16 +11,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnexp.graph.graph import Graph
 from gnnexp.job import Job
 from gnnexp.measure.memory import give_back_heap
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.local import has_constant_sums
 from gnnexp.paradigms.chunking import itemsize
-from gnnexp.paradigms.offload_memory import chunk_bytes, fewest_chunks, largest, over_ranks
-from gnnexp.paradigms.offload_options import OffloadOptions
-from gnnexp.samplers.halo import levels
+from gnnexp.paradigms.offload_memory import chunk_bytes, fewest_chunks, largest, layer_works, over_ranks
+from gnnexp.paradigms.offload_options import Keep, OffloadOptions
+from gnnexp.paradigms.offload_rows import RowWidths, Slots
+from gnnexp.paradigms.offload_start import ReadRows, Widths, ends_with_own_rows, projects_rows, widths_of
+from gnnexp.samplers.halo import Level, levels
 from gnnexp.samplers.reorganise import Rates, Volumes, choose_order, ranges, volumes_by_batch
-from gnnexp.samplers.transitions import Readings, Transitions, readings, transitions
+from gnnexp.samplers.transitions import Readings, Transitions, empty_chunk, readings, transitions
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +34,16 @@ class OffloadPlan:
         transitions: its visits.
         volumes: rows that a sweep moves, over all ranks.
         keeps_sums: per layer, see `OffloadLayer`.
+        projects: per layer, see `LayerStart`.
+        slots: where the host keeps its rows.
         facts: what is recorded of it, the same on every rank.
     """
 
     transitions: Transitions
     volumes: Volumes
     keeps_sums: tuple[bool, ...]
+    projects: tuple[bool, ...]
+    slots: Slots
     facts: Mapping[str, Any]
 
     @property
@@ -56,14 +63,15 @@ class OffloadPlan:
         start = time.perf_counter()
         comm, dedup = job.batch_comm, options.duplicates
         (level,) = levels(job.shard, own, 1, lambda _, ids: torch.zeros(ids.shape, dtype=torch.bool))
-        width = sum(job.model.widths[:-1]) // job.model.num_layers
-        rates = Rates.of(job.run.hardware, width * itemsize(job.dtype))
-
         layers = [layer for layer in job.model.layers if isinstance(layer, Layer | BlockLayer)]
+        projects, reads = planned_reads(layers, options.rows, job.graph)
+        rates = Rates.of(job.run.hardware, sum(read.rows for read in reads) // len(reads) * itemsize(job.dtype))
+        known = sums_known(constant_layers(layers, level), options.keep)
+        works = layer_works(layers, projects, reads, known)
 
         def needed(found: Readings, chunks: np.ndarray | None = None) -> int:
             size = largest(found, ranges(comm.size, len(found.chunks)) if chunks is None else chunks, dedup, comm.rank)
-            return over_ranks(chunk_bytes(layers, job.dtype, size) or 0, comm)
+            return over_ranks(chunk_bytes(works, job.dtype, size) or 0, comm)
 
         if options.chunks == "auto":
             assert options.device_memory is not None
@@ -74,34 +82,62 @@ class OffloadPlan:
         order = choose_order(found, comm, rates, reorganise=options.reorganise)
         if options.device_memory is not None and needed(found, order.chunks) > options.device_memory:
             order = order.undone("order of ranges: Algorithm 4's batches are above the budget")
-        keeps = keeps_sums(job, found, options, order.volumes.from_host(dedup))
+        cheaper = cheaper_sums(layers, projects, order.volumes.from_host(dedup), job.graph.num_nodes)
+        keeps = tuple(less if kept is None else kept for kept, less in zip(known, cheaper, strict=True))
         give_back_heap()  # overlaps of millions of rows were counted
         moved = transitions(found, order.chunks, dedup, comm.rank, again=not all(keeps))
         facts = {
             "chunks": len(found.chunks), "keeps": ["sums" if kept else "outputs" for kept in keeps],
+            "rows": ["projected" if on else "raw" for on in projects],
             "order": order.note, "chunk_bytes_bound": needed(found, order.chunks) or None,
             "rows_initial": asdict(order.initial),
             "rows_reorganised": None if order.reorganised is None else asdict(order.reorganised),
             "cost_initial": order.initial_cost, "cost_reorganised": order.reorganised_cost,
             "order_s": order.seconds, "batches": volumes_by_batch(found, order.chunks, comm),
-            # Of every layer's inputs and of the logits: rows mean nothing in bytes without.
-            "row_bytes": [width * itemsize(job.dtype) for width in job.model.widths],
+            # Of what every layer reads and of the logits: rows mean nothing in bytes without.
+            "row_bytes": [width * itemsize(job.dtype) for width in (*(it.rows for it in reads), job.model.widths[-1])],
         }
-        return OffloadPlan(moved, order.volumes, keeps, {**facts, "setup_s": time.perf_counter() - start})
+        slots = Slots.of(row_widths(reads, projects, keeps), job.model.in_dim)
+        return OffloadPlan(moved, order.volumes, keeps, projects, slots,
+                           {**facts, "setup_s": time.perf_counter() - start})
 
 
-def keeps_sums(job: Job, found: Readings, options: OffloadOptions, from_host: int) -> tuple[bool, ...]:
-    """Per layer, whether the host keeps sums; never where weights are learned.
+def planned_reads(
+    layers: Sequence[Layer | BlockLayer], rows: ReadRows, graph: Graph
+) -> tuple[tuple[bool, ...], list[Widths]]:
+    """`(whether each layer's chunks read projected rows, columns that they read)`."""
+    projects = tuple(projects_rows(layer, index, rows, graph.num_edges, graph.num_nodes)
+                     for index, layer in enumerate(layers))
+    return projects, [widths_of(layer, index, projects=on)
+                      for index, (layer, on) in enumerate(zip(layers, projects, strict=True))]
 
-    Running a layer again brings the `from_host` rows of a sweep once more. Keeping its sums sends a row per vertex out
-    and brings two back, its own among them (layer_contract.md: cheaper from 2K + 1 = 3 rows per vertex on).
+
+def row_widths(reads: Sequence[Widths], projects: Sequence[bool], keeps: Sequence[bool]) -> list[RowWidths]:
+    """Of every layer."""
+    return [RowWidths(read, read.summed if kept else 0, index > 0 or on)
+            for index, (read, on, kept) in enumerate(zip(reads, projects, keeps, strict=True))]
+
+
+def constant_layers(layers: Sequence[Layer | BlockLayer], level: Level) -> list[bool]:
+    """Which layers can keep sums exactly: never those whose weights are learned."""
+    block = empty_chunk(level).block
+    return [isinstance(layer, Layer) and has_constant_sums(layer, block) for layer in layers]
+
+
+def sums_known(constant: Sequence[bool], keep: Keep) -> list[bool | None]:
+    """Per layer, whether sums are kept; None where rows that cross decide it, when the chunks are known."""
+    if keep == "outputs":
+        return [False] * len(constant)
+    return [(None if keep == "cheapest" else True) if can else False for can in constant]
+
+
+def cheaper_sums(
+    layers: Sequence[Layer | BlockLayer], projects: Sequence[bool], from_host: int, num_vertices: int
+) -> list[bool]:
+    """Per layer, whether keeping sums moves fewer rows than running it again, which takes `from_host` once more.
+
+    Sums go out and come back, with the own row where the layer's end needs that (layer_contract.md: cheaper from
+    2K + 1 = 3 rows per vertex on).
     """
-    blocks = [chunk.block for chunk in found.chunks]
-    smallest = min(blocks, key=lambda block: block.num_edges)
-    constant = [isinstance(layer, Layer) and has_constant_sums(layer, smallest) for layer in job.model.layers]
-    told: Any = job.batch_comm.gather_objects(constant)
-    possible = tuple(all(of_layer) for of_layer in zip(*told, strict=True))
-    if options.keep == "outputs":
-        return (False,) * len(possible)
-    cheaper = options.keep != "cheapest" or from_host > 3 * job.graph.num_nodes
-    return tuple(can and cheaper for can in possible)
+    return [from_host > (2 + ends_with_own_rows(layer, projects=on)) * num_vertices
+            for layer, on in zip(layers, projects, strict=True)]

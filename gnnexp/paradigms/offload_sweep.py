@@ -14,9 +14,10 @@ from gnnexp.measure.host_tier import HostTier
 from gnnexp.measure.ledger import Tag
 from gnnexp.paradigms.in_chunks import visit
 from gnnexp.paradigms.neighbour_buffer import NeighbourBuffer
-from gnnexp.paradigms.offload_layer import OffloadLayer
+from gnnexp.paradigms.offload_layer import OffloadLayer, backward_through
 from gnnexp.paradigms.offload_options import OffloadOptions
 from gnnexp.paradigms.offload_plan import OffloadPlan
+from gnnexp.paradigms.offload_start import LayerStart, Start
 from gnnexp.samplers.chunks import Chunk
 from gnnexp.samplers.transitions import Move, Visit
 
@@ -38,32 +39,22 @@ class Sweeps:
         self._visits = tuple(it.to(job.device, inter) for it in plan.transitions.visits)
         self._capacity = plan.transitions.capacity
         self._neighbours = NeighbourBuffer(job.tier, job.comm, job.batch_comm, inter)
-        self._layers = [OffloadLayer(job.model, index, kept) for index, kept in enumerate(plan.keeps_sums)]
+        starts = [LayerStart(job.model, index, projects) for index, projects in enumerate(plan.projects)]
+        self._layers = [OffloadLayer(start, kept, following)
+                        for start, kept, following in zip(starts, plan.keeps_sums, [*starts[1:], None], strict=True)]
         self.host = HostTier(options.host, job.directory, pinned=job.device.type == "cuda")
-        widths = job.model.widths
-
-        def rows(width: int) -> Tensor:
-            return self.host.rows(own.numel(), width, job.dtype)
-
-        self._inputs = [rows(width) for width in widths[:-1]]
-        self._sums = [rows(width) if layer.keeps_sums else None
-                      for layer, width in zip(self._layers, widths[:-1], strict=True)]
+        self._features, self._rows = plan.slots.allocate(own.numel(), job.dtype, self.host)
         # The gradients of other logits are zero.
         mine = job.task.targets()[torch.isin(job.task.targets(), own)]
         self._target_rows, order = torch.sort(torch.searchsorted(own, mine))
         self._targets = mine[order]
-        # Gradients of a layer's inputs, and of the targets' logits. Where widths are alike, they take the place of the
-        # inputs of the layer above, which nobody needs by then.
-        self._gradients: list[Tensor | None] = [None]
-        for index in range(1, len(widths) - 1):
-            above = self._inputs[index + 1] if index + 1 < len(self._inputs) else None
-            fits = above is not None and widths[index] == widths[index + 1]
-            self._gradients.append(above if fits else rows(widths[index]))
-        self._gradients.append(self.host.rows(mine.numel(), widths[-1], job.dtype))
+        self._logit_gradients = self.host.rows(mine.numel(), job.model.widths[-1], job.dtype)
+        self._host_rows = [self._features, self._logit_gradients,
+                           *(rows for layer in self._rows for rows in layer.tensors())]
 
     def load(self) -> Tensor:
         """Read the features of the own vertices into the host tier."""
-        features = self._inputs[0]
+        features = self._features
         step = max(1, _PIECE_BYTES // max(1, features.shape[1] * features.element_size()))
         for first in range(0, self._own.numel(), step):
             piece = self._job.store.read(self._own[first : first + step])
@@ -71,61 +62,83 @@ class Sweeps:
             features[first : first + step] = piece
         return features
 
+    # --- features, where the first layer reads them projected ------------------------------------------------------
+    def project_features(self, key: BatchKey) -> None:
+        """The start of the first layer, for all vertices."""
+        if self._layers[0].start.projects:
+            for chunk, ids, features in self._feature_pieces():
+                with torch.no_grad():
+                    self._hand_on(0, chunk, self._layers[0].start.of(ids, features, key))
+
+    def project_features_back(self, key: BatchKey) -> None:
+        """The gradients of its parameters."""
+        if self._layers[0].start.projects:
+            for chunk, ids, features in self._feature_pieces():
+                with torch.enable_grad():
+                    out = self._layers[0].start.of(ids, features, key)
+                backward_through(out, self._gradients_of(0, chunk))
+
+    def _feature_pieces(self) -> Iterator[tuple[Chunk, Tensor, Tensor]]:
+        """`(chunk, ids [D] and features [D, Din] of its destinations)`: no topology comes along."""
+        tier = self._job.tier
+        for it in self._visits:
+            if it.chunk.block.num_dst:
+                ids = it.chunk.block.dst_ids
+                with tier.chunk(ids.numel() * ids.element_size(), (ids, *self._host_rows)):
+                    features = tier.enter(self._features[_range(it.chunk)], counted="tier/h2d_rows_features")
+                    yield it.chunk, ids.to(self._job.device), features
+
     # --- forward ---------------------------------------------------------------------------------------------------
     def forward(self, index: int, key: BatchKey) -> None:
         """A hidden layer for all chunks."""
-        outputs = self._inputs[index + 1]
         for chunk, out in self._forward(index, key):
-            self._job.tier.leave(out, outputs[chunk.first : chunk.last], "tier/d2h_rows_outputs")
+            self._hand_on(index + 1, chunk, out)
 
     def forward_last(self, key: BatchKey, count: int) -> Tensor:
         """The last layer, with the loss of every chunk: its sum. Gradients of the targets' logits go to the host.
-
 
         Args:
             key: of the epoch.
             count: targets of all ranks, which the loss is the mean over.
         """
-        job, gradients = self._job, self._gradients[-1]
-        assert gradients is not None
+        job = self._job
         total = torch.zeros((), dtype=job.dtype, device=job.device)
         for chunk, out in self._forward(len(self._layers) - 1, key):
             part, places = self._targets_of(chunk)
             with torch.enable_grad():
-                logits = out.index_select(0, places).requires_grad_()
+                logits = out.rows.index_select(0, places).requires_grad_()
                 loss = job.task.loss_sum(logits, self._targets[part])
                 (gradient,) = torch.autograd.grad(loss / count, logits)
             total += loss.detach()
-            job.tier.leave(gradient, gradients[part], "tier/d2h_rows_outputs")
+            job.tier.leave(gradient, self._logit_gradients[part], "tier/d2h_rows_outputs")
         return total
 
-    def _targets_of(self, chunk: Chunk) -> tuple[slice, Tensor]:
-        """Which of the targets are a chunk's, and where among its destinations they are (on the device)."""
-        bounds = torch.searchsorted(self._target_rows, torch.tensor([chunk.first, chunk.last])).tolist()
-        part = slice(*bounds)
-        return part, (self._target_rows[part] - chunk.first).to(self._job.device)
-
-    def _forward(self, index: int, key: BatchKey) -> Iterator[tuple[Chunk, Tensor]]:
-        """`(chunk, its outputs)`, while it is in the device tier."""
-        tier, layer, sums = self._job.tier, self._layers[index], self._sums[index]
+    def _forward(self, index: int, key: BatchKey) -> Iterator[tuple[Chunk, Start]]:
+        """`(chunk, what it hands on)`, while it is in the device tier."""
+        tier, layer, host = self._job.tier, self._layers[index], self._rows[index]
         buffer = self._room(index)
         with tier.holding(buffer):
             moves = [it.forward for it in self._visits]
             for it in self._loaded(index, self._visits, moves, buffer, "forward"):
                 if not it.chunk.block.num_dst:
                     continue
-                with visit(it.chunk, tier, (buffer, *self._host_rows())) as here, torch.no_grad():
-                    out, kept = layer.forward(here.block, buffer, key)
-                    if sums is not None and kept is not None:
-                        tier.leave(kept, sums[here.first : here.last], "tier/d2h_rows_sums")
+                with visit(it.chunk, tier, (buffer, *self._host_rows)) as here, torch.no_grad():
+                    out, sums = layer.forward(here.block, buffer, self._own_rows(index, here), key)
+                    if host.sums is not None and sums is not None:
+                        tier.leave(sums, host.sums[_range(here)], "tier/d2h_rows_sums")
                     yield here, out
+
+    def _hand_on(self, index: int, chunk: Chunk, made: Start) -> None:
+        """What chunks of layer `index` will read of the chunk's vertices, to the host."""
+        host, part = self._rows[index], _range(chunk)
+        self._job.tier.leave(made.rows, host.rows[part], "tier/d2h_rows_outputs")
+        if made.own is not None and host.own is not None:
+            self._job.tier.leave(made.own, host.own[part], "tier/d2h_rows_own")
 
     # --- backward --------------------------------------------------------------------------------------------------
     def backward(self, index: int, key: BatchKey) -> None:
-        """A layer for all chunks, last first; gradients of its inputs are added up on the host."""
-        tier, layer = self._job.tier, self._layers[index]
-        given, wanted = self._gradients[index + 1], self._gradients[index]
-        assert given is not None
+        """A layer for all chunks, last first; gradients of what they read are added up on the host."""
+        tier, layer, wanted = self._job.tier, self._layers[index], self._rows[index].gradients
         order = self._visits[::-1]
         if wanted is not None:
             wanted.zero_()
@@ -134,33 +147,38 @@ class Sweeps:
         with tier.holding(buffer, into):
             for it in order if buffer is None else self._loaded(index, order, _back(order), buffer, "backward"):
                 if it.chunk.block.num_dst:
-                    self._run_again(index, it.chunk, key, buffer, given, into)
+                    self._run_again(index, it.chunk, key, buffer, into)
                 if wanted is not None and into is not None:
-                    self._neighbours.give_back(it.forward, into, wanted, _tag(index))
+                    self._neighbours.give_back(it.forward, into, wanted, self._tag(index))
 
     def _run_again(
-        self, index: int, chunk: Chunk, key: BatchKey, buffer: Tensor | None, given: Tensor, into: Tensor | None
+        self, index: int, chunk: Chunk, key: BatchKey, buffer: Tensor | None, into: Tensor | None
     ) -> None:
-        tier, layer, sums = self._job.tier, self._layers[index], self._sums[index]
-        part = slice(chunk.first, chunk.last)
-        with visit(chunk, tier, (buffer, into, *self._host_rows()), backward=True) as here:
-            gradient = self._gradient_of(index, here, given)
+        tier, layer, host = self._job.tier, self._layers[index], self._rows[index]
+        with visit(chunk, tier, (buffer, into, *self._host_rows), backward=True) as here:
+            gradient, own = self._gradients_of(index + 1, here), self._own_rows(index, here)
             if buffer is not None:
-                layer.backward(here.block, buffer, key, gradient, into)
-                return
-            assert sums is not None
-            kept = tier.enter(sums[part], counted="tier/h2d_rows_sums")
-            own = tier.enter(self._inputs[index][part], counted="tier/h2d_rows_own")
-            layer.backward_from_sums(here.block, kept, own, key, gradient, into)
+                of_own = layer.backward(here.block, buffer, own, key, gradient, into)
+            else:
+                assert host.sums is not None
+                sums = tier.enter(host.sums[_range(here)], counted="tier/h2d_rows_sums")
+                read = tier.enter(host.rows[_range(here)], counted=_OWN_IN) if layer.reads_own_rows else None
+                of_own = layer.backward_from_sums(here.block, sums, read, own, key, gradient, into)
+            if host.own_gradients is not None and of_own is not None:
+                tier.leave(of_own, host.own_gradients[_range(here)], "tier/d2h_rows_own")
 
-    def _gradient_of(self, index: int, chunk: Chunk, given: Tensor) -> Tensor:
-        """`[D, out]` of the chunk's outputs; those of the last layer are zero but for the targets'."""
-        counted = "tier/h2d_rows_gradients"
-        if index + 1 < len(self._layers):
-            return self._job.tier.enter(given[chunk.first : chunk.last], counted=counted)
+    def _gradients_of(self, index: int, chunk: Chunk) -> Start:
+        """Of what layer `index` read of the chunk's vertices; of logits after the last, zero but for the targets'."""
+        tier, counted = self._job.tier, "tier/h2d_rows_gradients"
+        if index < len(self._rows):
+            host, part = self._rows[index], _range(chunk)
+            assert host.gradients is not None
+            own = None if host.own_gradients is None else tier.enter(host.own_gradients[part], counted=_OWN_IN)
+            return Start(tier.enter(host.gradients[part], counted=counted), own)
         part, places = self._targets_of(chunk)
+        given = tier.enter(self._logit_gradients[part], counted=counted)
         whole = torch.zeros(chunk.last - chunk.first, given.shape[1], dtype=given.dtype, device=self._job.device)
-        return whole.index_copy_(0, places, self._job.tier.enter(given[part], counted=counted))
+        return Start(whole.index_copy_(0, places, given), None)
 
     # --- shared ----------------------------------------------------------------------------------------------------
     def _loaded(
@@ -168,10 +186,10 @@ class Sweeps:
         counted: Literal["forward", "backward"],
     ) -> Iterator[Visit]:
         """Visits, each when its rows are in the buffer; empty chunks are visited for what others need of this rank."""
-        host, neighbours = self._inputs[index], self._neighbours
+        host, neighbours = self._rows[index].rows, self._neighbours
         arriving = neighbours.fetch(moves[0], host)
         for number, (it, move) in enumerate(zip(visits, moves, strict=True)):
-            neighbours.load(move, arriving, buffer, host, _tag(index), counted)
+            neighbours.load(move, arriving, buffer, host, self._tag(index), counted)
             more = number + 1 < len(moves)
             if more and self._prefetch:
                 arriving = neighbours.fetch(moves[number + 1], host)
@@ -179,20 +197,34 @@ class Sweeps:
             if more and not self._prefetch:
                 arriving = neighbours.fetch(moves[number + 1], host)
 
+    def _own_rows(self, index: int, chunk: Chunk) -> Tensor | None:
+        own = self._rows[index].own
+        return None if own is None else self._job.tier.enter(own[_range(chunk)], counted=_OWN_IN)
+
+    def _targets_of(self, chunk: Chunk) -> tuple[slice, Tensor]:
+        """Which of the targets are a chunk's, and where among its destinations they are (on the device)."""
+        bounds = torch.searchsorted(self._target_rows, torch.tensor([chunk.first, chunk.last])).tolist()
+        part = slice(*bounds)
+        return part, (self._target_rows[part] - chunk.first).to(self._job.device)
+
+    def _tag(self, index: int) -> Tag:
+        return "activations" if index or self._layers[0].start.projects else "features"
+
     def _room(self, index: int) -> Tensor:
         """Zeros: gradients begin with them, and places that nothing was put in must not hold what is no number."""
-        width = self._inputs[index].shape[1]
+        width = self._rows[index].rows.shape[1]
         return torch.zeros(self._capacity, width, dtype=self._job.dtype, device=self._job.device)
 
-    def _host_rows(self) -> list[Tensor]:
-        return [rows for rows in (*self._inputs, *self._sums, *self._gradients) if rows is not None]
+
+_OWN_IN = "tier/h2d_rows_own"
+
+
+def _range(chunk: Chunk) -> slice:
+    """Of the rank's own vertices."""
+    return slice(chunk.first, chunk.last)
 
 
 def _back(visits: Sequence[Visit]) -> list[Move]:
     moves = [it.back for it in visits]
     assert all(move is not None for move in moves), "planned wherever a layer is run again"
     return [move for move in moves if move is not None]
-
-
-def _tag(index: int) -> Tag:
-    return "activations" if index else "features"

@@ -159,10 +159,11 @@ def _chunks(level: Level, bounds: Sequence[int]) -> Iterable[Chunk]:
     filled = sorted(set(bounds))
     made = iter(cut(level.block, filled) if level.block.num_dst else ())
     for first, last in pairwise(bounds):
-        yield next(made) if last > first else _empty(level, first)
+        yield next(made) if last > first else empty_chunk(level, first)
 
 
-def _empty(level: Level, first: int) -> Chunk:
+def empty_chunk(level: Level, first: int = 0) -> Chunk:
+    """No destinations, before the `first` one; it carries what other chunks of the level do."""
     block, edge = level.block, int(level.block.indptr[first])
     nothing = torch.empty(0, dtype=torch.int64)
     parts: dict[str, Any] = {name: None if (held := getattr(block, name)) is None else held[:0]

@@ -23,17 +23,18 @@ NONE, INTER, INTRA, BOTH = (
     {"inter": True, "intra": True},
 )
 WAYS: dict[str, dict[str, Any]] = {
-    "base": {"dedup": NONE, "reorganise": False, "keep": "paper"},
-    "base_outputs": {"dedup": NONE, "reorganise": False, "keep": "outputs"},
-    "inter": {"dedup": INTER, "reorganise": False, "keep": "paper"},
-    "inter_outputs": {"dedup": INTER, "reorganise": False, "keep": "outputs"},
-    "intra": {"dedup": INTRA, "reorganise": False, "keep": "paper"},
-    "intra_outputs": {"dedup": INTRA, "reorganise": False, "keep": "outputs"},
-    "both": {"dedup": BOTH, "reorganise": True, "keep": "paper"},
-    "both_outputs": {"dedup": BOTH, "reorganise": True, "keep": "outputs"},
-    "both_in_order": {"dedup": BOTH, "reorganise": False, "keep": "cheapest"},
-    "file": {"dedup": BOTH, "reorganise": True, "keep": "paper", "host": "file"},
-    "file_outputs": {"dedup": BOTH, "reorganise": True, "keep": "outputs", "host": "file"},
+    "base": {"dedup": NONE, "reorganise": False, "keep": "paper", "rows": "raw"},
+    "base_outputs": {"dedup": NONE, "reorganise": False, "keep": "outputs", "rows": "raw"},
+    "inter": {"dedup": INTER, "reorganise": False, "keep": "paper", "rows": "projected"},
+    "inter_outputs": {"dedup": INTER, "reorganise": False, "keep": "outputs", "rows": "raw"},
+    "intra": {"dedup": INTRA, "reorganise": False, "keep": "paper", "rows": "cheapest"},
+    "intra_outputs": {"dedup": INTRA, "reorganise": False, "keep": "outputs", "rows": "projected"},
+    "both": {"dedup": BOTH, "reorganise": True, "keep": "paper", "rows": "projected"},
+    "both_outputs": {"dedup": BOTH, "reorganise": True, "keep": "outputs", "rows": "projected"},
+    "both_raw": {"dedup": BOTH, "reorganise": True, "keep": "paper", "rows": "raw"},
+    "both_in_order": {"dedup": BOTH, "reorganise": False, "keep": "cheapest", "rows": "cheapest"},
+    "file": {"dedup": BOTH, "reorganise": True, "keep": "paper", "rows": "projected", "host": "file"},
+    "file_outputs": {"dedup": BOTH, "reorganise": True, "keep": "outputs", "rows": "cheapest", "host": "file"},
 }
 
 
@@ -45,7 +46,7 @@ def _config(name: str, way: str, chunks: int, dtype: str = "float64", **changes:
     ("size", "chunks", "model", "way"),
     combinations([1, 2, 3, 4], [1, 5, 16], FULL_MODELS, WAYS,
                  quick=lambda size, chunks, model, way: (size, chunks, way) in (
-                     (1, 5, "both"), (2, 5, "both_outputs"), (2, 5, "base_outputs"))
+                     (1, 5, "both"), (2, 5, "both_outputs"), (2, 5, "both_raw"))
                  or (model == "residual" and (size, chunks) == (2, 5))
                  or (model == "sage" and (size, way) == (3, "both"))
                  or (model, size, chunks, way) == ("gat", 4, 16, "file_outputs")),
@@ -54,7 +55,7 @@ def test_same_losses_and_gradients_as_one_worker(ranks, size, chunks, model, way
     assert_exact(ranks, size, nasty_graph, _config(model, way, chunks), 1e-10, num_parts=size)
 
 
-@pytest.mark.parametrize("way", ["base", "both", "both_outputs"])
+@pytest.mark.parametrize("way", ["base_outputs", "both", "both_outputs"])
 def test_float32(ranks, way):
     assert_exact(ranks, 3, nasty_graph, _config("gat", way, 5, "float32"), 1e-5, num_parts=3)
 
@@ -73,7 +74,14 @@ def test_uneven_and_empty_parts(ranks, model, way, kind):
 def test_ordinary_layers_run_unchanged(ranks, way):
     config = _config("sage", way, 4)
     config["model"] = {**config["model"], "_target_": "gnnexp.models.sage_pool.SAGEPool"}
+    config["paradigm"]["rows"] = "cheapest"
     assert_exact(ranks, 2, nasty_graph, config, 1e-10, num_parts=2)
+
+
+@pytest.mark.parametrize("way", ["both_outputs", "base_outputs"])
+def test_keys_that_projected_rows_do_not_tell(ranks, way):
+    model = {"_target_": "full_graph.Keyed", "residual": True, "layers": 3}
+    assert_exact(ranks, 2, nasty_graph, _config("gat", way, 4, model=model), 1e-10, num_parts=2)
 
 
 @pytest.mark.parametrize("kernel", ["torch", "dgl"])
@@ -148,21 +156,34 @@ def test_rows_that_cross_are_those_of_the_formulas(ranks, size, way):
     host = volumes[{(False, False): "original", (True, False): "inter", (False, True): "intra",
                     (True, True): "both"}[dedup["inter"], dedup["intra"]]]
     between = volumes["foreign_new" if dedup["intra"] else "foreign"]
-    sums = WAYS[way]["keep"] == "paper" or (WAYS[way]["keep"] == "cheapest" and host > 3 * vertices)
-    again = 0 if sums else LAYERS
-    assert work["tier/h2d_rows_forward"] == LAYERS * host
-    assert work.get("tier/h2d_rows_backward", 0) == again * host
-    from_above = (LAYERS - 1) * vertices + graph.splits.train.numel()  # of the logits only targets have any
-    assert work["tier/h2d_rows_gradients"] == from_above == work["tier/d2h_rows_outputs"]
-    for name in ("tier/h2d_rows_sums", "tier/h2d_rows_own", "tier/d2h_rows_sums"):
-        assert work.get(name, 0) == (LAYERS - again) * vertices
-    assert work["tier/d2h_rows_gradients"] == (LAYERS - 1) * host, "features take no gradient"
+    raw = [FEATURES, HIDDEN, HIDDEN]
+    projected = [HIDDEN, HIDDEN, CLASSES]
+    by_rows = {"raw": [False] * LAYERS, "projected": [True] * LAYERS, "cheapest": [False, False, True]}
+    projects = by_rows[WAYS[way]["rows"]]
+    kept = {"paper": [True] * LAYERS, "outputs": [False] * LAYERS,
+            "cheapest": [host > (2 if on else 3) * vertices for on in projects]}[WAYS[way]["keep"]]
+    again, own = kept.count(False), projects.count(True)  # SAGE's self part is no neighbour's
+    back = LAYERS - 1 + projects[0]  # features that are read as they are take no gradient
+    expected = {
+        "h2d_rows_forward": LAYERS * host, "h2d_rows_backward": again * host,
+        # Of the logits only targets have any.
+        "h2d_rows_gradients": back * vertices + graph.splits.train.numel(),
+        "d2h_rows_outputs": back * vertices + graph.splits.train.numel(),
+        "h2d_rows_features": 2 * vertices * projects[0],
+        "h2d_rows_sums": kept.count(True) * vertices, "d2h_rows_sums": kept.count(True) * vertices,
+        "h2d_rows_own": vertices * (3 * own + sum(k and not p for k, p in zip(kept, projects, strict=True))),
+        "d2h_rows_own": vertices * 2 * own,
+        "d2h_rows_gradients": back * host,
+    }
     if dedup["inter"]:
-        assert work.get("tier/d2d_rows_forward", 0) == LAYERS * between
-        assert work.get("tier/d2d_rows_backward", 0) == (again + LAYERS - 1) * between
+        expected |= {"d2d_rows_forward": LAYERS * between, "d2d_rows_backward": (again + back) * between}
+    assert {name: work.get(f"tier/{name}", 0) for name in expected} == expected
+    read = [after if on else before for on, before, after in zip(projects, raw, projected, strict=True)]
+    times = [1 + (not k) + (index > 0 or projects[0]) for index, k in enumerate(kept)]
+    of_layers = [4 * width * between * often for width, often in zip(read, times, strict=True)]
     sent = {tag: sum(of_rank.get(tag, 0) for _, _, of_rank in told) for tag in ("features", "activations")}
-    assert sent["features"] == 4 * FEATURES * between * (1 + bool(again))
-    assert sent["activations"] == 4 * HIDDEN * between * (2 * (LAYERS - 1) + max(0, again - 1))
+    features = 0 if projects[0] else of_layers[0]
+    assert sent == {"features": features, "activations": sum(of_layers) - features}
 
 
 def test_vertices_with_one_reader_cross_once():

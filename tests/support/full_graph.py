@@ -14,6 +14,7 @@ from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.decoupled import Decoupled
+from gnnexp.models.gat import GAT, GATLayer
 from gnnexp.models.layer import Destinations, Layer
 from gnnexp.models.model import Model
 from gnnexp.paradigms.full_graph import Whole, WholeInMemory
@@ -74,6 +75,22 @@ class Gated(Model):
 
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
         return GatedLayer(in_dim, out_dim, **self.end_of_layer(index))
+
+
+class KeyedLayer(GATLayer):
+    """Attention whose keys nobody can tell from projected rows."""
+
+    def keys_of_projected(self, x: Tensor) -> None:  # type: ignore[override]
+        return None
+
+
+class Keyed(GAT):
+    """A stack of them."""
+
+    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
+        made = super().make_layer(index, in_dim, out_dim)
+        made.__class__ = KeyedLayer
+        return made
 
 
 def full_config(
