@@ -75,12 +75,16 @@ class RankPool:
         """`function(*args)` on every rank (it reads its rank from the environment); results in order of rank."""
         if not self._processes:
             self._start()
-        module = sys.modules[function.__module__]
-        cloudpickle.register_pickle_by_value(module)
+        # Ranks cannot import test modules by name, whether the function is theirs or what it is given.
+        names = {part.__module__ for part in (function, *args) if callable(part)}
+        modules = [sys.modules[name] for name in names if name == function.__module__ or name.startswith("tests.")]
+        for module in modules:
+            cloudpickle.register_pickle_by_value(module)
         try:
             payload = cloudpickle.dumps((function, args))
         finally:
-            cloudpickle.unregister_pickle_by_value(module)
+            for module in modules:
+                cloudpickle.unregister_pickle_by_value(module)
         for pipe in self._pipes:
             pipe.send_bytes(payload)
         results: dict[int, Any] = {}
