@@ -98,7 +98,7 @@ class GATLayer(Layer):
 
     def dense(self, neighbour: Tensor, self_: Tensor | None) -> Tensor:
         """Heads of an output layer averaged, as `mix` does."""
-        return neighbour if self.concat else neighbour.view(-1, self.num_weights, self.head_dim).mean(1)
+        return self._averaged(neighbour)
 
     def propagate(self, dst: Destinations, aggregated: Tensor, x: Tensor | None) -> Tensor:
         """Attention is normalised, and its own row is a neighbour if it is one at all."""
@@ -108,7 +108,12 @@ class GATLayer(Layer):
         """Divide by the mass (where a fused kernel has not), average the heads of an output layer."""
         if dst.mass is not None:
             aggregated = aggregated / dst.mass.clamp(min=torch.finfo(aggregated.dtype).tiny)[:, self.column]
-        return aggregated if self.concat else aggregated.view(-1, self.num_weights, self.head_dim).mean(1)
+        return self._averaged(aggregated)
+
+    def _averaged(self, x: Tensor) -> Tensor:
+        if self.concat or self.num_weights == 1:
+            return x
+        return x.view(-1, self.num_weights, self.head_dim).mean(1)
 
 
 class GAT(Model):

@@ -6,13 +6,16 @@ From what its chunks read (`offload_start.py`) to what those of the next layer w
 transposed aggregation, which needs no rows. Otherwise backward runs the whole layer again from what it read.
 """
 
+# ruff: noqa: ANN401  autograd's contexts have no types
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
 
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.kernels.counter import Purpose
@@ -60,7 +63,7 @@ class OffloadLayer:
             key: of the epoch.
         """
         if not self.keeps_sums:
-            return self._from_rows(block, rows, own, key), None
+            return self._from_rows(block, *self.start.split_rows(rows), own, key), None
         sums = constant_sums(self.start.contract, block, self._taken(block.src_ids, rows, key))
         read = destination_rows(block, rows) if self.reads_own_rows else None
         assert read is None or isinstance(read, Tensor)
@@ -94,13 +97,16 @@ class OffloadLayer:
             gradient: of what forward handed on.
             into: `[S, d]` in the device tier; None: nobody wants the rows' gradients.
         """
-        leaf = rows.detach()
-        if into is not None:
-            leaf.requires_grad_().grad = into
         if own is not None:
             own.requires_grad_()
         with torch.enable_grad():
-            out = self._from_rows(block, leaf, own, key)
+            taken, source_key = self.start.split_rows(rows)
+            if into is not None:
+                sink, key_sink = self.start.split_rows(into)
+                taken = added_into(taken, sink)
+                if source_key is not None and key_sink is not None:
+                    source_key = added_into(source_key, key_sink)
+            out = self._from_rows(block, taken, source_key, own, key)
         backward_through(out, gradient)
         return None if own is None else own.grad
 
@@ -128,15 +134,16 @@ class OffloadLayer:
     def _model(self) -> Model:
         return self.start.model
 
-    def _from_rows(self, block: Block, rows: Tensor, own: Tensor | None, key: BatchKey | None) -> Start:
+    def _from_rows(
+        self, block: Block, rows: Tensor, source_key: Tensor | None, own: Tensor | None, key: BatchKey | None
+    ) -> Start:
         index, layer, taken = self.start.index, self.start.layer, self._taken(block.src_ids, rows, key)
         if self.start.projects:
             layer = self.start.contract
             drop = self._model.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
-            self_, dst_key, skip = self.start.split_own(own)
-            projected, src_key = taken[:, : layer.width], taken[:, layer.width :]
-            keys = None if dst_key is None else (src_key, dst_key)
-            pre = layer.preactivation(mixed_from_projected(layer, block, projected, self_, drop, keys))
+            self_, own_key, skip = self.start.split_own(own)
+            keys = None if source_key is None or own_key is None else (source_key, own_key)
+            pre = layer.preactivation(mixed_from_projected(layer, block, taken, self_, drop, keys))
         else:
             pre, skip = self._model.preactivated(index, block, taken, key), None
             if layer.residual:
@@ -161,3 +168,22 @@ def backward_through(out: Start, gradient: Start) -> None:
     pairs: Iterable[tuple[Tensor | None, Tensor | None]] = zip(out, gradient, strict=True)
     wanted = [(part, given) for part, given in pairs if part is not None and given is not None and part.requires_grad]
     torch.autograd.backward([part for part, _ in wanted], [given for _, given in wanted])
+
+
+def added_into(rows: Tensor, sink: Tensor) -> Tensor:
+    """`rows` `[n, d]`, with their gradient added to `sink` `[n, d]`, which may be a slice of columns."""
+    anchor = torch.zeros((), requires_grad=True)
+    out: Tensor = _AddedInto.apply(anchor, rows, sink)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _AddedInto(Function):
+    @staticmethod
+    def forward(ctx: Any, _: Tensor, rows: Tensor, sink: Tensor) -> Tensor:
+        ctx.sink = sink
+        return rows.view_as(rows)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None]:
+        ctx.sink.add_(gradient)
+        return None, None, None

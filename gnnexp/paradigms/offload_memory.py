@@ -98,7 +98,7 @@ def _cost(work: LayerWork, index: int, size: int) -> ChunkCost | None:
     if work.sums:
         values = 2 * read.rows
     elif work.projects:
-        values += (2 * read.rows + 6 * layer.num_weights) if keyed else 0
+        values += 6 * layer.num_weights if keyed else 0
     else:
         values += 3 * layer.width + 6 * layer.num_weights
     widest = max(layer.width, layer.out_dim, layer.in_dim * layer.num_weights if keyed and not work.projects else 0)

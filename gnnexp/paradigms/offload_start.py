@@ -1,8 +1,8 @@
 """What chunks of a layer read of a vertex: made once, where the layer before ends, and handed on through host memory.
 
     raw         its rows after the layer's dropout; undropped beside, where a skip connection adds them
-    projected   its neighbour projection (with keys, where edge scores need what that does not tell); beside it, for the
-                one chunk that computes the vertex: the layer's self part, its key as a destination, the skip's part
+    projected   its neighbour projection and its key as a source; beside it, for the one chunk that computes the
+                vertex: the layer's self part, its key as a destination, the skip's part
 
 A vertex is read by several chunks (alpha of HongTu's Table 3): what is done here is not repeated in each of them, and
 where a layer narrows, fewer columns cross and are summed (../shared/layer_contract.md: the order of projecting and
@@ -81,6 +81,11 @@ class LayerStart:
         """Columns of what is read."""
         return widths_of(self.layer, self.index, projects=self.projects)
 
+    def split_rows(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
+        """`(what is summed, source key)`: views."""
+        summed, key = self.widths.summed, self.widths.source_key
+        return (rows[:, :summed], rows[:, summed:]) if key else (rows, None)
+
     def split_own(self, own: Tensor | None) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """`(self part, key, skip's part)` of projected rows' `own`."""
         if own is None:
@@ -125,8 +130,8 @@ def projected_parts(layer: Layer, dropped: Tensor, raw: Tensor) -> tuple[Tensor 
     """`(projection [n, C], source key, self part, destination key, skip's part)`, each of them or None."""
     projected = layer.neighbour(dropped)
     source_key = key = None
-    if layer.kind == "projected" and layer.keys_of_projected(projected[:0]) is None:
-        keys = layer.keys(dropped)
+    if layer.kind == "projected":
+        keys = layer.keys_of_projected(projected) or layer.keys(dropped)
         assert keys is not None, "a layer with projected weights has keys"
         source_key, key = keys
     self_ = None if layer.self_is_neighbour else layer.self_(dropped)

@@ -210,7 +210,8 @@ def _probed(config: dict[str, Any], size: int) -> tuple[int, int, int]:
 
 def _smallest(config: dict[str, Any], size: int) -> int:
     config = {**config, "hardware": {**config["hardware"], "workers": size}}
-    problems = Offload(chunks="auto", device_memory=1).check_data(config, larger_graph())
+    rows = config["paradigm"]["rows"]
+    problems = Offload(chunks="auto", device_memory=1, rows=rows).check_data(config, larger_graph())
     return int(problems[0].mend.split("=")[1].split()[0])
 
 
@@ -231,7 +232,7 @@ def test_the_device_tier_stays_in_its_budget(ranks, size, model, way):
 def test_a_budget_below_the_largest_vertex_names_what_works():
     config = _config("gcn", "both", 1)
     config["paradigm"] |= {"chunks": "auto", "device_memory": 1000}
-    (problem,) = Offload(chunks="auto", device_memory=1000).check_data(config, larger_graph())
+    (problem,) = Offload(chunks="auto", device_memory=1000, rows="projected").check_data(config, larger_graph())
     assert problem.key == "paradigm.device_memory" and problem.value == 1000
     enough = _smallest(config, 1)
-    assert not Offload(chunks="auto", device_memory=enough).check_data(config, larger_graph())
+    assert not Offload(chunks="auto", device_memory=enough, rows="projected").check_data(config, larger_graph())
