@@ -25,6 +25,7 @@ from gnnexp.graph.block import BatchKey, Block, without_edges
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
+from gnnexp.graph.subset import contains
 from gnnexp.job import Job
 from gnnexp.measure.memory import give_back_heap
 from gnnexp.models.model import Model
@@ -42,7 +43,8 @@ class Evaluation:
 
     def __init__(self, job: Job, paradigm: Paradigm[Any]) -> None:
         self._job, self._paradigm = job, paradigm
-        self._splits = {"val": job.graph.splits.val, "test": job.graph.splits.test}
+        splits = {"val": job.graph.splits.val, "test": job.graph.splits.test}
+        self._splits = {name: torch.sort(members).values for name, members in splits.items()}
         self._wanted = torch.unique(torch.cat(list(self._splits.values())))
         self._sampler = FullSampler()
         self._sampler.setup(Shard(job.graph, needs=job.model.needs), num_layers=1)
@@ -70,7 +72,7 @@ class Evaluation:
         parts: dict[str, list[Scores]] = {split: [] for split in self._splits}
         for ids, logits in self.logits():
             for split, members in self._splits.items():
-                kept = torch.isin(ids.long(), members)
+                kept = contains(members, ids.long())
                 parts[split].append(job.task.score(logits[kept], ids[kept]))
         metrics: dict[str, float] = {}
         for split, own in parts.items():

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from gnnexp.config.build import locate
 from gnnexp.errors import Problem
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.sparse import Rows
+from gnnexp.graph.subset import contains
 from gnnexp.job import Job
 from gnnexp.paradigms.checks import whole_rows
 from gnnexp.paradigms.global_batch import ByAutograd, GlobalBatch, Ready
@@ -53,6 +55,16 @@ class FullGraph(GlobalBatch[Whole]):
     def load(self) -> Rows:
         """The features that this rank holds, on the device; may communicate."""
 
+    @cached_property
+    def own_targets(self) -> Tensor:
+        """`[t]` training vertices among the own."""
+        targets = self.job.task.targets()
+        return targets[contains(self.own, targets)]
+
+    @cached_property
+    def _target_rows(self) -> Tensor:
+        return torch.searchsorted(self.own, self.own_targets).to(self.job.device)
+
     @property
     def resident(self) -> tuple[Block, ...]:
         """Topology that stays on the device; what visits it chunk by chunk is counted there."""
@@ -89,9 +101,7 @@ class FullGraph(GlobalBatch[Whole]):
                 self._loaded = self.load()
                 self.count("tier/h2d_bytes", sum(block.nbytes() for block in set(self.resident)))
         key = BatchKey(self.job.run.seed, epoch, 0)
-        own_targets = targets[torch.isin(targets, self.own)]
-        self._target_rows = torch.searchsorted(self.own, own_targets).to(self.job.device)
-        yield Whole(Batch(own_targets, self.blocks, key, int(targets.numel())), self._loaded)
+        yield Whole(Batch(self.own_targets, self.blocks, key, int(targets.numel())), self._loaded)
 
     def forget_batches(self) -> None:
         """Features are read again."""

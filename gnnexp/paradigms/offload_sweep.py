@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.block import BatchKey
+from gnnexp.graph.subset import contains
 from gnnexp.job import Job
 from gnnexp.measure.host_tier import HostTier
 from gnnexp.measure.ledger import Tag
@@ -45,7 +46,7 @@ class Sweeps:
         self.host = HostTier(options.host, job.directory, pinned=job.device.type == "cuda")
         self._features, self._rows = plan.slots.allocate(own.numel(), job.dtype, self.host)
         # The gradients of other logits are zero.
-        mine = job.task.targets()[torch.isin(job.task.targets(), own)]
+        mine = job.task.targets()[contains(own, job.task.targets())]
         self._target_rows, order = torch.sort(torch.searchsorted(own, mine))
         self._targets = mine[order]
         self._logit_gradients = self.host.rows(mine.numel(), job.model.widths[-1], job.dtype)
