@@ -8,17 +8,16 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
 from machine import keep
-from side_by_side import compare, graph, ratio
+from side_by_side import MODELS, arguments, compare, graph, ratio
 
-GRAPHS = {"arxiv_like": 1.0, "reddit_like": 0.25}
-# The share of dgl_full_graph's time that an epoch may take.
-MODELS = {"gcn": (["model=gcn"], 0.8), "gat": (["model=gat", "model.heads=4"], 0.4)}
+GRAPHS = ("arxiv_like", "reddit_like")
+# The share of dgl_full_graph's time that an epoch may take, by model.
+TARGETS = {"gcn": 0.8, "gat": 0.4}
 # The share of neutronstar_comm's time, by hardware profile.
 LINKS = {"local_measured": 0.6, "emulated_15gbps": 0.4}
 ABLATION = ("neutrontp_base", "neutrontp_cs", "neutrontp_cs_tp", "neutrontp_cs_tp_dt", "neutrontp")
@@ -29,10 +28,10 @@ def alone(pairs: int, scale: float, graphs: Sequence[str], models: Sequence[str]
     found = []
     for shape in graphs:
         for name in models:
-            overrides, target = MODELS[name]
-            settings = [*graph(shape, GRAPHS[shape] * scale), "hardware.workers=1", "train=neutrontp"]
+            target = TARGETS[name]
+            settings = [*graph(shape, scale), "hardware.workers=1", "train=neutrontp"]
             systems = {"dgl_full_graph": ["system=dgl_full_graph"], "ours": ["system=neutronstar_comm"]}
-            result = compare(settings, {key: [*value, *overrides] for key, value in systems.items()}, pairs)
+            result = compare(settings, {key: [*value, *MODELS[name]] for key, value in systems.items()}, pairs)
             result |= {"ratio": ratio(result, "ours", "dgl_full_graph"), "target": target}
             print(f"{shape} {name}: {result['ratio']:.2f}x of dgl_full_graph (wanted <= {target}) {result['median_s']}",
                   flush=True)
@@ -44,7 +43,7 @@ def two(pairs: int, scale: float) -> list[dict[str, Any]]:
     """Tensor against vertex parallelism."""
     found = []
     for profile, target in LINKS.items():
-        settings = [*graph("reddit_like", 0.25 * scale), f"hardware={profile}", "hardware.workers=2"]
+        settings = [*graph("reddit_like", scale), f"hardware={profile}", "hardware.workers=2"]
         systems = {name: [f"system={name}"] for name in ("neutronstar_comm", "neutrontp")}
         result = compare(settings, systems, pairs)
         result |= {"ratio": ratio(result, "neutrontp", "neutronstar_comm"), "target": target}
@@ -57,7 +56,7 @@ def two(pairs: int, scale: float) -> list[dict[str, Any]]:
 
 def ablation(pairs: int, scale: float) -> dict[str, Any]:
     """Figure 11: each step's gain over the one before; CS against the baseline, TP against baseline + CS, and so on."""
-    settings = [*graph("reddit_like", 0.25 * scale), "hardware=emulated_15gbps", "hardware.workers=2"]
+    settings = [*graph("reddit_like", scale), "hardware=emulated_15gbps", "hardware.workers=2"]
     result = compare(settings, {name: [f"system={name}"] for name in ABLATION}, pairs)
     result["gain"] = {b: ratio(result, a, b) for a, b in pairwise(ABLATION)}
     print("ablation, each against the one before:", {name: f"{gain:.2f}x" for name, gain in result["gain"].items()},
@@ -66,13 +65,8 @@ def ablation(pairs: int, scale: float) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--scale", type=float, default=1.0, help="of all graphs, beside their own")
-    parser.add_argument("--graphs", nargs="*", default=list(GRAPHS))
-    parser.add_argument("--models", nargs="*", default=list(MODELS))
+    parser = arguments(__doc__, "full_graph", GRAPHS)
     parser.add_argument("--only", nargs="*", default=["alone", "two", "ablation"])
-    parser.add_argument("--name", default="full_graph")
     chosen = parser.parse_args()
     result: dict[str, Any] = {}
     if "alone" in chosen.only:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,20 @@ from gnnexp.partitioners.base import Partitioner
 from gnnexp.prepare import cache_root, prepare_graph, prepare_partition
 
 COMMON = ("tracker=none", "hardware.device=cpu")
+# How much of each shape's published size is taken at `--scale 1`.
+SHARES = {"arxiv_like": 1.0, "reddit_like": 0.25, "papers_like": 0.004}
+MODELS = {"gcn": ["model=gcn"], "gat": ["model=gat", "model.heads=4"]}
+
+
+def arguments(description: str | None, name: str, graphs: Iterable[str]) -> argparse.ArgumentParser:
+    """What these benchmarks can be told; without any of it they take all of `graphs` and of `MODELS`."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--scale", type=float, default=1.0, help="of all graphs, beside their own")
+    parser.add_argument("--graphs", nargs="*", default=list(graphs))
+    parser.add_argument("--models", nargs="*", default=list(MODELS))
+    parser.add_argument("--name", default=name)
+    return parser
 
 
 def compare(settings: Sequence[str], systems: Mapping[str, Sequence[str]], pairs: int) -> dict[str, Any]:
@@ -64,4 +79,5 @@ def _partition(config: dict[str, Any], dataset: Dataset, folder: Path) -> Path:
 
 
 def graph(shape: str, scale: float) -> list[str]:
-    return ["dataset=dcsbm", f"dataset.shape={shape}", f"dataset.scale={scale}"]
+    """The dataset's settings: the usual share of a shape, times `scale`."""
+    return ["dataset=dcsbm", f"dataset.shape={shape}", f"dataset.scale={SHARES[shape] * scale}"]

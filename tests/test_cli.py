@@ -139,7 +139,7 @@ def test_a_run_never_writes_into_a_folder_that_exists(workplace: Path, capsys: p
     assert list((workplace / "taken").iterdir()) == []
 
 
-def test_a_run_from_the_console_to_mlflow(workplace: Path) -> None:
+def test_a_run_from_the_console_to_mlflow(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     done = gnnexp("run", *SMALL, "hardware.workers=2", "hydra.run.dir=runs/one")
     assert done.returncode == 0, done.stderr
     assert "epoch   0" in done.stdout and "epoch   1" in done.stdout and "runs/one" in done.stdout
@@ -159,9 +159,11 @@ def test_a_run_from_the_console_to_mlflow(workplace: Path) -> None:
     assert len(client.get_metric_history(found.info.run_id, "time/epoch_s")) == 2
     paths = {item.path for item in client.list_artifacts(found.info.run_id)}
     assert {"config.yaml", "result.json", "logs", "figures"} <= paths
-    assert gnnexp("report", "runs/one", "--csv", "--out", "table").returncode == 0
+    assert run_command(["report", "runs/one", "--csv", "--out", "table"]) == 0
     assert (workplace / "table" / "table.csv").read_text().count("\n") == 2
-    assert "0 runs delivered" in gnnexp("report", "--sync").stdout
+    capsys.readouterr()
+    assert run_command(["report", "--sync"]) == 0
+    assert "0 runs delivered" in capsys.readouterr().out
 
 
 def test_a_run_that_fails_says_why_once(workplace: Path) -> None:

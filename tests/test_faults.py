@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import psutil
 import pytest
 from command_line import curve, fitting, place, start
 
+from gnnexp.cli.main import run_command
 from gnnexp.config.folders import product_folder
 
 __all__ = ["place"]
@@ -52,11 +54,11 @@ def until_epoch(process: subprocess.Popen[str], run_dir: str, number: int) -> No
         time.sleep(0.05)
 
 
-def test_a_rank_that_hangs_is_named(place):
+def test_a_rank_that_hangs_is_named(place, capfd):
     delayed = "hardware.straggler={rank: 1, phase: forward, seconds: 1000}"
-    process = start("run", "hydra.run.dir=run", *SMALL, "hardware.workers=3", "hardware.timeout_s=8", delayed)
-    output = finish(process)
-    assert process.returncode == 1
+    code = run_command(["run", "hydra.run.dir=run", *SMALL, "hardware.workers=3", "hardware.timeout_s=8", delayed])
+    output = "".join(capfd.readouterr())
+    assert code == 1
     assert "rank 1 on" in output and "hangs in phase forward" in output, output
     found = result("run")
     assert (found["status"], found["kind"]) == ("failed", "hang") and not workers("run")
@@ -88,11 +90,11 @@ def test_memory_that_is_not_there_is_a_result(place):
     assert "OOM" in output and "1 finished, 1 failed" in output.replace("1 failed, 1 finished", "1 finished, 1 failed")
 
 
-def test_the_preflight_says_line_by_line_what_is_not_there(place):
+def test_the_preflight_says_line_by_line_what_is_not_there(place, capfd):
     far = ["model.hidden=40000000", "hardware.workers=2", "train.epochs=1"]
-    process = start("run", "hydra.run.dir=run", *SMALL, *far)
-    output = finish(process)
-    assert process.returncode == 2 and not Path("run").exists()
+    code = run_command(["run", "hydra.run.dir=run", *SMALL, *far])
+    output = "".join(capfd.readouterr())
+    assert code == 2 and not Path("run").exists()
     for words in ("of host memory", "parameters, gradients, optimizer", "interpreter and libraries", "preflight=warn"):
         assert words in output, output
 
@@ -108,29 +110,43 @@ def listening(process: psutil.Process) -> list[str]:
     return found
 
 
-def test_nothing_listens_on_anything_but_the_loopback(place):
-    process = start("run", "hydra.run.dir=run", *SMALL[1:], "hardware.workers=3", "train.epochs=5000")
-    seen: set[str] = set()
-    while len(curve("run")) < 5:
-        assert process.poll() is None, process.communicate()[0]
-        seen |= set(listening(psutil.Process(process.pid)))
+@dataclass(frozen=True)
+class Watched:
+    """A run with the default tracker: what it said, where its processes listened, and its folder."""
+
+    code: int
+    output: str
+    listened: set[str]
+    folder: Path
+
+
+SECRET = "hunter2-and-nobody-else"
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    folder, listened = tmp_path_factory.mktemp("watched"), set()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GNNEXP_CACHE", str(folder.parent / "cache"))
+        for name in ("AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD", "WANDB_API_KEY", "MY_TOKEN"):
+            patch.setenv(name, SECRET)
+        process = start("run", "hydra.run.dir=run", *SMALL[1:], "hardware.workers=3", "train.epochs=8", cwd=folder)
+    while process.poll() is None:  # from the first process to the last one's end
+        listened |= set(listening(psutil.Process(process.pid)))
         time.sleep(0.05)
-    seen |= set(listening(psutil.Process(process.pid)))
-    process.send_signal(signal.SIGINT)
-    finish(process)
-    assert seen == {"127.0.0.1"}
+    return Watched(process.returncode, finish(process), listened, folder)
 
 
-def test_secrets_of_the_environment_are_nowhere(place, monkeypatch):
-    secret = "hunter2-and-nobody-else"
-    for name in ("AWS_SECRET_ACCESS_KEY", "MLFLOW_TRACKING_PASSWORD", "WANDB_API_KEY", "MY_TOKEN"):
-        monkeypatch.setenv(name, secret)
-    process = start("run", "hydra.run.dir=run", *SMALL[1:], "hardware.workers=2", "train.epochs=2")
-    output = finish(process)
-    assert process.returncode == 0 and secret not in output
-    files = [path for path in place.rglob("*") if path.is_file()]
+def test_nothing_listens_on_anything_but_the_loopback(watched):
+    assert watched.code == 0 and len(curve(str(watched.folder / "run"))) == 8, watched.output
+    assert watched.listened == {"127.0.0.1"}
+
+
+def test_secrets_of_the_environment_are_nowhere(watched):
+    assert watched.code == 0 and SECRET not in watched.output
+    files = [path for path in watched.folder.rglob("*") if path.is_file()]
     assert any(path.name == "mlflow.db" for path in files)
-    assert [path for path in files if secret.encode() in path.read_bytes()] == []
+    assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
 
 
 # --- killed at random ------------------------------------------------------------------------------------------------
@@ -148,9 +164,7 @@ def configured(system: str) -> list[str]:
 def undisturbed(system: str, folder: Path) -> list[list[float]]:
     if system not in _CURVES:
         run_dir = str(folder / f"undisturbed-{system}")
-        process = start("run", f"hydra.run.dir={run_dir}", *configured(system))
-        output = finish(process, 200)
-        assert process.returncode == 0, output
+        assert run_command(["run", f"hydra.run.dir={run_dir}", *configured(system)]) == 0
         _CURVES[system] = curve(run_dir)
     return _CURVES[system]
 
@@ -180,9 +194,7 @@ def storm(system: str, seed: int, place: Path) -> None:
         assert process.returncode == 1 and "Traceback" not in output, output
         assert result(run_dir)["status"] == "failed" and not workers(run_dir)
         json.loads((Path(run_dir) / "result.json").read_text())
-        resumed = start("resume", run_dir)
-        output = finish(resumed)
-        assert resumed.returncode == 0, output
+        assert run_command(["resume", run_dir]) == 0
     assert curve(run_dir) == expected
     assert not leftovers(Path(run_dir)) and not workers(run_dir)
     assert not [item for item in (Path(run_dir) / "checkpoints").iterdir() if item.name.startswith(".")]

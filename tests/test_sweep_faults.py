@@ -13,19 +13,21 @@ import psutil
 import pytest
 from command_line import start
 
+from gnnexp.cli.main import run_command
 from gnnexp.records import read_epochs
 
 pytestmark = pytest.mark.timeout(900)
-SMALL = ["model.hidden=8", "model.layers=1", "sampler.fanouts=[4]", "hardware.workers=2", "train.epochs=3",
-         "train.eval_every=0", "hardware.threads=1"]
+SMALL = ["model.hidden=8", "model.layers=1", "sampler.fanouts=[4]", "train.epochs=3", "train.eval_every=0",
+         "hardware.threads=1"]
 
 
-def write_sweep(place: Path, good: int, bad: int) -> str:
+def write_sweep(place: Path, good: int, bad: int, workers: int = 2) -> str:
     cases = [{"overrides": [f"seed={seed}"]} for seed in range(good)]
     cases += [{"overrides": [f"seed={seed}", "train.lr=1e300"]} for seed in range(bad)]
     random.Random(1).shuffle(cases)
     file = place / "storm.yaml"
-    file.write_text(json.dumps({"description": "a storm", "fixed": SMALL, "cases": cases}))
+    fixed = [*SMALL, f"hardware.workers={workers}"]
+    file.write_text(json.dumps({"description": "a storm", "fixed": fixed, "cases": cases}))
     return str(file)
 
 
@@ -84,20 +86,22 @@ def check(place: Path, good: int, bad: int) -> None:
     assert {run.data.tags["sweep"] for run in runs} == {"storm"}
 
 
-@pytest.mark.parametrize(("good", "bad", "kills"), [
-    (2, 1, [1]), pytest.param(21, 3, [7, 15], marks=pytest.mark.slow)])
-def test_a_sweep_that_is_killed_half_way(tmp_path, good, bad, kills):
-    file = write_sweep(tmp_path, good, bad)
+@pytest.mark.parametrize(("good", "bad", "kills", "workers"), [
+    (2, 1, [1], 1), pytest.param(21, 3, [7, 15], 2, marks=pytest.mark.slow)])
+def test_a_sweep_that_is_killed_half_way(tmp_path, monkeypatch, capfd, good, bad, kills, workers):
+    monkeypatch.chdir(tmp_path)
+    file = write_sweep(tmp_path, good, bad, workers)
     for ended in kills:
         kill_after(sweep(file, tmp_path), tmp_path, ended)
-    last = sweep(file, tmp_path)
-    output, _ = last.communicate(timeout=600)
-    assert last.returncode == 1, output
+    code = run_command(["sweep", file])
+    output = "".join(capfd.readouterr())
+    assert code == 1, output
     assert output.count("loss is nan") + output.count("loss is inf") >= bad
     check(tmp_path, good, bad)
     losses = {path.parent.name: [line["losses"] for line in read_epochs(path.parent)]
               for path in tmp_path.glob("runs/storm/*/result.json")}
-    again = sweep(file, tmp_path, "--dry-run").communicate(timeout=60)[0]
+    assert run_command(["sweep", file, "--dry-run"]) == 0
+    again = capfd.readouterr().out
     assert f"{good} finished before, {bad} to go on with" in again, again
     assert len(losses) == good + bad
 

@@ -1,13 +1,13 @@
-"""Every mini-batch system through the console script: it trains, and its record has the rounds that its paper says."""
+"""Every mini-batch system through the command line: it trains, and its record has the rounds that its paper says."""
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from gnnexp.cli.main import run_command
 
 STEPS, LAYERS = 5, 3  # 1078 training vertices of digits in batches of 256, over 2 ranks
 # Payload rounds per batch by purpose, gradients apart (docs/systems.md).
@@ -24,17 +24,17 @@ QUICK = ("gsplit",)
 @pytest.mark.parametrize(
     "system", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in ROUNDS]
 )
-def test_it_trains_and_makes_the_rounds_of_its_paper(tmp_path: Path, system: str) -> None:
+def test_it_trains_and_makes_the_rounds_of_its_paper(
+    tmp_path: Path, system: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     if system == "distdgl":
         pytest.importorskip("dgl")
     run = tmp_path / "run"
-    done = subprocess.run(
-        [sys.executable, "-m", "gnnexp", "run", f"system={system}", "train=default", "dataset=digits",
-         "sampler.fanouts=[5,4,3]", "model.hidden=16", "hardware.workers=2", "train.epochs=2", "train.batch_size=256",
-         "tracker=none", f"hydra.run.dir={run}"],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    assert run_command([
+        "run", f"system={system}", "train=default", "dataset=digits", "sampler.fanouts=[5,4,3]", "model.hidden=16",
+        "hardware.workers=2", "train.epochs=2", "train.batch_size=256", "tracker=none", f"hydra.run.dir={run}",
+    ]) == 0
     result = json.loads((run / "result.json").read_text())
     assert result["status"] == "finished" and result["paradigm"]["exact"]
     metrics = result["epochs"][1]["metrics"]
@@ -44,5 +44,5 @@ def test_it_trains_and_makes_the_rounds_of_its_paper(tmp_path: Path, system: str
     if system == "gsplit":
         (sampled,) = result["presampled"]
         assert sampled["epochs"] == 10 and len(sampled["convergence"]) == 9
-        assert "pre-sampled 10 epochs" in done.stdout
+        assert "pre-sampled 10 epochs" in capsys.readouterr().out
         assert all(rank["memory"]["cache_bytes"] > 0 for rank in result["epochs"][1]["ranks"])

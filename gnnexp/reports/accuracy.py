@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnnexp.reports.drawing import colour_of
 from gnnexp.reports.table import Group, Table
-
-# Colours of Okabe and Ito's palette.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#999999")
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,7 @@ def draw_curves(found: Sequence[Curve], files: Sequence[Path], title: str = "") 
 
     datasets = list(dict.fromkeys(curve.dataset for curve in found))
     figure = Figure(figsize=(1.0 + 3.6 * max(1, len(datasets)), 3.4), dpi=150, layout="constrained")
-    colours = {name: _COLOURS[i % len(_COLOURS)] for i, name in enumerate(dict.fromkeys(c.name for c in found))}
+    colours = {name: colour_of(i) for i, name in enumerate(dict.fromkeys(c.name for c in found))}
     panels = figure.subplots(1, max(1, len(datasets)), squeeze=False)[0]
     for axes, dataset in zip(panels, datasets, strict=False):
         for curve in (one for one in found if one.dataset == dataset):

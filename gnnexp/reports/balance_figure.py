@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnexp.reports.balance import Balance, find_balances
+from gnnexp.reports.drawing import colour_of, empty_figure, save
 from gnnexp.reports.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-# Colours of Okabe and Ito's palette; more ranks begin again.
-_COLOURS = ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#D55E00", "#CC79A7", "#F0E442", "#999999")
 
 
 def draw(runs: Sequence[Run], folder: Path, title: str = "") -> list[Path]:
@@ -25,21 +23,12 @@ def draw(runs: Sequence[Run], folder: Path, title: str = "") -> list[Path]:
     figures = {"balance": _loads(balances)}
     if len({balance.layers for balance in balances}) > 1:
         figures["collectives"] = _collectives(balances)
-    folder.mkdir(parents=True, exist_ok=True)
-    files = []
-    for name, figure in figures.items():
-        figure.suptitle(title, fontsize=10)
-        for suffix in ("png", "svg"):
-            files.append(folder / f"{name}.{suffix}")
-            figure.savefig(files[-1])
-    return files
+    return save(figures, folder, title)
 
 
 def _loads(balances: Sequence[Balance]) -> Figure:
     """Edges computed (above) and bytes sent but for gradients (below), a group of bars per setting, a bar per rank."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(max(6.5, 2.0 + 1.1 * len(balances)), 6.0), dpi=150, layout="constrained")
+    figure = empty_figure(max(6.5, 2.0 + 1.1 * len(balances)), 6.0)
     edges, sent = figure.subplots(2, 1, sharex=True)
     _draw_bars(edges, balances, [[float(rank.edges) for rank in one.ranks] for one in balances])
     _draw_bars(sent, balances, [[float(rank.sent_bytes) for rank in one.ranks] for one in balances])
@@ -55,7 +44,7 @@ def _draw_bars(axes: Axes, balances: Sequence[Balance], heights: Sequence[Sequen
         having = [number for number, values in enumerate(heights) if rank < len(values)]
         places, widths = zip(*(_place(number, rank, len(heights[number])) for number in having), strict=True)
         axes.bar(places, [heights[number][rank] for number in having], widths, label=f"rank {rank}",
-                 color=_COLOURS[rank % len(_COLOURS)])
+                 color=colour_of(rank))
     axes.set_xticks(range(len(balances)), [one.name(balances) for one in balances], fontsize=7, rotation=20, ha="right")
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -76,16 +65,14 @@ def _place(number: int, rank: int, num_ranks: int) -> tuple[float, float]:
 
 def _collectives(balances: Sequence[Balance]) -> Figure:
     """Payload exchanges of an epoch but for gradients, a line per setting without its layers."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.5, 3.8), dpi=150, layout="constrained")
+    figure = empty_figure(6.5, 3.8)
     axes = figure.add_subplot()
     lines: dict[str, list[tuple[int, float]]] = {}
     for one in balances:
         name = one.name(balances, but=("layers",)).replace("\n", " ")
         lines.setdefault(name, []).append((one.layers, float(one.ranks[0].collectives)))
     for number, (name, points) in enumerate(lines.items()):
-        axes.plot(*zip(*sorted(points), strict=True), marker="o", label=name, color=_COLOURS[number % len(_COLOURS)])
+        axes.plot(*zip(*sorted(points), strict=True), marker="o", label=name, color=colour_of(number))
     axes.set_xticks(sorted({one.layers for one in balances}))
     axes.set_ylim(bottom=0)
     axes.set_xlabel("layers")

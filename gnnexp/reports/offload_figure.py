@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnexp.reports.drawing import colour_of, empty_figure, save
 from gnnexp.reports.offload import Offloaded, find_offloaded
 from gnnexp.reports.runs import Run
 
@@ -19,7 +20,6 @@ _SEGMENTS = (
     ("between hosts", "hosts", "#F0E442"), ("compute", "compute", "#E69F00"),
     ("host accumulation", "host_add", "#D55E00"),
 )
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#999999")
 # They decide how many chunks there are, which is what the curves run along.
 _CHUNKS = ("paradigm.chunks", "paradigm.device_memory")
 _TICK = 2.0  # chunks are doubled, as a rule
@@ -42,14 +42,7 @@ def draw(runs: Sequence[Run], folder: Path, title: str = "") -> list[Path]:
         figures["chunks"] = _memory(curves)
     if known := {name: points for name, points in curves.items() if all(_alpha(one) is not None for one in points)}:
         figures["replication"] = _replication(known)
-    files = []
-    for name, figure in figures.items():
-        folder.mkdir(parents=True, exist_ok=True)
-        figure.suptitle(title, fontsize=10)
-        for suffix in ("png", "svg"):
-            files.append(folder / f"{name}.{suffix}")
-            figure.savefig(files[-1])
-    return files
+    return save(figures, folder, title)
 
 
 def _by_chunks(found: Sequence[Offloaded]) -> Curves:
@@ -64,9 +57,7 @@ def _by_chunks(found: Sequence[Offloaded]) -> Curves:
 # --- Figure 9 --------------------------------------------------------------------------------------------------------
 def _seconds(found: Sequence[Offloaded]) -> Figure:
     """Stacked seconds of an epoch, a bar per setting; the mark is the wall time."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(max(5.5, 2.2 + 1.1 * len(found)), 4.2), dpi=150, layout="constrained")
+    figure = empty_figure(max(5.5, 2.2 + 1.1 * len(found)), 4.2)
     axes = figure.add_subplot()
     places, bottoms = range(len(found)), [0.0] * len(found)
     for label, name, colour in _SEGMENTS:
@@ -88,12 +79,10 @@ def _seconds(found: Sequence[Offloaded]) -> Figure:
 # --- Figure 10 and Table 3 -------------------------------------------------------------------------------------------
 def _memory(curves: Curves) -> Figure:
     """Bytes of the device tier and seconds of an epoch against chunks of a rank."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.0, 3.8), dpi=150, layout="constrained")
+    figure = empty_figure(9.0, 3.8)
     memory, seconds = figure.subplots(1, 2)
     for number, (name, points) in enumerate(curves.items()):
-        colour = _COLOURS[number % len(_COLOURS)]
+        colour = colour_of(number)
         for what, style, value in (("measured peak", "-", _peak), ("promised", "--", _bound),
                                    ("(1+α)|V|/mn rows", ":", _formula)):
             _line(memory, points, _chunks, value, style, colour, what if len(curves) == 1 else f"{name}: {what}")
@@ -109,12 +98,10 @@ def _memory(curves: Curves) -> Figure:
 
 def _replication(curves: Curves) -> Figure:
     """Alpha against subgraphs, ranks times chunks."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.0, 3.8), dpi=150, layout="constrained")
+    figure = empty_figure(6.0, 3.8)
     axes = figure.add_subplot()
     for number, (name, points) in enumerate(curves.items()):
-        _line(axes, points, _num_parts, _alpha, "-", _COLOURS[number % len(_COLOURS)], name)
+        _line(axes, points, _num_parts, _alpha, "-", colour_of(number), name)
     axes.set_ylabel("neighbour replication factor α")
     axes.set_ylim(bottom=0)
     _finish(axes, "subgraphs (ranks x chunks)", [_num_parts(one) for points in curves.values() for one in points])

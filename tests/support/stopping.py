@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import tempfile
@@ -52,7 +53,18 @@ def curve(folder: str) -> list[list[float]]:
     return [line["losses"] for line in read_epochs(Path(folder))]
 
 
+_UNDISTURBED: dict[tuple[int, str], tuple[list[list[float]], list[dict[str, Any]]]] = {}
+
+
 def undisturbed(ranks: Any, size: int, config: dict[str, Any]) -> tuple[list[list[float]], list[dict[str, Any]]]:
+    """Losses and final states; several tests stop the same run, which is then run undisturbed only once."""
+    key = (size, json.dumps(config, sort_keys=True))
+    if key not in _UNDISTURBED:
+        _UNDISTURBED[key] = _run_undisturbed(ranks, size, config)
+    return _UNDISTURBED[key]
+
+
+def _run_undisturbed(ranks: Any, size: int, config: dict[str, Any]) -> tuple[list[list[float]], list[dict[str, Any]]]:
     with tempfile.TemporaryDirectory() as folder:
         ended = ranks(size).run(attempt, config, folder, None)
         assert [end["stopped_by"] for end in ended] == [""] * size
