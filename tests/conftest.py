@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from compiling_in_turn import compile_in_turn
 from hypothesis import settings
 from rank_pool import RankPools
 
@@ -17,8 +16,6 @@ def ranks() -> Iterator[RankPools]:
     yield pools
     pools.close()
 
-
-compile_in_turn()
 
 # Machines are busy and numba compiles at first use: a deadline per example would only measure that.
 settings.register_profile("gnnexp", deadline=None, derandomize=True, print_blob=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import torch
 
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.graph import Splits
+from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.counter import Purpose, absorb, stream
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _vertex_words(key: np.uint64, num_nodes: int) -> np.ndarray:
     words = np.empty(num_nodes, np.uint64)
     for vertex in range(num_nodes):

@@ -11,9 +11,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
+from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.layout import VECTOR_BYTES, Layout, layout, max_width
 from gnnexp.kernels.prefetch import prefetch as prefetch_line
 from gnnexp.kernels.rowkernel import RowKernel, by_edges
@@ -90,7 +90,7 @@ def distance(form: Layout) -> int:
 
 
 @RowKernel
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _sum_range(
     first: int, last: int, indptr: np.ndarray, index: np.ndarray, edges: np.ndarray, weight: np.ndarray,
     weight_stride: int, slot: int, x: np.ndarray, x_stride: int, x_first: int, out: np.ndarray, out_stride: int,
@@ -117,7 +117,7 @@ def _sum_range(
 
 
 @RowKernel
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _dot_range(
     first: int, last: int, indptr: np.ndarray, index: np.ndarray, own: np.ndarray, own_stride: int, own_first: int,
     other: np.ndarray, other_stride: int, other_first: int, products: np.ndarray, num_slots: int, slot: int, width: int,
@@ -134,7 +134,7 @@ def _dot_range(
 
 
 @RowKernel
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _both_range(
     first: int, last: int, indptr: np.ndarray, index: np.ndarray, edges: np.ndarray, weight: np.ndarray,
     num_slots: int, slot: int, own: np.ndarray, own_stride: int, own_first: int, x: np.ndarray, x_stride: int,

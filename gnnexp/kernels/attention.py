@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-import numba
 import numpy as np
 
 from gnnexp.kernels.aggregate import Edges
+from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.layout import layout
 from gnnexp.kernels.rowkernel import RowKernel, by_edges
 from gnnexp.kernels.rowmath import (
@@ -33,7 +33,7 @@ _U = np.uint64
 
 
 @RowKernel
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _weigh_range(
     first: int, last: int, indptr: np.ndarray, index: np.ndarray, src_key: np.ndarray, dst_key: np.ndarray, heads: int,
     slope: float, signed: np.ndarray, weight: np.ndarray, shape: int,
@@ -61,7 +61,7 @@ def _weigh_range(
 
 
 @RowKernel
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _unweigh_range(
     first: int, last: int, indptr: np.ndarray, signed: np.ndarray, weight: np.ndarray, gradient: np.ndarray,
     scale: float, slope: float, heads: int, score_gradient: np.ndarray, key_gradient: np.ndarray, shape: int,
@@ -142,7 +142,7 @@ class Phase(IntEnum):
 
 
 @RowKernel
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _phase_range(
     first: int, last: int, phase: int, indptr: np.ndarray, index: np.ndarray, a: np.ndarray, b: np.ndarray, heads: int,
     out: np.ndarray, shape: int,

@@ -5,11 +5,12 @@ Where a kernel returns `(count, first)`, `first` is the position of the first of
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from gnnexp.kernels.compiled import compiled
 
-@numba.njit(nogil=True, cache=True)
+
+@compiled(nogil=True)
 def count_outside(values: np.ndarray, low: int, high: int) -> tuple[int, int]:
     """Integers of `values` `[n]` outside `low <= value < high`."""
     count, first = 0, -1
@@ -21,7 +22,7 @@ def count_outside(values: np.ndarray, low: int, high: int) -> tuple[int, int]:
     return count, first
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def count_descents(values: np.ndarray, strict: bool) -> tuple[int, int]:
     """Positions where `values` `[n]` are below their predecessor; equal ones count too if `strict`."""
     count, first = 0, -1
@@ -33,7 +34,7 @@ def count_descents(values: np.ndarray, strict: bool) -> tuple[int, int]:
     return count, first
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def count_disorder(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray, strict: bool) -> tuple[int, int]:
     """Entries of a row that come before their predecessor by (index, type); equal ones count too if `strict`.
 
@@ -54,7 +55,7 @@ def count_disorder(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray, s
     return count, first
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def count_nonfinite(rows: np.ndarray) -> tuple[int, int]:
     """NaN and infinities in `rows` `[n, d]`; `first` is a row."""
     count, first = 0, -1
@@ -69,7 +70,7 @@ def count_nonfinite(rows: np.ndarray) -> tuple[int, int]:
     return count, first
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def count_bad_multilabel(labels: np.ndarray) -> tuple[int, int]:
     """Rows of `labels` `[n, C]` that are neither all 0 or 1 nor all NaN."""
     count, first = 0, -1
@@ -85,7 +86,7 @@ def count_bad_multilabel(labels: np.ndarray) -> tuple[int, int]:
     return count, first
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def count_common(left: np.ndarray, right: np.ndarray) -> tuple[int, int]:
     """Values that two ascending arrays share; `first` is a position in `left`."""
     count, first = 0, -1

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-import numba
 import numpy as np
+
+from gnnexp.kernels.compiled import compiled
 
 _MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -58,7 +59,7 @@ def stream(seed: int, purpose: Purpose, *words: int) -> int:
     return state
 
 
-@numba.njit(inline="always", cache=True)
+@compiled(inline="always")
 def mix64(word: np.uint64) -> np.uint64:
     """The same mixer inside numba kernels, on `uint64`."""
     word = (word ^ (word >> _S30)) * _U_MUL1
@@ -66,19 +67,19 @@ def mix64(word: np.uint64) -> np.uint64:
     return word ^ (word >> _S31)
 
 
-@numba.njit(inline="always", cache=True)
+@compiled(inline="always")
 def absorb(state: np.uint64, word: np.uint64) -> np.uint64:
     """`state` after absorbing one more word; equals one step of `stream`."""
     return mix64(state ^ mix64(word + U_GOLDEN))
 
 
-@numba.njit(inline="always", cache=True)
+@compiled(inline="always")
 def draw(key: np.uint64, counter: np.uint64) -> np.uint64:
     """The `counter`-th 64-bit draw of the stream `key` (splitmix64 sequence)."""
     return mix64(key + (counter + np.uint64(1)) * U_GOLDEN)
 
 
-@numba.njit(cache=True)
+@compiled()
 def uniform_words(key: np.uint64, count: int) -> np.ndarray:
     """The first `count` draws of stream `key`, `[count]` uint64."""
     words = np.empty(count, np.uint64)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from gnnexp.kernels.compiled import compiled
+
 # Up to this length insertion beats numba's quicksort: 31 M edges of a products-like graph (50 per row on average) take
 # 0.90 s of CPU time without, 0.73 s up to 48, 0.66 s up to 96, 0.63 s up to 192.
 _INSERTION = 96
@@ -19,7 +21,7 @@ def row_ranges(low: int, high: int) -> np.ndarray:
     return np.linspace(low, high, numba.get_num_threads() + 1).astype(np.int64)
 
 
-@numba.njit(nogil=True, cache=True, parallel=True)
+@compiled(nogil=True, parallel=True)
 def count_rows(
     src: np.ndarray, dst: np.ndarray, both: bool, drop_loops: bool, ranges: np.ndarray, counts: np.ndarray
 ) -> None:
@@ -37,7 +39,7 @@ def count_rows(
                 counts[u - base] += 1
 
 
-@numba.njit(nogil=True, cache=True, parallel=True)
+@compiled(nogil=True, parallel=True)
 def scatter_sources(
     src: np.ndarray,
     dst: np.ndarray,
@@ -63,7 +65,7 @@ def scatter_sources(
                 cursor[u - base] += 1
 
 
-@numba.njit(nogil=True, cache=True, parallel=True)
+@compiled(nogil=True, parallel=True)
 def scatter_edges(
     src: np.ndarray,
     dst: np.ndarray,
@@ -89,7 +91,7 @@ def scatter_edges(
                 cursor[u - base] += 1
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _insertion_sort(row: np.ndarray) -> None:
     for i in range(1, row.size):
         value = row[i]
@@ -100,7 +102,7 @@ def _insertion_sort(row: np.ndarray) -> None:
         row[j + 1] = value
 
 
-@numba.njit(nogil=True, cache=True, parallel=True)
+@compiled(nogil=True, parallel=True)
 def sort_rows(indptr: np.ndarray, indices: np.ndarray) -> None:
     """Sort the sources of every row, in place."""
     for row in numba.prange(indptr.size - 1):
@@ -111,7 +113,7 @@ def sort_rows(indptr: np.ndarray, indices: np.ndarray) -> None:
             indices[start:stop].sort()
 
 
-@numba.njit(nogil=True, cache=True, parallel=True)
+@compiled(nogil=True, parallel=True)
 def sort_edge_rows(indptr: np.ndarray, edges: np.ndarray, src: np.ndarray, dst: np.ndarray, types: np.ndarray) -> None:
     """Sort the edge numbers of every row by (source, type), stably, in place; `types` may be empty."""
     num_edges = src.size
@@ -127,7 +129,7 @@ def sort_edge_rows(indptr: np.ndarray, edges: np.ndarray, src: np.ndarray, dst: 
         edges[start:stop] = edges[start:stop][np.argsort(keys, kind="mergesort")]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def merge_rows(indptr: np.ndarray, indices: np.ndarray) -> int:
     """Drop repeated sources of sorted rows, in place in both arrays; returns how many edges remain."""
     write = np.int64(0)
@@ -144,7 +146,7 @@ def merge_rows(indptr: np.ndarray, indices: np.ndarray) -> int:
     return int(write)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def merge_edge_rows(indptr: np.ndarray, edges: np.ndarray, src: np.ndarray, dst: np.ndarray, types: np.ndarray) -> int:
     """As `merge_rows` for rows of sorted edge numbers: of parallel (source, type) the first occurrence stays."""
     num_edges = src.size

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from gnnexp.kernels.compiled import compiled
 
-@numba.njit(nogil=True, cache=True)
+
+@compiled(nogil=True)
 def cut_by_cost(
     indptr: np.ndarray, sources: np.ndarray, num_src: int, per_dst: int, per_edge: int, per_src: int, budget: int
 ) -> tuple[np.ndarray, int]:
@@ -56,7 +57,7 @@ def cut_by_cost(
     return np.array(bounds, np.int64), dearest
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def compact(
     sources: np.ndarray, first_dst: int, num_dst: int, place: np.ndarray, renumbered: np.ndarray, rows: np.ndarray
 ) -> int:

@@ -11,9 +11,9 @@ in between its rounds: rows whose lower halves collide (200k rows have about 5 s
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.counter import absorb, draw
 from gnnexp.kernels.layout import VECTOR_BYTES, Code, layout
 from gnnexp.kernels.prefetch import prefetch
@@ -32,7 +32,7 @@ _AHEAD = _U64(4)
 ADDED_LOOP = np.uint64(0xFFFFFFFF)
 
 
-@numba.njit(inline="always", cache=True)
+@compiled(inline="always")
 def pair_bits(low: np.uint32, high: np.uint32, pair: np.uint32) -> np.uint32:
     """32 bits for columns `pair` (lower half) and `pair + ceil(num_columns / 2)` of the row with key `(low, high)`."""
     word = _U32(low + _U32(pair * _STEP))
@@ -42,7 +42,7 @@ def pair_bits(low: np.uint32, high: np.uint32, pair: np.uint32) -> np.uint32:
     return _U32(word ^ (word >> _S16))
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _drop_pairs(
     x: np.ndarray, out: np.ndarray, at: np.uint64, to: np.uint64, low: np.uint32, high: np.uint32, half: np.uint64,
     stop: np.uint64, threshold: np.uint32, scale: float, floor: float,
@@ -60,7 +60,7 @@ def _drop_pairs(
         out[to + j] = (zero if a < floor else a * scale) if _U32(bits & _LOW16) >= threshold else zero
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _drop_slice(
     x: np.ndarray, out: np.ndarray, at: np.uint64, to: np.uint64, low: np.uint32, high: np.uint32, half: np.uint64,
     start: np.uint64, stop: np.uint64, threshold: np.uint32, scale: float, floor: float,
@@ -75,7 +75,7 @@ def _drop_slice(
         out[to + j - start] = (zero if a < floor else a * scale) if bits >= threshold else zero
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _stream_row(scratch: np.ndarray, out: np.ndarray, to: np.uint64, width: np.uint64, shape: int) -> None:
     lanes = _U64(VECTOR_BYTES // out.itemsize)
     for j in range(_U64(0), width, lanes):
@@ -83,7 +83,7 @@ def _stream_row(scratch: np.ndarray, out: np.ndarray, to: np.uint64, width: np.u
 
 
 @RowKernel
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _drop_range(
     first: int, last: int, x: np.ndarray, x_stride: int, out: np.ndarray, ids: np.ndarray, key: np.uint64,
     threshold: np.uint32, scale: float, floor: float, num_columns: int, start: int, stop: int, past_cache: bool,
@@ -106,7 +106,7 @@ def _drop_range(
 
 
 @RowKernel
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _scale_positive(
     first: int, last: int, output: np.ndarray, gradient: np.ndarray, out: np.ndarray, scale: float, past_cache: bool,
     shape: int,
@@ -128,7 +128,7 @@ def _scale_positive(
 
 
 @RowKernel
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _drop_sparse(
     first: int, last: int, indptr: np.ndarray, columns: np.ndarray, values: np.ndarray, out: np.ndarray,
     ids: np.ndarray, key: np.uint64, threshold: np.uint32, scale: float, num_columns: int,
@@ -146,14 +146,14 @@ def _drop_sparse(
             out[i] = values[i] * scale if bits >= threshold else zero
 
 
-@numba.njit(inline="always", cache=True)
+@compiled(inline="always")
 def head_bits(state: np.uint64, head: np.uint64) -> np.uint64:
     """16 bits for `head` of the edge whose key is `state`."""
     word = state if head < _U64(4) else draw(state, head >> _U64(2))
     return (word >> (_U64(16) * (head & _U64(3)))) & _U64(0xFFFF)
 
 
-@numba.njit(inline="always", cache=True)
+@compiled(inline="always")
 def edge_state(dst_state: np.uint64, src: np.uint64, kind: np.uint64) -> np.uint64:
     """Key of an edge: `dst_state` has absorbed the destination, `kind` is type and occurrence."""
     state = draw(dst_state, src)
@@ -161,7 +161,7 @@ def edge_state(dst_state: np.uint64, src: np.uint64, kind: np.uint64) -> np.uint
 
 
 @RowKernel
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _drop_edges(
     first: int, last: int, indptr: np.ndarray, index: np.ndarray, src_ids: np.ndarray, dst_ids: np.ndarray,
     edge_types: np.ndarray, occurrence: np.ndarray, self_loops: bool, weight: np.ndarray, out: np.ndarray, heads: int,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from gnnexp.kernels.compiled import compiled
 
-@numba.njit(nogil=True, cache=True)
+
+@compiled(nogil=True)
 def edge_destinations(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """`[E]` destination of each edge, in the dtype of `indices`."""
     destinations = np.empty_like(indices)
@@ -16,7 +17,7 @@ def edge_destinations(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
     return destinations
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _has_parallel(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray) -> bool:
     typed = types.size > 0
     for dst in range(indptr.size - 1):
@@ -26,7 +27,7 @@ def _has_parallel(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray) ->
     return False
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _occurrences(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray) -> np.ndarray:
     typed = types.size > 0
     counts = np.zeros(indices.size, np.int32)
@@ -43,7 +44,7 @@ def count_parallel(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray | 
     return _occurrences(indptr, indices, kinds) if _has_parallel(indptr, indices, kinds) else np.empty(0, np.int32)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def sum_over_in_edges(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
     """`[V]` float64, for every vertex the sum of `values` `[V]` over its in-neighbours, parallel edges counted."""
     sums = np.zeros(indptr.size - 1, np.float64)

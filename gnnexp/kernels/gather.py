@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
+from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.prefetch import prefetch
 from gnnexp.kernels.rowkernel import RowKernel, evenly
@@ -20,7 +20,7 @@ _AHEAD_BYTES = 4096
 
 
 @RowKernel
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _copy(
     first: int, last: int, x: np.ndarray, stride: int, num_rows: int, ids: np.ndarray, places: np.ndarray,
     out: np.ndarray, width: int, ahead: int, outside: np.ndarray,
@@ -100,7 +100,7 @@ def place_rows(rows: Tensor, places: Tensor, out: Tensor) -> None:
 
 
 @RowKernel
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _add(first: int, last: int, x: np.ndarray, ids: np.ndarray, values: np.ndarray) -> None:
     for row in range(first, last):
         target = np.uint64(ids[row])

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.counter import absorb, draw
 
 # 52 bits: with 53, unit * n could round up to n.
@@ -26,13 +27,13 @@ _SUM_SCALE = np.float32(1 / np.sqrt((2.0**32 - 1) / 3))
 _DRAWS = np.uint64(8)
 
 
-@numba.njit(inline="always", cache=True)
+@compiled(inline="always")
 def unit(word: np.uint64) -> float:
     """A word as a double in [0, 1)."""
     return np.float64(word >> _S12) * _UNIT
 
 
-@numba.njit(nogil=True, cache=True, parallel=True)
+@compiled(nogil=True, parallel=True)
 def scrambled(key: np.uint64, count: int) -> np.ndarray:
     """A pseudo-random permutation of `0..count-1`, `[count]` int32, computed element by element.
 
@@ -59,7 +60,7 @@ def scrambled(key: np.uint64, count: int) -> np.ndarray:
     return order
 
 
-@numba.njit(inline="always", cache=True)
+@compiled(inline="always")
 def _near(position: int, start: int, size: int, window: int, word: np.uint64) -> np.int64:
     """Another position of the ring `start..start+size-1`, uniformly within `window` steps either way."""
     steps = np.int64(unit(word) * (2 * window))
@@ -67,13 +68,13 @@ def _near(position: int, start: int, size: int, window: int, word: np.uint64) ->
     return start + (position - start + offset + size) % size
 
 
-@numba.njit(inline="always", cache=True)
+@compiled(inline="always")
 def _community(position: int, num_nodes: int, num_communities: int) -> int:
     """Community c holds the positions from floor(c V / C) on."""
     return ((position + 1) * num_communities - 1) // num_nodes
 
 
-@numba.njit(inline="always", cache=True)
+@compiled(inline="always")
 def _ranked(word: np.uint64, ends: np.ndarray, power: int, size: int, step: int) -> np.int64:
     """A member of a community by power law: the rank is (low + u (high - low))^power - shift, spread over the ring."""
     root = ends[0] + unit(word) * (ends[1] - ends[0])
@@ -84,7 +85,7 @@ def _ranked(word: np.uint64, ends: np.ndarray, power: int, size: int, step: int)
     return np.int64((rank * step) % size)
 
 
-@numba.njit(inline="always", cache=True)
+@compiled(inline="always")
 def _dcsbm_pair(
     key: np.uint64,
     candidate: int,
@@ -114,7 +115,7 @@ def _dcsbm_pair(
     return p, start + _ranked(draw(key, base + np.uint64(3)), ends[c], power, size, steps[c])
 
 
-@numba.njit(nogil=True, cache=True, parallel=True)
+@compiled(nogil=True, parallel=True)
 def dcsbm_pairs(
     key: np.uint64,
     first: int,
@@ -149,7 +150,7 @@ def dcsbm_pairs(
         dst[i] = order[q] if order.size > 0 else q
 
 
-@numba.njit(inline="always", cache=True)
+@compiled(inline="always")
 def _rmat_pair(
     key: np.uint64, candidate: int, num_nodes: int, levels: int, quadrants: np.ndarray, local: float, window: int
 ) -> tuple[np.int64, np.int64, int]:
@@ -175,7 +176,7 @@ def _rmat_pair(
             return p, q, attempts
 
 
-@numba.njit(nogil=True, cache=True, parallel=True)
+@compiled(nogil=True, parallel=True)
 def rmat_pairs(
     key: np.uint64,
     first: int,
@@ -212,14 +213,14 @@ def rmat_pairs(
             attempts[i] = tries
 
 
-@numba.njit(inline="always", cache=True)
+@compiled(inline="always")
 def _normal(word: np.uint64) -> np.float32:
     """About N(0, 1): the sum of four 16-bit uniforms, exact in float32."""
     total = (word & _LOW16) + ((word >> _S16) & _LOW16) + ((word >> _S32) & _LOW16) + (word >> _S48)
     return (np.float32(total) - _SUM_MEAN) * _SUM_SCALE
 
 
-@numba.njit(nogil=True, cache=True, parallel=True)
+@compiled(nogil=True, parallel=True)
 def class_features(key: np.uint64, first: int, classes: np.ndarray, centroids: np.ndarray, rows: np.ndarray) -> None:
     """`rows[i] = centroids[classes[first + i]] + noise` of vertex `first + i`; noise is about N(0, 1) per column."""
     for i in numba.prange(rows.shape[0]):
@@ -229,7 +230,7 @@ def class_features(key: np.uint64, first: int, classes: np.ndarray, centroids: n
             rows[i, column] = centroids[classes[vertex], column] + _normal(draw(state, np.uint64(column)))
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def unit_rows(key: np.uint64, num_rows: int, num_columns: int, length: float) -> np.ndarray:
     """Random directions of the given length, `[rows, columns]` float32."""
     rows = np.empty((num_rows, num_columns), np.float32)
@@ -246,7 +247,7 @@ def unit_rows(key: np.uint64, num_rows: int, num_columns: int, length: float) ->
     return rows
 
 
-@numba.njit(nogil=True, cache=True, parallel=True)
+@compiled(nogil=True, parallel=True)
 def latent_classes(order: np.ndarray, num_communities: int, num_classes: int) -> np.ndarray:
     """`[V]` int32 class of each vertex id: its community modulo the number of classes."""
     classes = np.empty(order.size, np.int32)
@@ -255,7 +256,7 @@ def latent_classes(order: np.ndarray, num_communities: int, num_classes: int) ->
     return classes
 
 
-@numba.njit(nogil=True, cache=True, parallel=True)
+@compiled(nogil=True, parallel=True)
 def noisy_labels(key: np.uint64, classes: np.ndarray, num_classes: int, noise: float) -> np.ndarray:
     """`[V]` int64: the class, or with probability `noise` one drawn uniformly."""
     labels = np.empty(classes.size, np.int64)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from gnnexp.kernels.compiled import compiled
 
-@numba.njit(nogil=True, cache=True)
+
+@compiled(nogil=True)
 def _degrees(sources: np.ndarray, destinations: np.ndarray, num_nodes: int) -> np.ndarray:
     """`[V]` int64, in- and out-edges together; a self loop counts twice, as one of each."""
     degrees = np.zeros(num_nodes, np.int64)
@@ -16,7 +17,7 @@ def _degrees(sources: np.ndarray, destinations: np.ndarray, num_nodes: int) -> n
     return degrees
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _least_loaded(bits: np.ndarray, one: int, other: int, loads: np.ndarray) -> int:
     """The part with the fewest edges among those that hold both vertices, the lowest on ties; -1 if there is none."""
     best = -1
@@ -31,7 +32,7 @@ def _least_loaded(bits: np.ndarray, one: int, other: int, loads: np.ndarray) -> 
     return best
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def place_edges(
     sources: np.ndarray, destinations: np.ndarray, order: np.ndarray, num_nodes: int, num_parts: int, owner: np.ndarray
 ) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from gnnexp.kernels.compiled import compiled
 
-@numba.njit(nogil=True, cache=True)
+
+@compiled(nogil=True)
 def _count_edges(
     indptr: np.ndarray, indices: np.ndarray, edge_owner: np.ndarray, part: int, counts: np.ndarray
 ) -> None:
@@ -23,7 +24,7 @@ def _count_edges(
         counts[dst] += incoming
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _keep_most(counts: np.ndarray, part: int, most: np.ndarray, master: np.ndarray) -> None:
     for vertex in range(counts.size):
         # Parts come in ascending order, so that the lowest one stays on ties.
@@ -32,7 +33,7 @@ def _keep_most(counts: np.ndarray, part: int, most: np.ndarray, master: np.ndarr
             master[vertex] = part
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _place_isolated(most: np.ndarray, num_parts: int, master: np.ndarray) -> None:
     sizes = np.zeros(num_parts, np.int64)
     for vertex in range(most.size):

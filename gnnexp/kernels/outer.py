@@ -6,10 +6,10 @@ project (layer 1 of GAT when the features are narrow).
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
 from gnnexp.kernels.aggregate import Edges, Matrix, chunks, distance
+from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.layout import VECTOR_BYTES, layout
 from gnnexp.kernels.rowkernel import RowKernel, by_edges
 from gnnexp.kernels.vector import (
@@ -31,7 +31,7 @@ _MAX_VECTORS = 24
 
 
 @RowKernel
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _outer_range(
     first: int, last: int, indptr: np.ndarray, index: np.ndarray, weight: np.ndarray, num_slots: int, slot: int,
     x: np.ndarray, x_stride: int, x_first: int, out: np.ndarray, out_stride: int, head_stride: int, out_first: int,
@@ -49,7 +49,7 @@ def _outer_range(
 
 
 @RowKernel
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _outer_dot_range(
     first: int, last: int, indptr: np.ndarray, index: np.ndarray, own: np.ndarray, own_stride: int, head_stride: int,
     x: np.ndarray, x_stride: int, column: int, products: np.ndarray, num_slots: int, width: int, ahead: int, shape: int,
@@ -67,7 +67,7 @@ def _outer_dot_range(
 
 
 @RowKernel
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _inner_range(
     first: int, last: int, indptr: np.ndarray, index: np.ndarray, edges: np.ndarray, weight: np.ndarray,
     num_slots: int, x: np.ndarray, x_stride: int, head_stride: int, out: np.ndarray, out_stride: int, column: int,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from gnnexp.kernels.compiled import compiled
 
-@numba.njit(nogil=True, cache=True)
+
+@compiled(nogil=True)
 def count_owned(indptr: np.ndarray, owner: np.ndarray, part: int) -> np.ndarray:
     """`[V + 1]` int64 index of the owned vertices' edges; a foreign vertex has none."""
     own = np.zeros(indptr.size, np.int64)
@@ -16,7 +17,7 @@ def count_owned(indptr: np.ndarray, owner: np.ndarray, part: int) -> np.ndarray:
     return own
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def copy_owned(
     indptr: np.ndarray, values: np.ndarray, owner: np.ndarray, part: int, own_indptr: np.ndarray
 ) -> np.ndarray:

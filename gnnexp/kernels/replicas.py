@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
+
+from gnnexp.kernels.compiled import compiled
 
 PARTS_PER_PASS = 64
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def count_cut(indptr: np.ndarray, indices: np.ndarray, owner: np.ndarray) -> int:
     """Edges whose source and destination have different owners."""
     cut = 0
@@ -19,7 +20,7 @@ def count_cut(indptr: np.ndarray, indices: np.ndarray, owner: np.ndarray) -> int
     return cut
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def count_parts(owner: np.ndarray, num_parts: int) -> np.ndarray:
     """`[num_parts]` int64, how often each part occurs in `owner`; no temporaries, unlike `np.bincount`."""
     counts = np.zeros(num_parts, np.int64)
@@ -28,7 +29,7 @@ def count_parts(owner: np.ndarray, num_parts: int) -> np.ndarray:
     return counts
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def edges_of_owners(indptr: np.ndarray, owner: np.ndarray, num_parts: int) -> np.ndarray:
     """`[num_parts]` int64, in-edges of the vertices of each part."""
     counts = np.zeros(num_parts, np.int64)
@@ -37,14 +38,14 @@ def edges_of_owners(indptr: np.ndarray, owner: np.ndarray, num_parts: int) -> np
     return counts
 
 
-@numba.njit(inline="always", cache=True)
+@compiled(inline="always")
 def _bit(part: int, first_part: int) -> np.uint64:
     """The bit of `part` in a pass that starts at `first_part`, 0 when it belongs to another pass."""
     shift = part - first_part
     return np.uint64(1) << np.uint64(shift) if 0 <= shift < 64 else np.uint64(0)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _mark_full(
     indptr: np.ndarray, indices: np.ndarray, owner: np.ndarray, first_part: int, bits: np.ndarray
 ) -> None:
@@ -57,7 +58,7 @@ def _mark_full(
             bits[indices[edge]] |= bit
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _mark_cut(
     indptr: np.ndarray,
     indices: np.ndarray,
@@ -74,7 +75,7 @@ def _mark_cut(
             bits[indices[edge]] |= bit
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _add_bits(bits: np.ndarray, counts: np.ndarray) -> None:
     for vertex in range(bits.size):
         word = bits[vertex]

@@ -22,6 +22,7 @@ from numba import prange
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
+from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.layout import Code
 from gnnexp.kernels.vector import fence
 
@@ -47,7 +48,7 @@ def by_edges(indptr: np.ndarray, num_floats: int) -> np.ndarray:
     return boundaries(indptr, num_ranges(num_floats))
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def boundaries(indptr: np.ndarray, parts: int) -> np.ndarray:
     """First row of every range, and the number of rows."""
     num_rows, bounds = indptr.size - 1, np.zeros(parts + 1, np.int64)
@@ -149,7 +150,7 @@ def _call(typing: Any, address: Any, first: Any, last: Any, arguments: Any) -> A
     return types.void(types.int64, types.int64, types.int64, arguments), codegen
 
 
-@numba.njit(nogil=True, cache=True, parallel=True)
+@compiled(nogil=True, parallel=True)
 def _all_ranges(threads: int, bounds: np.ndarray, address: int, arguments: tuple[Any, ...]) -> None:
     counter = np.zeros(1, np.int64)
     for _ in prange(threads):

@@ -17,9 +17,9 @@ Unsigned indices everywhere: numba would wrap signed ones around, which costs a 
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.counter import absorb, draw
 from gnnexp.kernels.prefetch import prefetch
 
@@ -37,13 +37,13 @@ LARGE_FANOUT = 33
 _AHEAD = _U(64)
 
 
-@numba.njit(inline="always", cache=True)
+@compiled(inline="always")
 def round_width(fanout: int) -> int:
     """Destinations per round of `sample_hop`."""
     return 1 if fanout >= LARGE_FANOUT else ROUND
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def place_seeds(seeds: np.ndarray, table: np.ndarray, base: int, vertices: np.ndarray) -> int:
     """Make `seeds` the first vertices of a batch: `vertices[i] = seeds[i]`, `table[seeds[i]] = base + i`.
 
@@ -59,7 +59,7 @@ def place_seeds(seeds: np.ndarray, table: np.ndarray, base: int, vertices: np.nd
     return int(seeds.size)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def count_hop(
     indptr: np.ndarray, vertices: np.ndarray, num_dst: int, fanout: int, loops: int,
     starts: np.ndarray, room: np.ndarray, block_indptr: np.ndarray,
@@ -94,13 +94,13 @@ def count_hop(
     return int(total)
 
 
-@numba.njit(inline="always", cache=True)
+@compiled(inline="always")
 def _bounded(word: np.uint64, bound: np.uint64) -> np.uint64:
     """High half of the 128-bit product: uniform on 0..bound-1 for a bound below 2^32."""
     return ((word >> _32) * bound + (((word & _LOW) * bound) >> _32)) >> _32
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _draw_round(
     first: np.uint64, count: np.uint64, fanout: np.uint64, key: np.uint64,
     vertices: np.ndarray, room: np.ndarray, keys: np.ndarray, chosen: np.ndarray,
@@ -124,7 +124,7 @@ def _draw_round(
                 chosen[row + i] = room[first + i] + np.uint32(j) if chosen[earlier + i] == drawn else drawn
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _draw_one(
     vertex: np.uint64, room: np.uint64, fanout: np.uint64, key: np.uint64, taken: np.ndarray, chosen: np.ndarray
 ) -> None:
@@ -139,7 +139,7 @@ def _draw_one(
         taken[_U(chosen[j])] = 0
 
 
-@numba.njit(inline="always", cache=True)
+@compiled(inline="always")
 def _place_draws(
     first: np.uint64, count: np.uint64, width: np.uint64, loops: int,
     vertices: np.ndarray, starts: np.ndarray, room: np.ndarray, block_indptr: np.ndarray,
@@ -163,7 +163,7 @@ def _place_draws(
             positions[end & mask] = np.int64(-1) - vertices[first + i]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def sample_hop(
     indices: np.ndarray, vertices: np.ndarray, num_dst: int, fanout: int, loops: int, key: np.uint64,
     starts: np.ndarray, room: np.ndarray, block_indptr: np.ndarray,
@@ -213,7 +213,7 @@ def sample_hop(
         previous = min(drawn, size)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def copy_hop(
     indices: np.ndarray, vertices: np.ndarray, num_dst: int, loops: int,
     starts: np.ndarray, block_indptr: np.ndarray, positions: np.ndarray, found: np.ndarray,
@@ -235,7 +235,7 @@ def copy_hop(
                 positions[end] = -1
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def relabel(
     found: np.ndarray, table: np.ndarray, base: int, vertices: np.ndarray, count: int, sources: np.ndarray
 ) -> int:
@@ -270,7 +270,7 @@ def relabel(
     return int(known)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def take_or_missing(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
     """`values[positions]`, -1 where a position is negative."""
     taken = np.empty(positions.size, values.dtype)
@@ -279,7 +279,7 @@ def take_or_missing(values: np.ndarray, positions: np.ndarray) -> np.ndarray:
     return taken
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def append_self_loops(
     indptr: np.ndarray, sources: np.ndarray, positions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -295,7 +295,7 @@ def append_self_loops(
     return looped_indptr, looped, places
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def largest_degree(indptr: np.ndarray) -> int:
     """Most edges of one destination."""
     largest = np.int64(0)

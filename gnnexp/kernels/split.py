@@ -9,16 +9,16 @@ makes the map the owner table too (one look-up per edge instead of two: 5 agains
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.prefetch import prefetch
 
 _U = np.uint64
 _1, _AHEAD = _U(1), _U(64)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def split_table(owner: np.ndarray, part: int) -> np.ndarray:
     """`[V]` int32, the map of `split_hop` before the first batch: 0 for the vertices of `part`, -1 for all others."""
     table = np.empty(owner.size, np.int32)
@@ -27,7 +27,7 @@ def split_table(owner: np.ndarray, part: int) -> np.ndarray:
     return table
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def split_hop(
     found: np.ndarray, table: np.ndarray, base: int, hop_base: int,
     room: np.ndarray, num_local: int, first_foreign: int, sources: np.ndarray,
@@ -71,7 +71,7 @@ def split_hop(
     return int(local), int(foreign)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def group_by_owner(
     foreign: np.ndarray, owner: np.ndarray, counts: np.ndarray, grouped: np.ndarray, places: np.ndarray
 ) -> None:
@@ -97,7 +97,7 @@ def group_by_owner(
         starts[part] += 1
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def join_frontier(
     wanted: np.ndarray, table: np.ndarray, base: int, local: np.ndarray, num_local: int, rows: np.ndarray
 ) -> int:
@@ -126,7 +126,7 @@ def join_frontier(
     return num_local
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def place_foreign(sources: np.ndarray, places: np.ndarray, num_local: int) -> int:
     """Turn -1 - k into `num_local + places[k]`, the row of a foreign source behind the local ones.
 
@@ -145,7 +145,7 @@ def place_foreign(sources: np.ndarray, places: np.ndarray, num_local: int) -> in
     return int(crossing)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def spread_rows(
     order: np.ndarray, indptr: np.ndarray, values: np.ndarray, out_indptr: np.ndarray, out: np.ndarray
 ) -> None:

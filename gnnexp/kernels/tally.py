@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.prefetch import prefetch
 
 _U = np.uint64
 _1, _AHEAD = _U(1), _U(64)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def tally_vertices(
     vertices: np.ndarray, num_dst: np.ndarray, destinations: np.ndarray, inputs: np.ndarray
 ) -> None:
@@ -32,7 +32,7 @@ def tally_vertices(
             destinations[_U(vertices[i])] += 1
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def tally_positions(positions: np.ndarray, edges: np.ndarray) -> None:
     """Count edges by position `[n]`; -1 (an added self loop) is none of the graph's."""
     last = _U(positions.size) - _1
@@ -42,7 +42,7 @@ def tally_positions(positions: np.ndarray, edges: np.ndarray) -> None:
             edges[_U(positions[i])] += 1
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def tally_pairs(
     block_indptr: np.ndarray, sources: np.ndarray, vertices: np.ndarray, loops: int,
     indptr: np.ndarray, indices: np.ndarray, edges: np.ndarray,
@@ -74,7 +74,7 @@ def tally_pairs(
                 edges[low] += 1
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def movement(now: np.ndarray, before: np.ndarray, epochs: int) -> float:
     """Relative L1 distance of mean counts after `epochs` epochs from those one epoch `before`, which become `now`."""
     moved, total = 0.0, 0.0

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from gnnexp.kernels.compiled import compiled
 
-@numba.njit(nogil=True, cache=True)
+
+@compiled(nogil=True)
 def transpose_csc(
     indptr: np.ndarray, sources: np.ndarray, num_src: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

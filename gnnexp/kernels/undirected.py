@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.transpose import transpose_csc
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled(nogil=True)
 def _merge(
     in_ptr: np.ndarray, in_ids: np.ndarray, out_ptr: np.ndarray, out_ids: np.ndarray, out_edges: np.ndarray,
     edge_weights: np.ndarray, starts: np.ndarray, neighbours: np.ndarray, weights: np.ndarray,

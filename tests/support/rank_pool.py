@@ -13,7 +13,6 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 import cloudpickle
-from compiling_in_turn import compile_in_turn
 
 
 class RankError(AssertionError):
@@ -38,7 +37,6 @@ def _serve(rank: int, size: int, port: int, pipe: Connection) -> None:
     from gnnexp.comm.environment import read_environment
 
     torch.set_num_threads(1)
-    compile_in_turn()
     connect(read_environment(), torch.device("cpu"), timeout_s=60)
     while True:
         try:
