@@ -22,6 +22,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.measure.host_tier import Place
+from gnnexp.measure.memory import give_back_heap
 from gnnexp.measure.needs import Need, Resident
 from gnnexp.paradigms.checks import block_degrees, num_ranks, one_part_per_rank
 from gnnexp.paradigms.full_graph import FullGraph, Whole
@@ -101,6 +102,7 @@ class Offload(FullGraph):
         assert job.shard.partition is not None
         self._own = job.shard.partition.vertices_of(job.shard.part)
         self.plan = OffloadPlan.of(job, self._own, self.options)
+        give_back_heap()  # who reads what was known row by row
         self.sweeps = Sweeps(job, self._own, self.plan, self.options)
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -170,12 +171,12 @@ def _greedy_path(shared: np.ndarray) -> list[int]:
 
 def volumes_of(found: Readings, chunks: np.ndarray, comm: Communicator) -> Volumes:
     """Counted over all ranks for one order."""
-    count, num_own = chunks.shape[1], found.num_own
-    union: Any = sparse.csr_array((num_own, count), dtype=np.int32)
+    num_own = found.num_own
+    union: Any = None
     both = intra = foreign = foreign_new = 0
     for rank, parts in enumerate(found.by_rank):
         reader = _matrix([parts[chunk] for chunk in chunks[rank]], num_own)
-        union = _flags(union + reader)
+        union = reader if union is None else _flags(union + reader)
         read, again = int(reader.nnz), _adjacent(reader)
         intra += read - again
         if rank != comm.rank:
@@ -202,7 +203,7 @@ def _follows(matrix: sparse.csr_array) -> np.ndarray:
 def _matrix(parts: Sequence[np.ndarray], num_rows: int) -> sparse.csr_array:
     """`[num_rows, n]` ones where part j has a row."""
     rows = np.concatenate(parts)
-    columns = np.repeat(np.arange(len(parts)), [part.size for part in parts])
+    columns = np.repeat(np.arange(len(parts), dtype=np.int32), [part.size for part in parts])
     matrix = sparse.csr_array((np.ones(rows.size, np.int32), (rows, columns)), shape=(num_rows, len(parts)))
     matrix.sort_indices()
     return matrix
@@ -214,9 +215,16 @@ def _flags(matrix: sparse.csr_array) -> sparse.csr_array:
     return matrix
 
 
+# A product takes several copies of what it multiplies: that many entries at a time.
+_ENTRIES = 1 << 25
+
+
 def _shared(a: sparse.csr_array, b: sparse.csr_array, comm: Communicator) -> np.ndarray:
     """`[n, n]`: how many rows columns of `a` and `b` have in common, over all ranks."""
-    counts: np.ndarray = (a.T.astype(np.int64) @ b.astype(np.int64)).toarray()
+    counts = np.zeros((a.shape[1], b.shape[1]), np.int64)
+    pieces = max(1, (a.nnz + b.nnz) // _ENTRIES)
+    for first, last in pairwise([a.shape[0] * piece // pieces for piece in range(pieces + 1)]):
+        counts += (a[first:last].T.astype(np.int64) @ b[first:last].astype(np.int64)).toarray()
     return _summed(counts, comm)
 
 
@@ -230,12 +238,13 @@ def _summed(counts: np.ndarray, comm: Communicator) -> np.ndarray:
 def volumes_by_batch(found: Readings, chunks: np.ndarray, comm: Communicator) -> dict[str, list[int]]:
     """V_ori, V_+p2p and V_+ru of every batch, over all ranks."""
     count = chunks.shape[1]
-    union: Any = sparse.csr_array((found.num_own, count), dtype=np.int32)
+    union: Any = None
     original = np.zeros(count, np.int64)
     for rank, parts in enumerate(found.by_rank):
         ordered = [parts[chunk] for chunk in chunks[rank]]
         original += [part.size for part in ordered]
-        union = _flags(union + _matrix(ordered, found.num_own))
+        reader = _matrix(ordered, found.num_own)
+        union = reader if union is None else _flags(union + reader)
     inter = np.bincount(union.indices, minlength=count)
     again = np.bincount(union.indices[1:][_follows(union)], minlength=count)
     totals = _summed(np.stack((original, inter, inter - again)), comm).tolist()
