@@ -64,12 +64,12 @@ class _Lease:
 class Pool:
     """Reusable buffers; frees what was not wanted for `KEPT_FOR` requests.
 
-    Args:
+    Attributes:
         idle_limit_bytes: idle buffers beyond this are freed too, longest idle first.
     """
 
     def __init__(self, idle_limit_bytes: int = 8 << 30) -> None:
-        self._limit_bytes = idle_limit_bytes
+        self.idle_limit_bytes = idle_limit_bytes
         self._lock = threading.Lock()
         self._returned: deque[np.ndarray] = deque()
         self._idle: defaultdict[int, deque[tuple[int, np.ndarray]]] = defaultdict(deque)
@@ -119,7 +119,7 @@ class Pool:
             self._idle[buffer.size].append((self._clock, buffer))
             self.idle_bytes += buffer.size
             self.leased_bytes -= buffer.size
-        self._evict(self._limit_bytes)
+        self._evict(self.idle_limit_bytes)
 
     def _evict(self, allowed_bytes: int) -> None:
         while self.idle_bytes:

@@ -52,6 +52,10 @@ class Backend(ABC):
         """Free memory that is kept for the next step."""
         return
 
+    def keep_at_most(self, num_bytes: int) -> None:
+        """Bound what is kept for the next step."""
+        return
+
     @abstractmethod
     def aggregate(self, block: Block, x: Tensor, weight: Tensor | None, column: Tensor | None) -> Tensor:
         """`[D, d]`: `out[v, j]` = sum over in-edges e of v of `weight[e, column[j]] * x[src(e), j]`.

@@ -51,6 +51,10 @@ class NumbaBackend(Backend):
         """Idle buffers."""
         self.pool.trim()
 
+    def keep_at_most(self, num_bytes: int) -> None:
+        """Of idle buffers."""
+        self.pool.idle_limit_bytes = num_bytes
+
     def aggregate(self, block: Block, x: Tensor, weight: Tensor | None, column: Tensor | None) -> Tensor:
         """`kernels.aggregate`, backward over the block's transpose."""
         width, itemsize = x.shape[1], x.element_size()

@@ -103,6 +103,8 @@ class Offload(FullGraph):
         self._own = job.shard.partition.vertices_of(job.shard.part)
         self.plan = OffloadPlan.of(job, self._own, self.options)
         give_back_heap()  # who reads what was known row by row
+        if self.options.device_memory is not None and job.model.backend is not None:
+            job.model.backend.keep_at_most(self.options.device_memory)
         self.sweeps = Sweeps(job, self._own, self.plan, self.options)
 
     @property
