@@ -11,6 +11,7 @@ import torch
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import DataError, Problem
+from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.paradigms.chunking import itemsize
@@ -106,6 +107,12 @@ def _cost(work: LayerWork, index: int, size: int) -> ChunkCost | None:
     return ChunkCost(per_dst=32 + ends * size, per_edge=28 + weights, per_src=48 + values * size)
 
 
+def least_chunks(works: Sequence[LayerWork], dtype: torch.dtype, block: Block, budget: int) -> int:
+    """With fewer chunks of `block` the average one is above the budget, if it read no more than its destinations."""
+    whole = ChunkSize(block.num_dst, np.array([block.num_dst]), np.array([block.num_edges]))
+    return max(1, -(-(chunk_bytes(works, dtype, whole) or 0) // budget))
+
+
 def largest(found: Readings, chunks: np.ndarray, dedup: Dedup, rank: int) -> ChunkSize:
     """Of one rank, for an order of the chunks."""
     rows = max(held_rows(found, chunks, dedup, rank, batch).size for batch in range(chunks.shape[1]))
@@ -124,7 +131,7 @@ def smallest_budget(
 
 
 def fewest_chunks(
-    cut: Callable[[int], Readings], needed: Callable[[Readings], int], most: int, budget: int
+    cut: Callable[[int], Readings], needed: Callable[[Readings], int], most: int, budget: int, least: int = 1
 ) -> Readings:
     """The fewest chunks per rank that fit: doubled until they do, then halved towards the last that did not.
 
@@ -133,11 +140,12 @@ def fewest_chunks(
         needed: bytes of the largest chunk of all ranks.
         most: the largest part's vertices: more chunks there are not.
         budget: bytes.
+        least: with fewer chunks even the average one is too large.
 
     Raises:
         DataError: if single vertices are too large.
     """
-    count, last = 1, 0
+    count, last = min(least, most), min(least, most) - 1
     fitting = cut(count)
     while needed(fitting) > budget:
         if count >= most:

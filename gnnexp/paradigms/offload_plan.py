@@ -17,7 +17,14 @@ from gnnexp.measure.memory import give_back_heap
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.local import has_constant_sums
 from gnnexp.paradigms.chunking import itemsize
-from gnnexp.paradigms.offload_memory import chunk_bytes, fewest_chunks, largest, layer_works, over_ranks
+from gnnexp.paradigms.offload_memory import (
+    chunk_bytes,
+    fewest_chunks,
+    largest,
+    layer_works,
+    least_chunks,
+    over_ranks,
+)
 from gnnexp.paradigms.offload_options import Keep, OffloadOptions
 from gnnexp.paradigms.offload_rows import RowWidths, Slots
 from gnnexp.paradigms.offload_start import ReadRows, Widths, ends_with_own_rows, projects_rows, widths_of
@@ -76,7 +83,9 @@ class OffloadPlan:
         if options.chunks == "auto":
             assert options.device_memory is not None
             most = max(1, over_ranks(own.numel(), comm))
-            found = fewest_chunks(lambda count: readings(level, own, count, comm), needed, most, options.device_memory)
+            least = over_ranks(least_chunks(works, job.dtype, level.block, options.device_memory), comm)
+            found = fewest_chunks(
+                lambda count: readings(level, own, count, comm), needed, most, options.device_memory, least)
         else:
             found = readings(level, own, options.chunks, comm)
         order = choose_order(found, comm, rates, reorganise=options.reorganise)
