@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,7 @@ class LayerWork:
         projects: whether those are projected.
         sums: whether sums are kept; None: not decided yet.
         following: columns that it hands on per vertex.
+        parameters: values of its parameters, and of those that start the next layer.
     """
 
     layer: Layer | BlockLayer
@@ -51,6 +52,7 @@ class LayerWork:
     projects: bool
     sums: bool | None
     following: int
+    parameters: int
 
 
 def layer_works(
@@ -60,11 +62,19 @@ def layer_works(
     """Of all layers of a model."""
     following = [read.rows + read.own for read in reads[1:]]
     following.append(2 * layers[-1].out_dim)  # logits and all their gradients
-    return [LayerWork(*work) for work in zip(layers, reads, projects, sums, following, strict=True)]
+    sizes = [sum(parameter.numel() for parameter in layer.parameters()) for layer in layers]
+    parameters = [here + after for here, after in zip(sizes, [*sizes[1:], 0], strict=True)]
+    return [LayerWork(*work) for work in zip(layers, reads, projects, sums, following, parameters, strict=True)]
+
+
+# Of a parameter, made in a chunk: what is added up, a chunk's share, and one more where a product needs it turned.
+_GRADIENTS = 3
 
 
 def chunk_bytes(works: Sequence[LayerWork], dtype: torch.dtype, size: ChunkSize) -> int | None:
     """Bytes that no chunk exceeds, in any layer, forward or backward; None where a layer's are not known.
+
+    Parameters lie outside of it, but their gradients are made in chunks.
 
     The first layer's features, when their projection is handed on, come in the same ranges of destinations.
     """
@@ -74,10 +84,11 @@ def chunk_bytes(works: Sequence[LayerWork], dtype: torch.dtype, size: ChunkSize)
         if cost is None:
             return None
         chunks = size.destinations * cost.per_dst + size.edges * cost.per_edge
-        found.append(size.rows * cost.per_src + int(chunks.max(initial=0)))
+        gradients = _GRADIENTS * work.parameters * itemsize(dtype)
+        found.append(size.rows * cost.per_src + int(chunks.max(initial=0)) + gradients)
         if index == 0 and work.projects:
             columns = 3 * work.layer.in_dim + 3 * (work.read.rows + work.read.own)
-            found.append(int(size.destinations.max(initial=0)) * (16 + columns * itemsize(dtype)))
+            found.append(int(size.destinations.max(initial=0)) * (16 + columns * itemsize(dtype)) + gradients)
     return max(found)
 
 
@@ -109,6 +120,7 @@ def _cost(work: LayerWork, index: int, size: int) -> ChunkCost | None:
 
 def least_chunks(works: Sequence[LayerWork], dtype: torch.dtype, block: Block, budget: int) -> int:
     """With fewer chunks of `block` the average one is above the budget, if it read no more than its destinations."""
+    works = [replace(work, parameters=0) for work in works]  # they do not shrink with chunks
     whole = ChunkSize(block.num_dst, np.array([block.num_dst]), np.array([block.num_edges]))
     return max(1, -(-(chunk_bytes(works, dtype, whole) or 0) // budget))
 

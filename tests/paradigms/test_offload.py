@@ -193,13 +193,13 @@ def test_vertices_with_one_reader_cross_once():
 
 
 # --- memory ----------------------------------------------------------------------------------------------------------
-def larger_graph() -> Graph:
-    return nasty_graph(600, 6000, 13, 4)
+def larger_graph(features: int = 13) -> Graph:
+    return nasty_graph(600, 6000, features, 4)
 
 
-def _probed(config: dict[str, Any], size: int) -> tuple[int, int, int]:
+def _probed(config: dict[str, Any], size: int, features: int = 13) -> tuple[int, int, int]:
     """Peak bytes of the device tier on this rank, what was promised, and the number of chunks."""
-    graph = larger_graph()
+    graph = larger_graph(features)
     with tempfile.TemporaryDirectory() as folder:
         job, paradigm = assemble(config, Artifacts(graph, parts(graph, size)), Path(folder), read_environment())
         peak = probe_memory(job, paradigm)["device_peak_bytes"]
@@ -227,6 +227,16 @@ def test_the_device_tier_stays_in_its_budget(ranks, size, model, way):
             assert 0 < peak <= bound <= budget
             numbers.append(count)
     assert numbers == sorted(numbers, reverse=True) and numbers[0] > numbers[-1], "more memory, fewer chunks"
+
+
+@pytest.mark.parametrize("way", ["both", "both_raw", "base_outputs"])
+@pytest.mark.parametrize("model", ["gcn", "gat_residual"])
+def test_small_chunks_of_wide_features_stay_in_what_was_promised(ranks, model, way):
+    """Where gradients of parameters are as large as rows."""
+    for chunks in (20, 200):
+        config = _config(model, way, chunks, "float32", model={"hidden": 36})
+        ((peak, bound, _),) = ranks(1).run(_probed, config, 1, 700)
+        assert 0 < peak <= bound
 
 
 def test_a_budget_below_the_largest_vertex_names_what_works():
