@@ -47,6 +47,14 @@ class HostTier:
             return torch.zeros(count, width, dtype=dtype, pin_memory=self._pinned and num_bytes > 0)
         return torch.from_numpy(self._mapped(num_bytes)).view(dtype).view(count, width)
 
+    def to_add_up(self, like: Tensor) -> Tensor:
+        """Zeros in RAM like `like` `[n, d]`, which they will be copied to: itself, unless it is in a file.
+
+        Sums are added up in random order: in a mapped file each addition dirties a page for a row, and the system
+        writes it to disk again and again.
+        """
+        return torch.zeros_like(like) if self._place == "file" else like.zero_()
+
     def _mapped(self, num_bytes: int) -> np.ndarray:
         self._folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=self._folder, suffix=".rows")

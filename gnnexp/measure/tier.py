@@ -162,6 +162,12 @@ class DeviceTier:
             else:
                 add_rows(into, ids, rows)
 
+    def settle(self, rows: Tensor, into: Tensor) -> None:
+        """Copy within host memory, unless both are the same: the host's own work."""
+        if rows is not into:
+            with self._crossing("host_add"):
+                into.copy_(rows)
+
     # --- counts ----------------------------------------------------------------------------------------------------
     def take_counts(self) -> dict[str, int]:
         """Counts since the last call; the timer learns of transfers that have ended meanwhile."""

@@ -79,9 +79,11 @@ class Offload(FullGraph):
 
     def needs(self, config: Mapping[str, Any], graph: Graph) -> list[Need]:
         """Vertex data of all layers, in RAM or in files; topology with its transpose; what chunks may take."""
-        place: Literal["host", "disk"] = "host" if self.options.host == "ram" else "disk"
+        in_ram = self.options.host == "ram"
+        rows, sums = host_bytes(config, graph, self.options)
         return [
-            Need("vertex data of all layers", place, host_bytes(config, graph, self.options)),
+            Need("vertex data of all layers", "host" if in_ram else "disk", rows),
+            *([] if in_ram else [Need("gradients of a layer, while they are added up", "host", sums)]),
             Need("topology of all chunks, with its transpose", "host", 16 * -(-graph.num_edges // num_ranks(config))),
             Need("chunks (paradigm.device_memory)", "device", self.options.device_memory or 0),
         ]

@@ -40,12 +40,17 @@ def check_offload(config: Mapping[str, Any], graph: Graph, options: OffloadOptio
                     f"{needed} bytes", f"set paradigm.device_memory={needed} or more")]
 
 
-def host_bytes(config: Mapping[str, Any], graph: Graph, options: OffloadOptions) -> int:
-    """Rows that a rank keeps on the host at most, and gradients of the targets' logits."""
+def host_bytes(config: Mapping[str, Any], graph: Graph, options: OffloadOptions) -> tuple[int, int]:
+    """`(rows that a rank keeps on the host at most with gradients of the targets' logits, sums of one layer)`.
+
+    The second are in RAM beside, where the first are in files (`HostTier.to_add_up`).
+    """
     model, size = build(config["model"], Model), itemsize(getattr(torch, config["train"]["dtype"]))
     layers = layers_of(model, graph)
     projects, reads = planned_reads(layers, options.rows, graph)
     keeps = [options.keep != "outputs" and isinstance(layer, Layer) and layer.kind == "static" for layer in layers]
-    slots = Slots.of(row_widths(reads, projects, keeps), graph.num_features)
+    widths = row_widths(reads, projects, keeps)
+    slots = Slots.of(widths, graph.num_features)
     vertices = -(-graph.num_nodes // num_ranks(config))
-    return slots.num_bytes(vertices, size) + size * graph.splits.train.numel() * graph.num_classes
+    rows = slots.num_bytes(vertices, size) + size * graph.splits.train.numel() * graph.num_classes
+    return rows, vertices * size * max((it.read.rows for it in widths if it.gradients), default=0)

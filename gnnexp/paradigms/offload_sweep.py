@@ -141,16 +141,17 @@ class Sweeps:
         """A layer for all chunks, last first; gradients of what they read are added up on the host."""
         tier, layer, wanted = self._job.tier, self._layers[index], self._rows[index].gradients
         order = self._visits[::-1]
-        if wanted is not None:
-            wanted.zero_()
+        sums = None if wanted is None else self.host.to_add_up(wanted)
         buffer = None if layer.keeps_sums else self._room(index)
         into = None if wanted is None else self._room(index)
         with tier.holding(buffer, into):
             for it in order if buffer is None else self._loaded(index, order, _back(order), buffer, "backward"):
                 if it.chunk.block.num_dst:
                     self._run_again(index, it.chunk, key, buffer, into)
-                if wanted is not None and into is not None:
-                    self._neighbours.give_back(it.forward, into, wanted, self._tag(index))
+                if sums is not None and into is not None:
+                    self._neighbours.give_back(it.forward, into, sums, self._tag(index))
+        if sums is not None and wanted is not None:
+            tier.settle(sums, wanted)
 
     def _run_again(
         self, index: int, chunk: Chunk, key: BatchKey, buffer: Tensor | None, into: Tensor | None
