@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from gnnexp.config.build import build
 from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
-from gnnexp.models.layer import Layer
+from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.model import Model
 from gnnexp.paradigms.checks import num_ranks
 from gnnexp.paradigms.chunking import itemsize
@@ -32,12 +32,19 @@ def check_offload(config: Mapping[str, Any], graph: Graph, options: OffloadOptio
     model, dtype = build(config["model"], Model), getattr(torch, config["train"]["dtype"])
     layers = layers_of(model, graph)
     projects, reads = planned_reads(layers, options.rows, graph)
-    works = layer_works(layers, projects, reads, [False] * len(layers))
-    needed = smallest_budget(graph, works, dtype, num_ranks(config), model.needs.self_loops)
-    if needed is None or needed <= options.device_memory:
+    kept = ([False] * len(layers), may_keep_sums(layers, options))
+    needs = [smallest_budget(graph, layer_works(layers, projects, reads, sums), dtype, num_ranks(config),
+                             model.needs.self_loops) for sums in kept]
+    needed = max((bytes_ for bytes_ in needs if bytes_ is not None), default=0)
+    if needed <= options.device_memory:
         return []
     return [Problem("paradigm.device_memory", options.device_memory, "the largest vertices as chunks of their own take "
                     f"{needed} bytes", f"set paradigm.device_memory={needed} or more")]
+
+
+def may_keep_sums(layers: Sequence[Layer | BlockLayer], options: OffloadOptions) -> list[bool]:
+    """Per layer, whether its sums may be kept: blocks decide it, which a check before allocation does not have."""
+    return [options.keep != "outputs" and isinstance(layer, Layer) and layer.kind == "static" for layer in layers]
 
 
 def host_bytes(config: Mapping[str, Any], graph: Graph, options: OffloadOptions) -> tuple[int, int]:
@@ -48,8 +55,7 @@ def host_bytes(config: Mapping[str, Any], graph: Graph, options: OffloadOptions)
     model, size = build(config["model"], Model), itemsize(getattr(torch, config["train"]["dtype"]))
     layers = layers_of(model, graph)
     projects, reads = planned_reads(layers, options.rows, graph)
-    keeps = [options.keep != "outputs" and isinstance(layer, Layer) and layer.kind == "static" for layer in layers]
-    widths = row_widths(reads, projects, keeps)
+    widths = row_widths(reads, projects, may_keep_sums(layers, options))
     slots = Slots.of(widths, graph.num_features)
     vertices = -(-graph.num_nodes // num_ranks(config))
     rows = slots.num_bytes(vertices, size) + size * graph.splits.train.numel() * graph.num_classes

@@ -42,7 +42,7 @@ class LayerWork:
         layer: any.
         read: columns that its chunks read.
         projects: whether those are projected.
-        sums: whether sums are kept; None: not decided yet.
+        sums: whether sums are kept.
         following: columns that it hands on per vertex.
         parameters: values of its parameters, and of those that start the next layer.
     """
@@ -50,14 +50,14 @@ class LayerWork:
     layer: Layer | BlockLayer
     read: Widths
     projects: bool
-    sums: bool | None
+    sums: bool
     following: int
     parameters: int
 
 
 def layer_works(
     layers: Sequence[Layer | BlockLayer], projects: Sequence[bool], reads: Sequence[Widths],
-    sums: Sequence[bool | None],
+    sums: Sequence[bool],
 ) -> list[LayerWork]:
     """Of all layers of a model."""
     following = [read.rows + read.own for read in reads[1:]]

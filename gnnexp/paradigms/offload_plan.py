@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gnnexp.comm.communicator import Communicator
 from gnnexp.graph.graph import Graph
 from gnnexp.job import Job
 from gnnexp.measure.memory import give_back_heap
@@ -29,7 +30,7 @@ from gnnexp.paradigms.offload_options import Keep, OffloadOptions
 from gnnexp.paradigms.offload_rows import RowWidths, Slots
 from gnnexp.paradigms.offload_start import ReadRows, Widths, ends_with_own_rows, projects_rows, widths_of
 from gnnexp.samplers.halo import Level, levels
-from gnnexp.samplers.reorganise import Rates, Volumes, choose_order, ranges, volumes_by_batch
+from gnnexp.samplers.reorganise import Order, Rates, Volumes, choose_order, ranges, volumes_by_batch
 from gnnexp.samplers.transitions import Readings, Transitions, empty_chunk, readings, transitions
 
 
@@ -74,41 +75,53 @@ class OffloadPlan:
         projects, reads = planned_reads(layers, options.rows, job.graph)
         rates = Rates.of(job.run.hardware, sum(read.rows for read in reads) // len(reads) * itemsize(job.dtype))
         known = sums_known(constant_layers(layers, level), options.keep)
-        works = layer_works(layers, projects, reads, known)
+        # Chunks are sought for kept sums wherever those are possible: they need less, and mostly they are kept.
+        hoped = [kept is not False for kept in known]
 
-        def needed(found: Readings, chunks: np.ndarray | None = None) -> int:
+        def needed(found: Readings, chunks: np.ndarray | None = None, sums: Sequence[bool] = hoped) -> int:
             size = largest(found, ranges(comm.size, len(found.chunks)) if chunks is None else chunks, dedup, comm.rank)
-            return over_ranks(chunk_bytes(works, job.dtype, size) or 0, comm)
+            return over_ranks(chunk_bytes(layer_works(layers, projects, reads, sums), job.dtype, size) or 0, comm)
 
+        budget = options.device_memory
         if options.chunks == "auto":
-            assert options.device_memory is not None
+            assert budget is not None
             most = max(1, over_ranks(own.numel(), comm))
-            least = over_ranks(least_chunks(works, job.dtype, level.block, options.device_memory), comm)
-            found = fewest_chunks(
-                lambda count: readings(level, own, count, comm), needed, most, options.device_memory, least)
+            works = layer_works(layers, projects, reads, hoped)
+            least = over_ranks(least_chunks(works, job.dtype, level.block, budget), comm)
+            found = fewest_chunks(lambda count: readings(level, own, count, comm), needed, most, budget, least)
         else:
             found = readings(level, own, options.chunks, comm)
         order = choose_order(found, comm, rates, reorganise=options.reorganise)
-        if options.device_memory is not None and needed(found, order.chunks) > options.device_memory:
+        if budget is not None and needed(found, order.chunks) > budget:
             order = order.undone("order of ranges: Algorithm 4's batches are above the budget")
         cheaper = cheaper_sums(layers, projects, order.volumes.from_host(dedup), job.graph.num_nodes)
-        keeps = tuple(less if kept is None else kept for kept, less in zip(known, cheaper, strict=True))
+        keeps = [less if kept is None else kept for kept, less in zip(known, cheaper, strict=True)]
+        if budget is not None and needed(found, order.chunks, keeps) > budget:
+            keeps = hoped  # to run a layer again is cheaper, but does not fit
         give_back_heap()  # overlaps of millions of rows were counted
         moved = transitions(found, order.chunks, dedup, comm.rank, again=not all(keeps))
         facts = {
-            "chunks": len(found.chunks), "keeps": ["sums" if kept else "outputs" for kept in keeps],
+            "keeps": ["sums" if kept else "outputs" for kept in keeps],
             "rows": ["projected" if on else "raw" for on in projects],
-            "order": order.note, "chunk_bytes_bound": needed(found, order.chunks) or None,
-            "rows_initial": asdict(order.initial),
-            "rows_reorganised": None if order.reorganised is None else asdict(order.reorganised),
-            "cost_initial": order.initial_cost, "cost_reorganised": order.reorganised_cost,
-            "order_s": order.seconds, "batches": volumes_by_batch(found, order.chunks, comm),
+            "chunk_bytes_bound": needed(found, order.chunks, keeps) or None,
             # Of what every layer reads and of the logits: rows mean nothing in bytes without.
             "row_bytes": [width * itemsize(job.dtype) for width in (*(it.rows for it in reads), job.model.widths[-1])],
+            **facts_of_order(found, order, comm),
         }
         slots = Slots.of(row_widths(reads, projects, keeps), job.model.in_dim)
-        return OffloadPlan(moved, order.volumes, keeps, projects, slots,
+        return OffloadPlan(moved, order.volumes, tuple(keeps), projects, slots,
                            {**facts, "setup_s": time.perf_counter() - start})
+
+
+def facts_of_order(found: Readings, order: Order, comm: Communicator) -> dict[str, Any]:
+    """What is recorded of the chunks and of their order."""
+    return {
+        "chunks": len(found.chunks), "order": order.note,
+        "rows_initial": asdict(order.initial),
+        "rows_reorganised": None if order.reorganised is None else asdict(order.reorganised),
+        "cost_initial": order.initial_cost, "cost_reorganised": order.reorganised_cost,
+        "order_s": order.seconds, "batches": volumes_by_batch(found, order.chunks, comm),
+    }
 
 
 def planned_reads(

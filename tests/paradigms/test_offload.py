@@ -229,6 +229,18 @@ def test_the_device_tier_stays_in_its_budget(ranks, size, model, way):
     assert numbers == sorted(numbers, reverse=True) and numbers[0] > numbers[-1], "more memory, fewer chunks"
 
 
+@pytest.mark.parametrize("factor", [1, 3])
+def test_chunks_are_sought_for_sums_where_rows_that_cross_decide(ranks, factor):
+    """Running a layer again takes more of the tier than its sums do, and is chosen only where it fits as well."""
+    config, found = _config("gcn", "both", 1, "float32"), {}
+    budget = factor * _smallest(config, 1)
+    for keep in ("paper", "cheapest"):
+        config["paradigm"] |= {"chunks": "auto", "device_memory": budget, "keep": keep}
+        ((peak, bound, found[keep]),) = ranks(1).run(_probed, config, 1)
+        assert 0 < peak <= bound <= budget
+    assert found["cheapest"] == found["paper"]
+
+
 @pytest.mark.parametrize("way", ["both", "both_raw", "base_outputs"])
 @pytest.mark.parametrize("model", ["gcn", "gat_residual"])
 def test_small_chunks_of_wide_features_stay_in_what_was_promised(ranks, model, way):
