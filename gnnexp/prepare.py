@@ -130,7 +130,7 @@ def prepare_partition(
         partition = partitioner.partition(graph, num_parts, graph_key, counts)
         partition.save(staging)
         cost = {"seconds": partition.seconds, "peak_rss_bytes": float(partition.peak_rss_bytes)}
-        write_json(staging / QUALITY, quality(graph, partition) | cost)
+        write_json(staging / QUALITY, quality(graph, partition) | cost | dict(partition.facts))
 
     return _prepare(folder, open_it, make), folder
 

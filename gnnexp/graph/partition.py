@@ -42,6 +42,7 @@ class Partition:
         graph_key: content key of the graph that was partitioned.
         seconds: wall time of the partitioning.
         peak_rss_bytes: peak resident memory of the process while partitioning, the graph included.
+        facts: numbers by name that the partitioner tells of its work.
     """
 
     node_owner: Tensor
@@ -52,6 +53,7 @@ class Partition:
     graph_key: str = ""
     seconds: float = 0.0
     peak_rss_bytes: int = 0
+    facts: Mapping[str, float] = field(default_factory=dict)
 
     def part_sizes(self) -> Tensor:
         """`[num_parts]` int64, vertices of each part."""
@@ -71,6 +73,7 @@ class Partition:
                 "kind": KIND, "schema": SCHEMA, "num_parts": self.num_parts, "num_nodes": self.node_owner.numel(),
                 "method": self.method, "options": dict(self.options), "graph_key": self.graph_key,
                 "seconds": self.seconds, "peak_rss_bytes": self.peak_rss_bytes,
+                "facts": dict(self.facts),
             })
 
 
@@ -128,7 +131,7 @@ def open_partition(folder: Path, *, graph: Graph, graph_key: str | None = None, 
     partition = Partition(
         node_owner=arrays["node_owner"], num_parts=meta["num_parts"], edge_owner=arrays.get("edge_owner"),
         method=meta["method"], options=meta["options"], graph_key=meta["graph_key"], seconds=meta["seconds"],
-        peak_rss_bytes=meta["peak_rss_bytes"],
+        peak_rss_bytes=meta["peak_rss_bytes"], facts=meta.get("facts", {}),
     )
     problems = check_partition(partition, graph, name=str(folder))
     if problems:
@@ -147,6 +150,9 @@ def _check_meta(stored: ArrayFolder) -> list[Problem]:
         for key, kind in kinds.items()
         if not isinstance(meta.get(key), kind) or isinstance(meta[key], bool)
     ]
+    facts = meta.get("facts", {})
+    if not isinstance(facts, dict) or not all(isinstance(value, int | float) for value in facts.values()):
+        problems.append(Problem(f"{path}: facts", str(facts)[:80], "must be numbers by name", help_))
     names = set(stored.specs)
     if "node_owner" not in names or names - {"node_owner", "edge_owner"}:
         problems.append(Problem(path, sorted(names), "arrays are node_owner and, in a vertex-cut, edge_owner", help_))

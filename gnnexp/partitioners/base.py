@@ -7,6 +7,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
 
 from torch import Tensor
@@ -25,10 +26,12 @@ class Owners(NamedTuple):
     Attributes:
         nodes: `[V]` int16 or int32 (`owner_dtype`), the part of every vertex.
         edges: `[E]` the part of every edge in canonical order, None in an edge-cut.
+        facts: numbers by name that tell how it went (clusters found), kept with the partition.
     """
 
     nodes: Tensor
     edges: Tensor | None = None
+    facts: Mapping[str, float] = MappingProxyType({})
 
 
 class Partitioner(ABC):
@@ -126,6 +129,7 @@ class Partitioner(ABC):
         partition = Partition(
             node_owner=owners.nodes, num_parts=num_parts, edge_owner=owners.edges, method=self.method,
             options=self.options(), graph_key=graph_key, seconds=seconds, peak_rss_bytes=host_peak_bytes(),
+            facts=owners.facts,
         )
         problems = check_partition(partition, graph, name=f"partitioner {self.method}")
         if (owners.edges is not None) != self.vertex_cut:

@@ -1,0 +1,62 @@
+"""Where vertices of a vertex-cut are at home, from a stream of edges whose parts are known."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gnnexp.kernels.compiled import compiled
+
+
+@compiled(nogil=True)
+def keep_last(destinations: np.ndarray, parts: np.ndarray, homes: np.ndarray) -> None:
+    """The part of the last in-edge is the home; `homes` `[V]`."""
+    for edge in range(destinations.size):
+        homes[destinations[edge]] = parts[edge]
+
+
+@compiled(nogil=True)
+def count_edges(
+    sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray, first: int, counts: np.ndarray
+) -> None:
+    """Add edges at every vertex, in and out, of parts `first` to `first + g - 1` to `counts` `[V, g]`; a loop is one."""
+    for edge in range(sources.size):
+        column = np.int64(parts[edge]) - first
+        if 0 <= column < counts.shape[1]:
+            source, destination = sources[edge], destinations[edge]
+            counts[destination, column] += 1
+            if source != destination:
+                counts[source, column] += 1
+
+
+@compiled(nogil=True)
+def keep_most(counts: np.ndarray, first: int, most: np.ndarray, homes: np.ndarray) -> None:
+    """The part with more edges than any before is the home: parts come in ascending order, the lowest stays on ties."""
+    for vertex in range(counts.shape[0]):
+        for column in range(counts.shape[1]):
+            if counts[vertex, column] > most[vertex]:
+                most[vertex] = counts[vertex, column]
+                homes[vertex] = first + column
+
+
+@compiled(nogil=True)
+def place_homeless(homes: np.ndarray, num_parts: int) -> None:
+    """Vertices at -1, in the order of their ids: each to the part with the fewest vertices by then, the lowest one."""
+    sizes = np.zeros(num_parts, np.int64)
+    for vertex in range(homes.size):
+        if homes[vertex] >= 0:
+            sizes[homes[vertex]] += 1
+    for vertex in range(homes.size):
+        if homes[vertex] < 0:
+            part = np.argmin(sizes)
+            homes[vertex] = part
+            sizes[part] += 1
+
+
+def warm_up() -> None:
+    """Compile them for common types."""
+    ids, parts, homes = np.zeros(1, np.int32), np.zeros(1, np.int16), np.zeros(1, np.int16)
+    counts, most = np.zeros((1, 1), np.int32), np.zeros(1, np.int32)
+    keep_last(ids, parts, homes)
+    count_edges(ids, ids, parts, 0, counts)
+    keep_most(counts, 0, most, homes)
+    place_homeless(homes, 1)

@@ -1,0 +1,60 @@
+"""What is done to every chunk of a stream of edges."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gnnexp.kernels.compiled import compiled
+from gnnexp.kernels.prefetch import prefetch
+
+# Edges ahead of the one at hand whose vertices are asked for: random lines of DRAM take about as long as 30 edges.
+AHEAD = 32
+
+
+@compiled(nogil=True)
+def add_degrees(sources: np.ndarray, destinations: np.ndarray, degrees: np.ndarray) -> None:
+    """Count every edge at both of its ends; `degrees` `[V]`."""
+    last = sources.size - 1
+    for edge in range(sources.size):
+        ahead = min(edge + AHEAD, last)
+        prefetch(degrees, sources[ahead])
+        prefetch(degrees, destinations[ahead])
+        degrees[sources[edge]] += 1
+        degrees[destinations[edge]] += 1
+
+
+@compiled(nogil=True)
+def expand_destinations(indptr: np.ndarray, start: int, destinations: np.ndarray) -> None:
+    """Write the destination of edges `start`, `start + 1`, ... of a CSC graph into `destinations` `[n]`."""
+    dst = np.searchsorted(indptr, start, side="right") - 1
+    for position in range(destinations.size):
+        while indptr[dst + 1] <= start + position:
+            dst += 1
+        destinations[position] = dst
+
+
+@compiled(nogil=True)
+def destinations_of(indptr: np.ndarray, positions: np.ndarray) -> np.ndarray:
+    """`[n]` int64 destination of the edges at `positions` `[n]` of a CSC graph."""
+    found = np.empty(positions.size, np.int64)
+    for i in range(positions.size):
+        found[i] = np.searchsorted(indptr, positions[i], side="right") - 1
+    return found
+
+
+@compiled(nogil=True)
+def largest_id(sources: np.ndarray, destinations: np.ndarray) -> int:
+    """Of both ends of all edges, -1 without any."""
+    largest = np.int64(-1)
+    for edge in range(sources.size):
+        largest = max(largest, np.int64(sources[edge]), np.int64(destinations[edge]))
+    return int(largest)
+
+
+def warm_up() -> None:
+    """Compile them for common types."""
+    ids, indptr = np.zeros(2, np.int32), np.array([0, 2])
+    add_degrees(ids, ids, np.zeros(1, np.int32))
+    expand_destinations(indptr, 0, ids)
+    destinations_of(indptr, np.zeros(2, np.int64))
+    largest_id(ids, ids)

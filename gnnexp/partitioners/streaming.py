@@ -1,0 +1,158 @@
+"""Partitioners that see a graph as a stream of edges and keep O(V) state (SDT-GNN, section III-B).
+
+A rule of one's own is a subclass: of `StreamPartitioner` if it decides owners of vertices, of `EdgePlacer` if it places
+edges chunk by chunk, of `EdgeScorer` if it scores the parts for one edge at a time.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.partition import owner_dtype
+from gnnexp.graph.stream import EdgeStream, GraphStream, StreamOrder
+from gnnexp.kernels.homes import count_edges, keep_last, keep_most, place_homeless
+from gnnexp.partitioners.base import Owners, Partitioner
+
+NumParts = int | Literal["auto"]
+Home = Literal["most", "last"]
+# 32 bytes per vertex while homes are counted.
+HOMES_PER_PASS = 8
+
+
+class StreamPartitioner(Partitioner):
+    """Decides from passes over a stream of edges.
+
+    Args:
+        num_parts: number of parts, `auto` for one per rank.
+        order: in which the edges of a graph are streamed: `stored` (by destination), or `shuffled`.
+        seed: of the shuffle.
+    """
+
+    def __init__(self, num_parts: NumParts = "auto", order: StreamOrder = "stored", seed: int = 0) -> None:
+        self.num_parts, self.order, self.seed = num_parts, order, seed
+
+    def assign(self, graph: Graph, num_parts: int) -> Owners:
+        """Owners from the stream of the graph's edges."""
+        return self.assign_stream(GraphStream(graph, self.order, self.seed), num_parts)
+
+    @abstractmethod
+    def assign_stream(self, stream: EdgeStream, num_parts: int) -> Owners:
+        """Owners of all vertices, and in a vertex-cut of the edges by position; 1 <= num_parts <= V."""
+
+
+@dataclass(eq=False)
+class Placement:
+    """What a rule knows while it places edges.
+
+    Attributes:
+        num_parts: p.
+        degrees: `[V]` int32: of the whole graph, or of what was streamed so far.
+        replicas: `[V, ceil(p / 64)]` uint64, bit set of the parts that hold each vertex.
+        loads: `[p]` int64 edges of every part.
+    """
+
+    num_parts: int
+    degrees: np.ndarray
+    replicas: np.ndarray
+    loads: np.ndarray
+
+    def holders(self, vertex: int) -> np.ndarray:
+        """`[p]` whether each part holds `vertex`."""
+        bits = np.unpackbits(self.replicas[vertex].astype("<u8").view(np.uint8), bitorder="little")
+        return bits[: self.num_parts].astype(bool)
+
+    def put(self, source: int, destination: int, part: int) -> int:
+        """An edge into `part`, which is returned."""
+        for vertex in (source, destination):
+            self.replicas[vertex, part >> 6] |= np.uint64(1 << (part & 63))
+        self.loads[part] += 1
+        return part
+
+
+class EdgePlacer(StreamPartitioner):
+    """A vertex-cut: edges are placed in the order of the stream.
+
+    A subclass implements `place`; `degrees=streamed` needs a rule that counts them (`Placement.degrees` then starts
+    with zeros, and `place` adds each edge before it looks).
+
+    Args:
+        num_parts: number of parts, `auto` for one per rank.
+        order: see `StreamPartitioner`.
+        seed: of the shuffle.
+        home: who owns a vertex: the part with `most` of its edges (lowest on ties), or the one of its `last` streamed
+            in-edge (the published artifact of SDT-GNN); vertices without any go to the parts with the fewest.
+    """
+
+    vertex_cut = True
+
+    def __init__(
+        self, num_parts: NumParts = "auto", order: StreamOrder = "stored", seed: int = 0, home: Home = "most"
+    ) -> None:
+        super().__init__(num_parts, order, seed)
+        self.home = home
+
+    @abstractmethod
+    def place(self, state: Placement, sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray) -> None:
+        """Write the part of each edge into `parts` `[n]`, and keep `state.replicas` and `state.loads` true."""
+
+    def degrees(self, stream: EdgeStream) -> np.ndarray:
+        """`[V]` int32 that `Placement.degrees` starts with."""
+        return stream.degrees
+
+    def begin(self, stream: EdgeStream, num_parts: int) -> Placement:
+        """State before the first edge; a rule that keeps more returns a subclass of `Placement`."""
+        words = (num_parts + 63) // 64
+        return Placement(num_parts, self.degrees(stream), np.zeros((stream.num_nodes, words), np.uint64),
+                         np.zeros(num_parts, np.int64))
+
+    def place_all(self, state: Placement, stream: EdgeStream, parts: np.ndarray) -> None:
+        """All edges, into `parts` `[E]` by position; in one pass, unless a rule takes more."""
+        for chunk in stream.chunks():
+            placed = np.empty(chunk.sources.size, parts.dtype)
+            self.place(state, chunk.sources, chunk.destinations, placed)
+            parts[chunk.positions] = placed
+
+    def assign_stream(self, stream: EdgeStream, num_parts: int) -> Owners:
+        """Place every edge, then say where vertices are at home."""
+        parts = np.empty(stream.num_edges, torch.zeros(0, dtype=owner_dtype(num_parts)).numpy().dtype)
+        self.place_all(self.begin(stream, num_parts), stream, parts)
+        return Owners(torch.from_numpy(self._homes(stream, parts, num_parts)), torch.from_numpy(parts))
+
+    def _homes(self, stream: EdgeStream, parts: np.ndarray, num_parts: int) -> np.ndarray:
+        """`[V]` in the dtype of `parts`."""
+        homes = np.full(stream.num_nodes, -1, parts.dtype)
+        if self.home == "last":
+            for chunk in stream.chunks():
+                keep_last(chunk.destinations, parts[chunk.positions], homes)
+        else:
+            stream = stream.sequential()
+            most = np.zeros(stream.num_nodes, np.int32)
+            for first in range(0, num_parts, HOMES_PER_PASS):
+                counts = np.zeros((stream.num_nodes, min(HOMES_PER_PASS, num_parts - first)), np.int32)
+                for chunk in stream.chunks():
+                    count_edges(chunk.sources, chunk.destinations, parts[chunk.positions], first, counts)
+                keep_most(counts, first, most, homes)
+        place_homeless(homes, num_parts)
+        return homes
+
+
+class EdgeScorer(EdgePlacer):
+    """A vertex-cut by scores: an edge goes to the part that scores best, the lowest one on ties.
+
+    Python code for every edge: some ten thousand edges a second. `EdgePlacer.place` takes a kernel.
+    """
+
+    @abstractmethod
+    def score(self, state: Placement, source: int, destination: int) -> np.ndarray:
+        """`[p]` scores of the parts for one edge, the higher the better."""
+
+    def place(self, state: Placement, sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray) -> None:
+        """Edge by edge."""
+        for edge, (source, destination) in enumerate(zip(sources.tolist(), destinations.tolist(), strict=True)):
+            parts[edge] = state.put(source, destination, int(np.argmax(self.score(state, source, destination))))
