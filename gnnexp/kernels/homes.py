@@ -18,7 +18,7 @@ def keep_last(destinations: np.ndarray, parts: np.ndarray, homes: np.ndarray) ->
 def count_edges(
     sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray, first: int, counts: np.ndarray
 ) -> None:
-    """Count the edges at every vertex of parts `first` to `first + g - 1` into `counts` `[V, g]`; a loop is one edge."""
+    """Count edges at every vertex of parts `first` to `first + g - 1` into `counts` `[V, g]`; a loop is one edge."""
     for edge in range(sources.size):
         column = np.int64(parts[edge]) - first
         if 0 <= column < counts.shape[1]:
