@@ -21,6 +21,7 @@ from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.format import open_graph
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, open_partition
+from gnnexp.graph.parts import Parts, open_parts
 from gnnexp.graph.presample import open_presample
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.job import Job
@@ -41,11 +42,13 @@ class Artifacts:
         graph: the graph, or its folder.
         partition: who owns which vertex, or its folder; None if nothing wants to know.
         frequency: `[V]` how often each vertex is read as an input, or the folder of the pre-sampled epochs, or None.
+        parts: folder of the parts, where ranks work on these; the partition is then their business.
     """
 
     graph: Graph | Path
     partition: Partition | Path | None = None
     frequency: Tensor | Path | None = None
+    parts: Path | None = None
 
 
 def assemble(
@@ -67,14 +70,16 @@ def assemble(
         "straggler": None if run.hardware.straggler is None else vars(run.hardware.straggler),
     }
     paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
+    parts = None if artifacts.parts is None else open_parts(artifacts.parts)
     job = _job(config, run, _shard(graph, artifacts, comm), comm, timer, device, directory, facts,
-               on_host=paradigm.updates_on_host)
+               on_host=paradigm.updates_on_host, parts=parts)
     paradigm.setup(job)
     return job, paradigm
 
 
 def _shard(graph: Graph, artifacts: Artifacts, comm: Communicator) -> Shard:
-    partition, frequency = artifacts.partition, artifacts.frequency
+    partition = artifacts.partition if artifacts.parts is None else None
+    frequency = artifacts.frequency
     if isinstance(partition, Path):
         partition = open_partition(partition, graph=graph)
     if isinstance(frequency, Path):
@@ -86,6 +91,7 @@ def _shard(graph: Graph, artifacts: Artifacts, comm: Communicator) -> Shard:
 def _job(
     config: Mapping[str, Any], run: RunConfig, shard: Shard, comm: Communicator, timer: PhaseTimer,
     device: torch.device, directory: Path, facts: Mapping[str, Any], *, on_host: bool,
+    parts: Parts | None,
 ) -> Job:
     model, graph = build(config["model"], Model), shard.graph
     shard = replace(shard, needs=model.needs)
@@ -97,14 +103,15 @@ def _job(
     )
     if problems := task.check(graph):
         raise ConfigError(problems)
-    sampler.setup(shard, model.num_layers)
-    store.setup(shard, dtype, torch.device("cpu") if on_host else device, batch_comm, crosses=not on_host)
+    if parts is None:  # else each part has a sampler and a store of its own
+        sampler.setup(shard, model.num_layers)
+        store.setup(shard, dtype, torch.device("cpu") if on_host else device, batch_comm, crosses=not on_host)
     task.setup(graph)
     degrees = Degrees(graph.in_degree, graph.out_degree)
     model.setup(graph.num_features, graph.num_classes, degrees, seed=run.seed, dtype=dtype, device=device)
     return Job(
         run, config, shard, comm, group_comm, batch_comm, timer, sampler, store, model, task, device,
-        DeviceTier(device, timer), directory, facts
+        DeviceTier(device, timer), directory, facts, parts
     )
 
 

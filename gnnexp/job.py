@@ -13,6 +13,7 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.config.schema import RunConfig
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.parts import Parts
 from gnnexp.graph.shard import Shard
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.measure.tier import DeviceTier
@@ -38,6 +39,7 @@ class Job:
         tier: what chunked work puts on it.
         directory: the run directory.
         facts: what was chosen for the user and why (device, backend, threads); recorded.
+        parts: of the graph, where ranks work on these; sampler and store are then not set up, each part has its own.
     """
 
     run: RunConfig
@@ -55,6 +57,7 @@ class Job:
     tier: DeviceTier
     directory: Path
     facts: Mapping[str, Any]
+    parts: Parts | None = None
 
     @property
     def graph(self) -> Graph:

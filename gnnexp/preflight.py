@@ -80,7 +80,7 @@ def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int) -> Estim
     store = build(config["feature_store"], FeatureStore)
     paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
     itemsize = torch.empty(0, dtype=getattr(torch, train.dtype)).element_size()
-    parts = max(1, paradigm.num_parts(hardware.num_ranks))
+    parts = max(1, paradigm.num_parts(config, graph))
     batch = _Batch.of(graph, sampler, model, train.batch_size, hardware.num_ranks)
     row = _row_bytes(graph, itemsize)
     resident = paradigm.resident_share(config, graph)

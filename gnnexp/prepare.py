@@ -24,14 +24,16 @@ from gnnexp.graph.arrays import mend
 from gnnexp.graph.format import open_graph, save_graph
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, open_partition
+from gnnexp.graph.parts import Parts, open_parts, write_parts
 from gnnexp.graph.presample import Presample, open_presample
 from gnnexp.graph.quality import quality
+from gnnexp.graph.stream import GraphStream
 from gnnexp.graph.validate import validate_graph, validate_ids
 from gnnexp.graph.writer import move_into_place, staging_prefix, write_json
 from gnnexp.partitioners.base import Partitioner, check_num_parts
 from gnnexp.presample import presample, presample_key
 
-Artifact = TypeVar("Artifact", Graph, Partition, Presample)
+Artifact = TypeVar("Artifact", Graph, Partition, Presample, Parts)
 log = logging.getLogger(__name__)
 
 CACHE_VARIABLE = "GNNEXP_CACHE"
@@ -133,6 +135,29 @@ def prepare_partition(
         write_json(staging / QUALITY, quality(graph, partition) | cost | dict(partition.facts))
 
     return _prepare(folder, open_it, make), folder
+
+
+def prepare_parts(
+    graph: Graph, partition: Partition, partition_folder: Path, cache: Path, *, full_neighbors: bool
+) -> tuple[Parts, Path]:
+    """The parts of a prepared partition as graphs of their own, and their folder; cut only if they are not there yet.
+
+    A cut that was killed leaves nothing that is taken for parts; the next one starts clean.
+    """
+    kind = "full" if full_neighbors else "own"
+    folder = cache / "parts" / f"{partition_folder.name}-{kind}"
+
+    def open_sound(path: Path) -> Parts:
+        parts = open_parts(path)
+        for part in range(len(parts.sizes)):
+            if problems := validate_ids(parts.open(part).graph, name=str(path)):
+                raise DataError(problems)
+        return parts
+
+    def make(staging: Path) -> None:
+        write_parts(graph, GraphStream(graph), partition, staging, full_neighbors=full_neighbors)
+
+    return _prepare(folder, open_sound, make), folder
 
 
 def read_quality(folder: Path) -> dict[str, float]:

@@ -32,6 +32,7 @@ def train(job: Job, paradigm: Paradigm[Any], log: EpochLog) -> str:
         DivergedError: the loss is not finite.
     """
     optimizer = make_optimizer(paradigm.module, job.run.train)
+    paradigm.take_optimizer(optimizer)
     evaluation = Evaluation(job, paradigm)
     memory = probe_memory(job, paradigm)
     state, interruption = RunState(job, paradigm, optimizer), Interruption(job.comm)

@@ -75,9 +75,9 @@ def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat:
     from gnnexp.train import train
 
     request = json.loads((run_dir / "job.json").read_text())
-    partition, presample = (None if request.get(name) is None else Path(request[name])
-                            for name in ("partition", "presample"))
-    artifacts = Artifacts(Path(request["graph"]), partition, presample)
+    partition, presample, parts = (None if request.get(name) is None else Path(request[name])
+                                   for name in ("partition", "presample", "parts"))
+    artifacts = Artifacts(Path(request["graph"]), partition, presample, parts)
     job, paradigm = assemble(request["config"], artifacts, run_dir, environment)
     started.append(job)
     heartbeat.watch(job.timer)

@@ -138,12 +138,12 @@ def create_run(composed: Composed, prepared: Prepared, sweep: str | None) -> Pat
 
 def write_job(run_dir: Path, config: Mapping[str, Any], prepared: Prepared, provenance: Mapping[str, Any]) -> None:
     """`config.yaml` for readers, `job.json` for the ranks."""
-    partition, presample = (None if folder is None else str(folder)
-                            for folder in (prepared.partition, prepared.presample))
+    partition, parts, presample = (None if folder is None else str(folder)
+                                   for folder in (prepared.partition, prepared.parts, prepared.presample))
     write_text(run_dir / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
     write_json(run_dir / "job.json", {
-        "schema": 1, "config": config, "graph": str(prepared.folder), "partition": partition, "presample": presample,
-        "presampled": list(prepared.presampled), "provenance": provenance,
+        "schema": 1, "config": config, "graph": str(prepared.folder), "partition": partition, "parts": parts,
+        "presample": presample, "presampled": list(prepared.presampled), "provenance": provenance,
     })
 
 

@@ -8,9 +8,8 @@ from typing import Any
 from rich.table import Table
 
 from gnnexp.cli.console import describe_graph, describe_presample, make_console
-from gnnexp.cli.prepare import checked, dataset_of, prepare_parts, told
+from gnnexp.cli.prepare import checked, dataset_of, prepare_owners, told
 from gnnexp.config.build import build, missing_module
-from gnnexp.config.schema import run_config
 from gnnexp.errors import ConfigError
 from gnnexp.graph.partition import open_partition
 from gnnexp.paradigms.base import Paradigm
@@ -26,8 +25,8 @@ def main(options: argparse.Namespace) -> int:
         graph, _ = prepare_graph(dataset, cache_root())
         console.print(describe_graph(graph), soft_wrap=True)
         paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
-        num_parts = paradigm.num_parts(run_config(config).hardware.num_ranks)
-        folder, sampled = prepare_parts(config, graph, dataset.key(), num_parts)
+        num_parts = paradigm.num_parts(config, graph)
+        folder, sampled = prepare_owners(config, graph, dataset.key(), num_parts)
         for item in sampled.items():
             console.print(describe_presample(told(*item)), soft_wrap=True)
         partition = open_partition(folder, graph=graph)

@@ -11,18 +11,19 @@ from typing import Any
 from gnnexp.config.build import build, check_fields, missing_module
 from gnnexp.config.check import check_config, check_data
 from gnnexp.config.compose import Composed, draft
-from gnnexp.config.schema import HardwareConfig, run_config
+from gnnexp.config.schema import HardwareConfig
 from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.partition import open_partition
 from gnnexp.graph.presample import Presample
 from gnnexp.launchers.base import Launcher
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.partitioners.base import Partitioner
 from gnnexp.preflight import Estimate, estimate, judge
-from gnnexp.prepare import cache_root, graph_folder, prepare_graph, prepare_partition, prepare_presample
+from gnnexp.prepare import cache_root, graph_folder, prepare_graph, prepare_partition, prepare_parts, prepare_presample
 from gnnexp.samplers.base import Sampler
 from gnnexp.tasks.base import Task
 from gnnexp.trackers.base import Tracker
@@ -42,6 +43,7 @@ class Prepared:
         folder: of the graph.
         key: content key of the dataset.
         partition: folder of the partition, None where nothing is placed by owner.
+        parts: folder of its parts, None where ranks work on the graph.
         presample: folder of the pre-sampled epochs that the feature cache asks for, None where nothing does.
         presampled: what was pre-sampled, for the cache or the partition: folder, epochs, seconds, convergence.
         estimate: of the memory that the run needs, None where nobody asked (`preflight=off`).
@@ -56,6 +58,7 @@ class Prepared:
     presampled: tuple[Mapping[str, Any], ...] = ()
     estimate: Estimate | None = None
     shortages: tuple[Problem, ...] = ()
+    parts: Path | None = None
 
 
 def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
@@ -188,13 +191,18 @@ def _with_parts(config: Mapping[str, Any], graph: Graph, folder: Path, key: str)
         counts, presample = prepare_presample(config, graph, key, store.presampled_epochs, cache_root())
         found[presample] = counts
     if paradigm.wants_partition(config):
-        num_ranks = paradigm.num_parts(run_config(config).hardware.num_ranks)
-        partition, sampled = prepare_parts(config, graph, key, num_ranks)
+        num_parts = paradigm.num_parts(config, graph)
+        partition, sampled = prepare_owners(config, graph, key, num_parts)
         found |= sampled
-    return Prepared(graph, folder, key, partition, presample, tuple(told(*item) for item in found.items()))
+    parts = None
+    if partition is not None and paradigm.works_on_parts:
+        full = bool(config["paradigm"].get("full_neighbors", True))
+        owners = open_partition(partition, graph=graph)
+        parts = prepare_parts(graph, owners, partition, cache_root(), full_neighbors=full)[1]
+    return Prepared(graph, folder, key, partition, presample, tuple(told(*item) for item in found.items()), parts=parts)
 
 
-def prepare_parts(
+def prepare_owners(
     config: Mapping[str, Any], graph: Graph, key: str, num_ranks: int
 ) -> tuple[Path, dict[Path, Presample]]:
     """The folder of the partition of `config` for `num_ranks` ranks (of a group), and what was pre-sampled for it."""

@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from gnnexp.graph.sparse import SparseRows
-from gnnexp.kernels.edges import count_parallel, edge_destinations
+from gnnexp.kernels.edges import count_parallel, count_sources, edge_destinations
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,8 +93,7 @@ class Graph:
     @cached_property
     def out_degree(self) -> Tensor:
         """`[V]` int64."""
-        counts = np.bincount(self.indices.numpy(), minlength=self.num_nodes)
-        return torch.from_numpy(counts.astype(np.int64, copy=False))
+        return torch.from_numpy(count_sources(self.indices.numpy(), self.num_nodes))
 
     @cached_property
     def occurrence(self) -> Tensor | None:

@@ -42,6 +42,7 @@ class Shard:
         partition: who owns which vertex, None where nothing needs to know.
         part: the part that is this rank's.
         frequency: `[V]` how often each vertex was read as an input in pre-sampled epochs, None if there were none.
+        names: `[V]` original ids, where `graph` is a part with ids of its own (`gnnexp.graph.parts`); else None.
     """
 
     graph: Graph
@@ -51,6 +52,7 @@ class Shard:
     partition: Partition | None = None
     part: int = 0
     frequency: Tensor | None = None
+    names: Tensor | None = None
 
     @property
     def owner(self) -> Tensor:

@@ -18,6 +18,15 @@ def edge_destinations(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
 
 
 @compiled(nogil=True)
+def count_sources(indices: np.ndarray, num_nodes: int) -> np.ndarray:
+    """`[V]` int64 out-edges of every vertex; no temporaries, unlike `np.bincount`."""
+    counts = np.zeros(num_nodes, np.int64)
+    for edge in range(indices.size):
+        counts[indices[edge]] += 1
+    return counts
+
+
+@compiled(nogil=True)
 def _has_parallel(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray) -> bool:
     typed = types.size > 0
     for dst in range(indptr.size - 1):

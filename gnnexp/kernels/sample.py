@@ -100,10 +100,16 @@ def _bounded(word: np.uint64, bound: np.uint64) -> np.uint64:
     return ((word >> _32) * bound + (((word & _LOW) * bound) >> _32)) >> _32
 
 
+@compiled(inline="always")
+def _name(vertices: np.ndarray, names: np.ndarray, place: np.uint64) -> np.uint64:
+    """What the draws of a vertex are keyed by: its original id."""
+    return _U(names[vertices[place]]) if names.size else _U(vertices[place])
+
+
 @compiled(nogil=True)
 def _draw_round(
     first: np.uint64, count: np.uint64, fanout: np.uint64, key: np.uint64,
-    vertices: np.ndarray, room: np.ndarray, keys: np.ndarray, chosen: np.ndarray,
+    vertices: np.ndarray, names: np.ndarray, room: np.ndarray, keys: np.ndarray, chosen: np.ndarray,
 ) -> None:
     """Floyd's scheme for `count` destinations side by side: every inner loop is vectorised across them.
 
@@ -112,7 +118,7 @@ def _draw_round(
     """
     width = _U(ROUND)
     for i in range(count):
-        keys[i] = absorb(key, _U(vertices[first + i]))
+        keys[i] = absorb(key, _name(vertices, names, first + i))
     for j in range(fanout):
         row = j * width
         for i in range(count):
@@ -165,7 +171,7 @@ def _place_draws(
 
 @compiled(nogil=True)
 def sample_hop(
-    indices: np.ndarray, vertices: np.ndarray, num_dst: int, fanout: int, loops: int, key: np.uint64,
+    indices: np.ndarray, vertices: np.ndarray, names: np.ndarray, num_dst: int, fanout: int, loops: int, key: np.uint64,
     starts: np.ndarray, room: np.ndarray, block_indptr: np.ndarray,
     keys: np.ndarray, chosen: np.ndarray, taken: np.ndarray, positions: np.ndarray, mask: np.uint64, found: np.ndarray,
 ) -> None:
@@ -174,6 +180,7 @@ def sample_hop(
     Args:
         indices: `[E of the graph]` sources.
         vertices: the first `num_dst` are the destinations.
+        names: `[V]` original id of every vertex of the graph, empty if they are the vertices' own.
         num_dst: D.
         fanout: f >= 1.
         loops: 1 to add a self loop as the last edge of every destination, else 0.
@@ -196,9 +203,9 @@ def sample_hop(
         end = min(drawn + width, size)
         if drawn < size:
             if fanout < LARGE_FANOUT:
-                _draw_round(drawn, end - drawn, most, key, vertices, room, keys, chosen)
+                _draw_round(drawn, end - drawn, most, key, vertices, names, room, keys, chosen)
             elif room[drawn]:
-                _draw_one(_U(vertices[drawn]), _U(room[drawn]), most, key, taken, chosen)
+                _draw_one(_name(vertices, names, drawn), _U(room[drawn]), most, key, taken, chosen)
             _place_draws(
                 drawn, end - drawn, width, loops, vertices, starts, room, block_indptr,
                 chosen, indices, positions, mask,

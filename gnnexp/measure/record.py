@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -171,7 +172,7 @@ def step_losses(ranks: Sequence[RankRecord]) -> list[float]:
 
 def reduce_epoch(ranks: Sequence[RankRecord]) -> dict[str, float]:
     """All metrics of an epoch but accuracy."""
-    total = sum(loss for rank in ranks for loss, _ in rank.losses)
+    total = math.fsum(loss for rank in ranks for loss, _ in rank.losses)  # the same in any order
     count = sum(count for rank in ranks for _, count in rank.losses)
     return {
         "loss/train": total / max(1, count),

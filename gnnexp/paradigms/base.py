@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from gnnexp.errors import Problem
@@ -13,7 +14,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.job import Job
 from gnnexp.measure.needs import Need, Resident
 from gnnexp.models.model import Model
-from gnnexp.paradigms.checks import store_of
+from gnnexp.paradigms.checks import num_ranks, store_of
 
 B = TypeVar("B")
 
@@ -25,6 +26,7 @@ class Paradigm(ABC, Generic[B]):
         exact: same gradients as serial training on the same batch, up to float error.
         approximates: what is approximated where `exact` is False; recorded and printed.
         needs_partition: whether it always works on a partition (see `wants_partition`).
+        works_on_parts: whether ranks work on parts cut out of the graph (`gnnexp.graph.parts`), instead of the graph.
         takes_vertex_cut: whether edges of a vertex may have different owners (`Partitioner.vertex_cut`).
         resumes_within_epoch: whether `batches` can begin at any step; if not, a run stops at the end of an epoch.
     """
@@ -32,6 +34,7 @@ class Paradigm(ABC, Generic[B]):
     exact: bool
     approximates: str = ""
     needs_partition: ClassVar[bool] = False
+    works_on_parts: ClassVar[bool] = False
     takes_vertex_cut: ClassVar[bool] = False
     resumes_within_epoch: ClassVar[bool] = False
 
@@ -45,9 +48,9 @@ class Paradigm(ABC, Generic[B]):
         store = store_of(config)
         return self.needs_partition or (store is not None and store.needs_partition)
 
-    def num_parts(self, num_ranks: int) -> int:
-        """Parts of the partition; that many consecutive ranks share one."""
-        return num_ranks
+    def num_parts(self, config: Mapping[str, Any], graph: Graph) -> int:
+        """Parts of the partition, where the partitioner is not told; as many consecutive ranks share one."""
+        return num_ranks(config)
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """Conflicts of this paradigm with the other choices in the resolved `config`."""
@@ -68,6 +71,9 @@ class Paradigm(ABC, Generic[B]):
     @abstractmethod
     def setup(self, job: Job) -> None:
         """Take the parts; ranks may communicate."""
+
+    def take_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """The optimizer of `module`, before training; for who keeps several states of it."""
 
     @property
     @abstractmethod

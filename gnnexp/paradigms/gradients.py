@@ -15,12 +15,21 @@ class FlatGradients:
     """Makes each of these parameters `.grad` a view into one buffer; a missing gradient counts as zero."""
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
-        chosen = [p for p in parameters if p.requires_grad]
+        self._chosen = chosen = [p for p in parameters if p.requires_grad]
         self.flat = torch.zeros(sum(p.numel() for p in chosen), dtype=chosen[0].dtype, device=chosen[0].device)
+        self.attach()
+
+    def attach(self) -> None:
+        """Gradients are the buffer's."""
         start = 0
-        for parameter in chosen:
+        for parameter in self._chosen:
             parameter.grad = self.flat[start : start + parameter.numel()].view_as(parameter)
             start += parameter.numel()
+
+    def detach(self) -> None:
+        """There are none: an optimizer's step changes nothing."""
+        for parameter in self._chosen:
+            parameter.grad = None
 
     def all_reduce(self, comm: Communicator) -> None:
         """Sum over ranks."""

@@ -9,13 +9,16 @@ from typing import TypeVar
 import numba
 
 from gnnexp.job import Job
-from gnnexp.measure.phases import Stretch
+from gnnexp.measure.phases import Phase, Stretch
 from gnnexp.samplers.pipeline import prefetched
 
 B = TypeVar("B")
 
 
-def prepared(job: Job, steps: range, prepare: Callable[[int], B]) -> Generator[B, None, None]:
+def prepared(
+    job: Job, steps: range, prepare: Callable[[int], B], *, waits_in: Phase = "sample", threads: int | None = None,
+    depth: int | None = None,
+) -> Generator[B, None, None]:
     """`prepare(step)` of all steps, in order; prepared ahead with `train.overlap`.
 
     Results are the same either way. What the training loop waits for is charged to the phases that the background
@@ -26,9 +29,14 @@ def prepared(job: Job, steps: range, prepare: Callable[[int], B]) -> Generator[B
         steps: whose batches are wanted.
         prepare: makes one batch, enters the phases `sample` and `load`; where it communicates it is called by one
             thread only, in order of the steps.
+        waits_in: phase that waiting belongs to where the background is in none.
+        threads: that prepare; None: `sampler.threads`.
+        depth: prepared or in preparation at once; None: `sampler.prefetch`.
     """
-    timer, sampler = job.timer, job.sampler
-    if not job.run.train.overlap or len(steps) == 1 or sampler.threads == 0:  # one batch has none to overlap with
+    timer = job.timer
+    threads = job.sampler.threads if threads is None else threads
+    depth = job.sampler.prefetch if depth is None else depth
+    if not job.run.train.overlap or len(steps) == 1 or threads == 0:  # one batch has none to overlap with
         for step in steps:
             yield prepare(step)
         return
@@ -38,15 +46,15 @@ def prepared(job: Job, steps: range, prepare: Callable[[int], B]) -> Generator[B
         with timer.aside() as stretches:
             return prepare(steps[number]), stretches
 
-    with timer.phase("sample"):
-        ready = prefetched(ahead, len(steps), sampler.threads, sampler.prefetch)
+    with timer.phase(waits_in):
+        ready = prefetched(ahead, len(steps), threads, depth)
     try:
         for _ in steps:
             asked = time.perf_counter()
-            with timer.phase("sample"):
+            with timer.phase(waits_in):
                 batch, stretches = next(ready)
-            timer.settle(stretches, "sample", asked, time.perf_counter())
+            timer.settle(stretches, waits_in, asked, time.perf_counter())
             yield batch
     finally:
-        with timer.phase("sample"):
+        with timer.phase(waits_in):
             ready.close()

@@ -20,6 +20,7 @@ from torch import Tensor
 from gnnexp.comm.shuffle import ShuffleIndex, shuffle
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.block import BatchKey
+from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.paradigms.checks import (
@@ -72,14 +73,14 @@ class SplitParallel(MiniBatch[SplitBatch, LoadedSplit]):
                                       "set paradigm.assign=owner"))
         self.group_size = group_size
 
-    def num_parts(self, num_ranks: int) -> int:
+    def num_parts(self, config: Mapping[str, Any], graph: Graph) -> int:
         """One part per rank of a group."""
-        return self.group_size or num_ranks
+        return self.group_size or num_ranks(config)
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """Groups of equal size, a part per rank of a group, samplers that go hop by hop."""
         ranks = num_ranks(config)
-        size = self.num_parts(ranks)
+        size = self.group_size or ranks
         problems = [
             *one_thread_where_batches_communicate(config, always=True), *hop_by_hop(config, "split_parallel"),
             *whole_rows(config, "split_parallel"), *block_degrees(config, "split_parallel"),

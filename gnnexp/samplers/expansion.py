@@ -61,18 +61,20 @@ def _grown(array: np.ndarray, size: int, keep: int = 0) -> np.ndarray:
 class Expansion:
     """Expands targets into blocks; safe to call from several threads, each call works in memory of its own."""
 
-    def __init__(self, graph: Graph, needs: BlockNeeds, hops: Sequence[int]) -> None:
+    def __init__(self, graph: Graph, needs: BlockNeeds, hops: Sequence[int], names: Tensor | None = None) -> None:
         """Hold on to the graph.
 
         Args:
             graph: topology; int32 or int64 `indices`.
             needs: what blocks must carry.
             hops: fanout of every hop, target hop first, -1 for all neighbours.
+            names: `[V]` original ids, which draws are keyed by, where the graph is a part with ids of its own.
 
         Raises:
             DataError: if a vertex has too many edges to draw from.
         """
         self._graph, self._needs = graph, needs
+        self._names = np.empty(0, graph.indices.numpy().dtype) if names is None else names.numpy()
         self._indptr, self._indices = graph.indptr.numpy(), graph.indices.numpy()
         self._occurrence = graph.occurrence if needs.edge_identity else None
         # The type is part of an edge's identity, so who needs the identity on a typed graph gets the type as well.
@@ -199,7 +201,7 @@ class Expansion:
         else:
             places, mask = positions.numpy(), _ALL_BITS
         kernels.sample_hop(
-            self._indices, vertices, count, fanout, loops, key, starts, space.room, indptr,
+            self._indices, vertices, self._names, count, fanout, loops, key, starts, space.room, indptr,
             space.keys, space.chosen, space.taken, places, mask, found,
         )
 

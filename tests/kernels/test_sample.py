@@ -33,7 +33,7 @@ def offsets(vertices: np.ndarray, degree: int, fanout: int, key: int, ring: bool
     space = 1 << (2 * width * fanout - 1).bit_length() if ring else total
     found = np.empty(total, np.int32)
     sample.sample_hop(
-        indices, vertices, count, fanout, 0, np.uint64(key), starts, room, block_indptr,
+        indices, vertices, vertices[:0], count, fanout, 0, np.uint64(key), starts, room, block_indptr,
         np.empty(sample.ROUND, np.uint64), np.empty(fanout * width, np.uint32), np.zeros(degree, np.uint8),
         np.empty(space, np.int64), np.uint64(space - 1) if ring else ALL_BITS, found,
     )

@@ -1,0 +1,297 @@
+"""Model averaging over streamed parts (SDT-GNN, sections III-C and III-D).
+
+    for every epoch:
+        for every part of this rank, one after the other:   (p parts, q ranks: p >= q, p < q)
+            its own model, from the last average, with its own optimizer, on its own batches
+        every sync_every epochs: w = sum over all parts of (its training vertices / all) w_part
+
+A rank holds one part at a time, and the next one while that is trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnexp.config.build import build
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.graph.block import Batch, BatchKey, Block
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.parts import Part, in_memory
+from gnnexp.graph.shard import Shard
+from gnnexp.graph.sparse import Rows
+from gnnexp.job import Job
+from gnnexp.models.model import Model
+from gnnexp.paradigms.allocation import num_parts, parts_of
+from gnnexp.paradigms.averaging_options import AveragingOptions
+from gnnexp.paradigms.checks import num_ranks
+from gnnexp.paradigms.global_batch import ByAutograd, Ready
+from gnnexp.paradigms.local_models import LocalModels, OptimizerState
+from gnnexp.paradigms.pipeline import prepared
+from gnnexp.paradigms.targets import TargetSchedule
+from gnnexp.samplers.base import Sampler
+
+# The order of targets with as many as one in a part; what a rank without any more does while others train.
+_NO_TARGETS = torch.empty(0, dtype=torch.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """A part that is being trained.
+
+    Attributes:
+        number: of the part.
+        part: in memory.
+        sampler: of its topology.
+        store: of its features.
+        schedule: of its training vertices, by local ids.
+    """
+
+    number: int
+    part: Part
+    sampler: Sampler
+    store: FeatureStore
+    schedule: TargetSchedule
+
+
+@dataclass(frozen=True, eq=False)
+class Local(Ready):
+    """A batch of a part.
+
+    Attributes:
+        features: `[S, D]` rows of the input vertices; None for a step in which only other ranks train.
+    """
+
+    features: Rows | None
+
+
+class ModelAveraging(ByAutograd[Local]):
+    """Local training of every part, and the average of all models.
+
+    Args:
+        sync_every: epochs between two averages; after the last epoch there is always one.
+        optimizer_state: what becomes of each part's optimizer state then: `kept`, `averaged` or `reset`.
+        full_neighbors: whether a part holds all neighbours of what it owns (section III-B); without them only the edges
+            that the partition gave it (Figure 2).
+        local_batch_size: targets of a part's batch; null: the global batch's share, train.batch_size / p.
+        memory: bytes of a rank for data and computing, which decide p where partitioner.num_parts=auto; null:
+            hardware.device_memory, and where that is null as many parts as ranks.
+        reserve: of these, bytes for computing; null: two thirds.
+    """
+
+    exact = False
+    needs_partition = True
+    takes_vertex_cut = True
+    works_on_parts = True
+
+    def __init__(
+        self, sync_every: int = 1, optimizer_state: OptimizerState = "kept", full_neighbors: bool = True,
+        local_batch_size: int | None = None, memory: int | None = None, reserve: int | None = None,
+    ) -> None:
+        self.options = AveragingOptions(sync_every, optimizer_state, full_neighbors, local_batch_size, memory, reserve)
+        if problems := self.options.problems():
+            raise ConfigError(problems)
+        halo = "" if full_neighbors else "; neighbours in other parts are missing"
+        self.approximates = (f"every part trains a model of its own, averaged every {sync_every} epochs; beyond the "
+                             f"first hop a halo vertex aggregates what its part holds{halo}")
+
+    def num_parts(self, config: Mapping[str, Any], graph: Graph) -> int:
+        """Section III-C."""
+        features = 0 if graph.features is None else 4 * graph.num_nodes * graph.num_features
+        options = self.options
+        memory = config["hardware"].get("device_memory") if options.memory is None else options.memory
+        parts = num_parts(graph.topology_bytes + features, num_ranks(config), memory, options.reserve)
+        return min(parts, graph.num_nodes)
+
+    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+        """Epochs between averages, samplers and stores that a part can have of its own."""
+        return [*super().check(config), *self.options.check(config)]
+
+    # --- setup -----------------------------------------------------------------------------------------------------
+    def setup(self, job: Job) -> None:
+        """Take the parts, one model each."""
+        super().setup(job)
+        assert job.parts is not None
+        self._sizes = job.parts.sizes
+        self._mine = parts_of(job.comm.rank, job.comm.size, len(self._sizes))
+        self._models = LocalModels(job.model, self._mine, self.options.optimizer_state)
+        self._held: Turn | None = None
+        self._renamed: tuple[tuple[Block, ...], tuple[Block, ...]] | None = None
+        if len(self._sizes) == 1:
+            self.exact, self.approximates = True, ""
+
+    def take_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        """Every part has a state of it."""
+        self._models.optimizer = optimizer
+
+    # --- the iteration ---------------------------------------------------------------------------------------------
+    def batches(self, epoch: int, first: int = 0) -> Generator[Local, None, None]:
+        """The batches of this rank's parts, then as many empty ones as others train longer; then the average."""
+        assert first == 0
+        steps = 0
+        try:
+            with closing(self._turns(epoch)) as turns:
+                for turn in turns:
+                    self._models.begin(turn.number)
+                    steps += turn.schedule.num_steps
+                    yield from prepared(self.job, range(turn.schedule.num_steps), self._preparing(turn, epoch))
+            self._models.end()
+            idle = Local(Batch(_NO_TARGETS, (), BatchKey(self.job.run.seed, epoch, 0)), None)
+            for _ in range(self._longest() - steps):
+                yield idle
+        finally:
+            self._models.end()
+        if (epoch + 1) % self.options.sync_every == 0 or epoch + 1 == self.job.run.train.epochs:
+            with self.job.timer.phase("sync"):
+                total = sum(size.train for size in self._sizes)
+                weights = {part: self._sizes[part].train / total for part in self._mine}
+                self._models.average(weights, self.job.comm)
+
+    def forward_backward(self, batch: Local) -> tuple[Tensor, int]:
+        """Gradients of the part's own mean loss; none where only others train, and no step of the optimizer then."""
+        if batch.features is None:
+            self.gradients.detach()
+            return torch.zeros((), dtype=self.job.dtype), 0
+        self.gradients.attach()
+        return super().forward_backward(batch)
+
+    def forward(self, ready: Local) -> Tensor | None:
+        """The part's model."""
+        assert ready.features is not None
+        model: Model = self.job.model
+        logits: Tensor = model(ready.batch, ready.features)
+        return logits
+
+    def synchronize(self) -> None:
+        """Nothing, within an epoch."""
+
+    # --- parts -----------------------------------------------------------------------------------------------------
+    def _turns(self, epoch: int) -> Generator[Turn, None, None]:
+        """This rank's parts with training vertices; every other epoch backwards, so that one that is here is kept."""
+        numbers = [part for part in self._mine if self._sizes[part].train]
+        order = numbers if epoch % 2 == 0 else numbers[::-1]
+        held, self._held = self._held, None
+
+        def load(place: int) -> Turn:
+            if held is not None and held.number == order[place]:
+                return held
+            with self.job.timer.phase("load"):
+                return self._load(order[place])
+
+        with closing(prepared(self.job, range(len(order)), load, waits_in="load", threads=1, depth=1)) as turns:
+            for turn in turns:
+                yield turn
+                if turn.number == order[-1]:
+                    self._held = turn
+
+    def _load(self, number: int) -> Turn:
+        """A part, its topology in memory, its features mapped."""
+        job = self.job
+        assert job.parts is not None
+        part = in_memory(job.parts.open(number))
+        graph = part.graph
+        shard = Shard(graph, needs=job.model.needs, names=part.names)
+        sampler, store = build(job.config["sampler"], Sampler), build(job.config["feature_store"], FeatureStore)
+        sampler.setup(shard, job.model.num_layers)
+        store.setup(shard, job.dtype, job.device, job.batch_comm)
+        self.count("parts_loaded", 1)
+        self.count("part_bytes_loaded", graph.topology_bytes + part.names.numel() * part.names.element_size())
+        train = job.run.train
+        return Turn(number, part, sampler, store,
+                    TargetSchedule(graph.splits.train, self._batch_size(), job.run.seed, train.shuffle))
+
+    def _batch_size(self) -> int | None:
+        size = self.job.run.train.batch_size
+        if self.options.local_batch_size is not None or size is None:
+            return self.options.local_batch_size
+        return -(-size // len(self._sizes))
+
+    def _longest(self) -> int:
+        """Steps of the rank that has most."""
+        size = self._batch_size()
+
+        def steps(rank: int) -> int:
+            trained = (self._sizes[part].train for part in parts_of(rank, self.job.comm.size, len(self._sizes)))
+            return sum(-(-count // (size or count)) for count in trained if count)
+
+        return max(steps(rank) for rank in range(self.job.comm.size))
+
+    def _preparing(self, turn: Turn, epoch: int) -> Callable[[int], Local]:
+        """What makes a batch of a part: sampled by local ids, then known by original ones."""
+        timer, names = self.job.timer, turn.part.names
+        with timer.phase("sample"):
+            order = turn.schedule.order(epoch)
+        micro = turn.number if turn.sampler.key == "micro" else -1
+
+        def prepare(step: int) -> Local:
+            with timer.phase("sample"):
+                targets = turn.schedule.global_batch(order, step)
+                key = BatchKey(self.job.run.seed, epoch, step, micro)
+                sampled = turn.sampler.sample(targets, key, int(targets.numel()))
+            with timer.phase("load"):
+                features = turn.store.read(sampled.input_ids)
+                batch = replace(sampled, targets=names[targets].long(), blocks=self._by_name(sampled.blocks, names))
+                self.count("tier/h2d_bytes", sum(block.nbytes() for block in batch.blocks))
+                for name, amount in turn.store.take_counts().items():
+                    self.count(name, amount)
+                return Local(batch.to(self.job.device), features)
+
+        return prepare
+
+    def _by_name(self, blocks: tuple[Block, ...], names: Tensor) -> tuple[Block, ...]:
+        """With original ids: draws of dropout, degrees and labels are theirs. Blocks that come again stay the same."""
+        kept = self._renamed
+        if kept is None or kept[0] is not blocks:
+            kept = (blocks, tuple(replace(block, src_ids=names[block.src_ids.long()]) for block in blocks))
+            self._renamed = kept
+        return kept[1]
+
+    # --- what is recorded ------------------------------------------------------------------------------------------
+    def end_epoch(self) -> dict[str, int]:
+        """Counters of this rank; its stores have told theirs."""
+        counts = dict(self.work)
+        self.work.clear()
+        return counts
+
+    def batch_counts(self) -> dict[str, list[list[int]]]:
+        """None: ranks train different numbers of batches, of different parts."""
+        self._batches.clear()
+        return {}
+
+    def memory(self) -> dict[str, int]:
+        """The largest part of this rank; another one beside it while it is prefetched."""
+        flat = self.gradients.flat
+        sizes = [self._sizes[part] for part in self._mine]
+        row = 4 * self.job.graph.num_features
+        return {
+            "topology_bytes": max((4 * size.edges + 12 * size.vertices for size in sizes), default=0),
+            "vertex_bytes": max((row * size.vertices for size in sizes), default=0),
+            "cache_bytes": 0,
+            "buffers_bytes": 2 * flat.numel() * flat.element_size(),
+        }
+
+    def facts(self) -> Mapping[str, Any]:
+        """Parts, and who trains which."""
+        sizes = self._sizes
+        return {
+            "parts": len(sizes), "parts_per_rank": [len(parts_of(rank, self.job.comm.size, len(sizes)))
+                                                    for rank in range(self.job.comm.size)],
+            "vertices": [size.vertices for size in sizes], "owned": [size.owned for size in sizes],
+            "edges": [size.edges for size in sizes], "train": [size.train for size in sizes],
+            "replication": sum(size.vertices for size in sizes) / max(1, sum(size.owned for size in sizes)),
+            "local_batch_size": self._batch_size(),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Every part's model and optimizer state."""
+        return self._models.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Of the same parts."""
+        self._models.load_state_dict(state)
