@@ -1,0 +1,134 @@
+"""Parts on disk: every edge where it belongs, in its order, with the rows of its vertices."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from small_graphs import edge_list, full_graph, graphs
+
+from gnnexp.errors import DataError
+from gnnexp.graph import parts as module
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.partition import Partition
+from gnnexp.graph.parts import Part, Parts, open_parts, write_parts
+from gnnexp.graph.sparse import SparseRows
+from gnnexp.graph.stream import GraphStream
+from gnnexp.prepare import prepare_parts
+
+
+def written(graph: Graph, partition: Partition, folder: Path, *, full: bool, chunk: int = 1 << 20) -> Parts:
+    write_parts(graph, GraphStream(graph, chunk_edges=chunk), partition, folder / "parts", full_neighbors=full)
+    return open_parts(folder / "parts")
+
+
+def original_edges(part: Part) -> list[tuple[int, int]]:
+    names = part.names.tolist()
+    return [(names[src], names[dst]) for src, dst in edge_list(part.graph)]
+
+
+def held(graph: Graph, partition: Partition, part: int, *, full: bool) -> Counter[tuple[int, int]]:
+    """By sets."""
+    owner = partition.node_owner.tolist()
+    if full:
+        return Counter(edge for edge in edge_list(graph) if part in (owner[edge[0]], owner[edge[1]]))
+    if partition.edge_owner is None:
+        return Counter(edge for edge in edge_list(graph) if owner[edge[0]] == owner[edge[1]] == part)
+    return Counter(edge for edge, of in zip(edge_list(graph), partition.edge_owner.tolist(), strict=True) if of == part)
+
+
+@given(graph=graphs(), data=st.data(), full=st.booleans(), cut=st.booleans(), chunk=st.integers(1, 100))
+def test_every_part_holds_what_it_should(graph, data, full, cut, chunk) -> None:
+    num_parts = data.draw(st.integers(1, 4))
+    owners = st.integers(0, num_parts - 1)
+    nodes = torch.tensor(data.draw(st.lists(owners, min_size=graph.num_nodes, max_size=graph.num_nodes))).short()
+    edges = torch.tensor(data.draw(st.lists(owners, min_size=graph.num_edges, max_size=graph.num_edges))).short()
+    partition = Partition(nodes, num_parts, edges if cut else None)
+    with tempfile.TemporaryDirectory() as folder:
+        parts = written(graph, partition, Path(folder), full=full, chunk=chunk)
+        for number in range(num_parts):
+            part, wanted = parts.open(number), held(graph, partition, number, full=full)
+            found = original_edges(part)
+            assert Counter(found) == wanted
+            assert found == sorted(found, key=lambda edge: (edge[1], edge[0])), "in the order of the whole graph"
+            owned = {v for v in range(graph.num_nodes) if nodes[v] == number}
+            assert part.names.tolist() == sorted(owned | {v for edge in wanted for v in edge})
+            assert set(part.names[part.owned].tolist()) == owned
+            sizes = parts.sizes[number]
+            assert (sizes.vertices, sizes.owned, sizes.edges) == (len(part.names), len(owned), sum(wanted.values()))
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_vertex_data_comes_with_its_vertices(tmp_path: Path, sparse: bool, multilabel: bool) -> None:
+    graph = full_graph(sparse=sparse, multilabel=multilabel)
+    owner = torch.arange(graph.num_nodes).remainder(3).short()
+    parts = written(graph, Partition(owner, 3), tmp_path, full=True)
+    members = {"train": 0, "val": 0, "test": 0}
+    for number in range(3):
+        part = parts.open(number)
+        ids = part.names.long()
+        whole, here = graph.features, part.graph.features
+        if isinstance(whole, SparseRows):
+            assert isinstance(here, SparseRows) and torch.equal(here.to_dense(), whole.to_dense()[ids])
+        else:
+            assert isinstance(whole, torch.Tensor) and isinstance(here, torch.Tensor)
+            assert torch.equal(here, whole[ids])
+        assert graph.labels is not None and part.graph.labels is not None
+        assert torch.equal(part.graph.labels.nan_to_num(-7), graph.labels[ids].nan_to_num(-7))
+        assert part.graph.num_classes == graph.num_classes
+        for split in members:
+            mine = getattr(part.graph.splits, split)
+            original = getattr(graph.splits, split)
+            assert ids[mine].tolist() == sorted(original[owner[original] == number].tolist())
+            members[split] += mine.numel()
+        assert parts.sizes[number].train == part.graph.splits.train.numel()
+    assert members == {split: getattr(graph.splits, split).numel() for split in members}
+
+
+def test_a_cut_that_dies_leaves_nothing_and_the_next_one_starts_clean(tmp_path: Path, monkeypatch) -> None:
+    graph = full_graph()
+    partition = Partition(torch.arange(graph.num_nodes).remainder(3).short(), 3)
+    whole = module._write_part
+
+    def dies(*arguments: object) -> dict[str, int]:
+        if "part_1" in str(arguments[-1]):
+            raise KeyboardInterrupt
+        return whole(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "_write_part", dies)
+    with pytest.raises(KeyboardInterrupt):
+        prepare_parts(graph, partition, Path("spring-3-abc"), tmp_path, full_neighbors=True)
+    assert list((tmp_path / "parts").iterdir()) == []
+    monkeypatch.setattr(module, "_write_part", whole)
+    parts, folder = prepare_parts(graph, partition, Path("spring-3-abc"), tmp_path, full_neighbors=True)
+    assert [path.name for path in (tmp_path / "parts").iterdir()] == [folder.name]
+    assert parts.sizes == prepare_parts(graph, partition, Path("spring-3-abc"), tmp_path, full_neighbors=True)[0].sizes
+
+
+def test_a_damaged_part_is_cut_again(tmp_path: Path) -> None:
+    graph = full_graph()
+    partition = Partition(torch.arange(graph.num_nodes).remainder(3).short(), 3)
+    _, folder = prepare_parts(graph, partition, Path("p"), tmp_path, full_neighbors=True)
+    indices = folder / "part_2" / "graph" / "indices.npy"
+    values = np.load(indices)
+    values[0] = 10_000
+    np.save(indices, values)
+    parts, _ = prepare_parts(graph, partition, Path("p"), tmp_path, full_neighbors=True)
+    assert original_edges(parts.open(2)) == original_edges(
+        written(graph, partition, tmp_path / "again", full=True).open(2))
+
+
+def test_a_full_disk_is_said_before_anything_is_written(tmp_path: Path, monkeypatch) -> None:
+    graph = full_graph()
+    partition = Partition(torch.zeros(graph.num_nodes, dtype=torch.int16), 1)
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1000})())
+    with pytest.raises(DataError, match="GiB are free"):
+        written(graph, partition, tmp_path, full=True)
+    assert not list((tmp_path / "parts").glob("edges_*"))

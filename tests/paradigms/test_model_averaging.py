@@ -1,0 +1,274 @@
+"""Model averaging: the same to the bit on any number of ranks, and what a plain loop over the parts gives."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from nasty_graphs import nasty_graph
+from training import MODELS, run_steps, small_config
+
+from gnnexp.assemble import Artifacts, assemble
+from gnnexp.checkpoint import Position
+from gnnexp.comm.environment import read_environment
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.partition import Partition
+from gnnexp.graph.parts import open_parts, write_parts
+from gnnexp.graph.stream import GraphStream
+from gnnexp.interruption import Interruption
+from gnnexp.paradigms.model_averaging import ModelAveraging
+from gnnexp.train import make_optimizer, run_epoch
+
+TARGET = "gnnexp.paradigms.model_averaging.ModelAveraging"
+PARTS = 8
+STATES = ["kept", "averaged", "reset"]
+
+
+@cache
+def graph_of() -> Graph:
+    return nasty_graph(num_nodes=120, num_edges=900)
+
+
+def owners(parts: int) -> torch.Tensor:
+    """Uneven ones; the last part (of several) owns no training vertex, and the one before nothing at all."""
+    graph = graph_of()
+    owner = (torch.arange(graph.num_nodes) ** 2 // 97 % max(1, parts - 2)).short()
+    if parts > 2:
+        others = torch.cat([graph.splits.val, graph.splits.test])[:7]
+        owner[others] = parts - 1
+    return owner
+
+
+def averaging(model: str, **changes: dict[str, Any]) -> dict[str, Any]:
+    paradigm = {"_target_": TARGET, **changes.pop("paradigm", {})}
+    train = {"batch_size": 40, "epochs": 4, "eval_every": 0, **changes.pop("train", {})}
+    return small_config(MODELS[model], paradigm=paradigm, train=train, **changes)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a rank saw: the epochs' losses, the parameters after each, the traffic and work of each."""
+
+    losses: list[list[tuple[float, int]]]
+    parameters: list[dict[str, torch.Tensor]]
+    sent: list[dict[str, int]]
+    rounds: list[dict[str, int]]
+    work: list[dict[str, int]]
+    exact: bool
+
+
+def trained(config: dict[str, Any], parts: int, epochs: int, full: bool = True) -> Run:
+    """On this rank."""
+    graph, run = graph_of(), Run([], [], [], [], [], False)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "parts"
+        write_parts(graph, GraphStream(graph), Partition(owners(parts), parts), place, full_neighbors=full)
+        job, paradigm = assemble(config, Artifacts(graph, parts=place), Path(folder), read_environment())
+        optimizer = make_optimizer(paradigm.module, job.run.train)
+        paradigm.take_optimizer(optimizer)
+        job.comm.ledger.take()
+        for epoch in range(epochs):
+            record = run_epoch(job, paradigm, optimizer, Position(epoch), {}, Interruption(job.comm)).record
+            run.losses.append(list(record.losses))
+            run.parameters.append({name: p.detach().clone() for name, p in paradigm.module.named_parameters()})
+            run.sent.append({tag: traffic.sent_bytes for tag, traffic in record.traffic.items()})
+            run.rounds.append({tag: traffic.rounds for tag, traffic in record.traffic.items()})
+            run.work.append(dict(record.work))
+        exact = paradigm.exact
+        job.comm.release()
+    return replace(run, exact=exact)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_one_part_is_training_on_one_worker(model):
+    """Every draw is keyed by original ids, and the one model's average is itself."""
+    config = averaging(model)
+    serial = run_steps(small_config(MODELS[model], train={"batch_size": 40}), graph_of(), 8)
+    found = trained(config, 1, 4)
+    steps = [step for epoch in found.losses for step in epoch]
+    assert [count for _, count in steps] == [count for _, count in serial.losses]
+    assert [loss for loss, _ in steps] == pytest.approx([loss for loss, _ in serial.losses], rel=1e-13)
+    assert found.exact
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("sync_every", [1, 3])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_identical_on_any_number_of_ranks(ranks, state, sync_every, dtype):
+    options = {"optimizer_state": state, "sync_every": sync_every}
+    config = averaging("gat" if sync_every == 1 else "sage", paradigm=options, train={"dtype": dtype})
+    alone = trained(config, PARTS, 4)
+    assert not alone.exact
+    for size in (2, 3, 4):
+        found = ranks(size).run(trained, config, PARTS, 4)
+        for run in found:
+            for mine, expected in zip(run.parameters, alone.parameters, strict=True):
+                assert all(torch.equal(mine[name], expected[name]) for name in expected), "to the bit"
+        for epoch, expected_steps in enumerate(alone.losses):
+            steps = [step for run in found for step in run.losses[epoch] if step[1]]
+            assert sorted(steps) == sorted(step for step in expected_steps if step[1])
+
+
+def test_more_ranks_than_parts(ranks):
+    config = averaging("gcn")
+    alone = trained(config, 3, 2)
+    for run in ranks(4).run(trained, config, 3, 2):
+        assert all(torch.equal(run.parameters[-1][name], value) for name, value in alone.parameters[-1].items())
+
+
+def by_hand(config: dict[str, Any], parts: int, epochs: int, state: str, sync_every: int) -> dict[str, torch.Tensor]:
+    """A model, an optimizer and a loop for every part on its own; averages in float64, in the order of the parts."""
+    graph = graph_of()
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "parts"
+        write_parts(graph, GraphStream(graph), Partition(owners(parts), parts), place, full_neighbors=True)
+        sizes = open_parts(place).sizes
+        average: dict[str, torch.Tensor] = {}
+        models, optimizers = [], []
+        for part in range(parts):
+            job, paradigm = assemble(config, Artifacts(graph, parts=place), Path(folder), read_environment())
+            assert isinstance(paradigm, ModelAveraging)
+            paradigm._mine = range(part, part + 1)
+            models.append((job, paradigm))
+            optimizers.append(make_optimizer(job.model, job.run.train))
+        for epoch in range(epochs):
+            for part, (_, paradigm) in enumerate(models):
+                if not sizes[part].train:
+                    continue
+                turn = paradigm._load(part)
+                prepare = paradigm._preparing(turn, epoch)
+                for step in range(turn.schedule.num_steps):
+                    batch = prepare(step)
+                    paradigm.gradients.clear()
+                    logits = paradigm.job.model(batch.batch, batch.features)
+                    (paradigm.job.task.loss_sum(logits, batch.batch.targets) / batch.batch.targets.numel()).backward()
+                    optimizers[part].step()
+            if (epoch + 1) % sync_every and epoch + 1 < epochs:
+                continue
+            total = sum(size.train for size in sizes)
+            names = [name for name, _ in models[0][0].model.named_parameters()]
+            for name in names:
+                average[name] = sum(
+                    size.train / total * dict(job.model.named_parameters())[name].detach().double()
+                    for size, (job, _) in zip(sizes, models, strict=True)
+                )
+            moments = [{key: sum(size.train / total * optimizers[part].state[p][key].double()
+                                 for part, size in enumerate(sizes) if size.train
+                                 for p in [dict(models[part][0].model.named_parameters())[name]])
+                        for key in ("step", "exp_avg", "exp_avg_sq")} for name in names]
+            for part, (job, _) in enumerate(models):
+                for name, kept in zip(names, moments, strict=True):
+                    parameter = dict(job.model.named_parameters())[name]
+                    parameter.data.copy_(average[name])
+                    if state == "reset":
+                        optimizers[part].state.pop(parameter, None)
+                    elif state == "averaged" and sizes[part].train:
+                        for key, value in kept.items():
+                            optimizers[part].state[parameter][key].copy_(value)
+        for job, _ in models:
+            job.comm.release()
+    return average
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize(("model", "sync_every"), [("gcn", 1), ("sage", 2), ("gat", 1)])
+def test_what_a_plain_loop_over_the_parts_gives(model, sync_every, state):
+    config = averaging(model, paradigm={"optimizer_state": state, "sync_every": sync_every})
+    expected = by_hand(config, 5, 4, state, sync_every)
+    found = trained(config, 5, 4).parameters[-1]
+    for name, value in expected.items():
+        assert float((found[name] - value).abs().max()) <= 1e-12 * max(1.0, float(value.abs().max()))
+
+
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("size", [2, 4])
+def test_bytes_and_rounds_equal_their_formulas(ranks, size, state):
+    """Whole numbers of 8 bytes are summed; the largest value is told beforehand."""
+    config = averaging("gcn", paradigm={"sync_every": 2, "optimizer_state": state}, train={"dtype": "float32"})
+    parameters, tensors = (13 * 16 + 16) + (16 * 4 + 4), 4
+    summed = parameters + (2 * parameters + tensors if state == "averaged" else 0)
+    rounds = 4 if state == "averaged" else 1
+    runs = ranks(size).run(trained, config, PARTS, 4)
+    for epoch in range(4):
+        if (epoch + 1) % 2:
+            assert all(not any(run.sent[epoch].values()) for run in runs), "nothing crosses between averages"
+            continue
+        assert sum(run.sent[epoch]["parameters"] for run in runs) == 2 * (size - 1) * 8 * summed
+        assert sum(run.sent[epoch]["sizes"] for run in runs) == rounds * size * (size - 1) * 8
+        assert all(run.rounds[epoch] == {"parameters": rounds, "sizes": rounds} for run in runs)
+
+
+def test_one_part_after_the_other_is_loaded_and_the_last_one_kept(ranks):
+    """Of 8 parts 6 have training vertices: on 2 ranks 3 each; every other epoch goes backwards."""
+    sizes = [0, 0]
+    for run in ranks(2).run(trained, averaging("sage"), PARTS, 4):
+        loaded = [work["parts_loaded"] for work in run.work]
+        assert loaded == [3, 2, 2, 2]
+        sizes[0] += loaded[0]
+    (alone,) = [trained(averaging("sage"), PARTS, 2)]
+    assert [work["parts_loaded"] for work in alone.work] == [6, 5] and sizes[0] == 6
+    assert all(work["part_bytes_loaded"] > 0 for work in alone.work)
+
+
+def test_the_next_part_is_loaded_while_one_is_trained():
+    """Beside it, with the same result."""
+    plain = trained(averaging("gat"), PARTS, 2)
+    ahead = trained(averaging("gat", train={"overlap": True}), PARTS, 2)
+    assert all(torch.equal(plain.parameters[-1][name], value) for name, value in ahead.parameters[-1].items())
+
+
+def test_without_full_neighbours_other_losses(ranks):
+    """Figure 2's comparison: what is missing is missed."""
+    config = averaging("sage")
+    assert trained(config, 3, 1, full=False).losses != trained(config, 3, 1).losses
+
+
+def test_full_batches_and_all_neighbours(ranks):
+    config = averaging("gcn", train={"batch_size": None})
+    config["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
+    alone = trained(config, PARTS, 3)
+    assert [len([step for step in epoch if step[1]]) for epoch in alone.losses] == [6, 6, 6]
+    for run in ranks(3).run(trained, config, PARTS, 3):
+        assert all(torch.equal(run.parameters[-1][name], value) for name, value in alone.parameters[-1].items())
+
+
+def test_state_is_taken_up_again():
+    """Values and moments of every part, between averages too."""
+    config = averaging("sage", paradigm={"sync_every": 3}, train={"epochs": 5})
+    whole = trained(config, PARTS, 5)
+    graph = graph_of()
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "parts"
+        write_parts(graph, GraphStream(graph), Partition(owners(PARTS), PARTS), place, full_neighbors=True)
+        saved: dict[str, Any] = {}
+        for first, last in ((0, 2), (2, 5)):
+            job, paradigm = assemble(config, Artifacts(graph, parts=place), Path(folder), read_environment())
+            optimizer = make_optimizer(paradigm.module, job.run.train)
+            paradigm.take_optimizer(optimizer)
+            if saved:
+                paradigm.module.load_state_dict(saved["module"])
+                paradigm.load_state_dict(saved["paradigm"])
+            for epoch in range(first, last):
+                run_epoch(job, paradigm, optimizer, Position(epoch), {}, Interruption(job.comm))
+            torch.save({"module": paradigm.module.state_dict(), "paradigm": paradigm.state_dict()}, f"{folder}/state")
+            saved = torch.load(f"{folder}/state", weights_only=True)
+            job.comm.release()
+    assert all(torch.equal(saved["module"][name], value) for name, value in whole.parameters[-1].items())
+
+
+def test_what_does_not_go_together_is_said():
+    config = averaging("gcn", paradigm={"sync_every": 2, "reserve": 5}, train={"eval_every": 3})
+    problems = ModelAveraging(sync_every=2, reserve=5).check(config)
+    assert [problem.key for problem in problems] == ["train.eval_every", "paradigm.reserve"]
+    config["feature_store"] = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}
+    config["sampler"]["topology"] = "partitioned"
+    keys = [problem.key for problem in ModelAveraging(sync_every=3).check(config)]
+    assert keys == ["feature_store", "sampler.topology"]
+    with pytest.raises(Exception, match=r"(?s)sync_every.*optimizer_state.*local_batch_size.*memory") as error:
+        ModelAveraging(0, "lost", True, 0, 0)  # type: ignore[arg-type]
+    assert type(error.value).__name__ == "ConfigError"
