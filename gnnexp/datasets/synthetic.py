@@ -1,18 +1,14 @@
 """What synthetic datasets share: from candidate edges to a stored graph with features, labels and splits.
 
-Candidates are drawn by number, so any chunk can be drawn at any time. One pass counts them per vertex; then every
-bucket of destinations that fits in the buffer is filled in another pass, sorted and merged. What stays in memory is
-O(V) and one buffer; a graph that fits in the buffer takes two passes in all.
+Candidates are drawn by number, so any chunk can be drawn at any time: they are a stream (`gnnexp.graph.external`).
 """
 
 from __future__ import annotations
 
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 import torch
@@ -20,16 +16,17 @@ import torch
 from gnnexp.datasets.base import Dataset, check_memory
 from gnnexp.datasets.shapes import Sizes
 from gnnexp.datasets.split import random_split
-from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.graph.external import Chunks, EdgeRules, csc_buckets, write_csc
 from gnnexp.graph.format import GraphWriter, open_graph
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.kernels.counter import Purpose, stream
-from gnnexp.kernels.csc_build import count_rows, merge_rows, row_ranges, scatter_sources, sort_rows
 from gnnexp.kernels.generate import class_features, latent_classes, noisy_labels, scrambled, unit_rows
 
 # Words that keep the streams of one seed apart.
 _PAIRS, _PILOT, _ORDER, _CENTROIDS, _NOISE, _LABELS = range(6)
 _CHUNK = 1 << 22
+_RULES = EdgeRules(symmetrize=True, drop_loops=True, merge=True)
 # Standard error of the estimated number of distinct edges: below 0.3 %.
 _PILOT_PAIRS = 1 << 16
 _FEATURE_BYTES = 64 << 20
@@ -106,7 +103,7 @@ class Synthetic(Dataset):
         needed = 12 * sizes.num_edges + sizes.num_nodes * (4 * sizes.num_features + 64)
         check_memory(needed, f"dataset={plan.name}")
         order = scrambled(np.uint64(plan.key(_ORDER)), sizes.num_nodes)
-        indptr, buckets = _topology(plan, self.model(), order, 2**62)
+        indptr, buckets = csc_buckets(_passes(plan, self.model(), order), sizes.num_nodes, _RULES, 2**62)
         indices = next(buckets)
         classes, labels, splits = _vertices(plan, order)
         features = np.empty((sizes.num_nodes, sizes.num_features), np.float32)
@@ -134,7 +131,7 @@ class Synthetic(Dataset):
         check_memory(24 * sizes.num_nodes + plan.buffer_bytes, f"dataset={plan.name}")
         order = scrambled(np.uint64(plan.key(_ORDER)), sizes.num_nodes)
         with GraphWriter(folder) as writer:
-            _write_topology(plan, self.model(), order, writer)
+            write_csc(_passes(plan, self.model(), order), sizes.num_nodes, _RULES, plan.buffer_bytes, writer)
             classes, labels, splits = _vertices(plan, order)
             writer.put("labels", labels)
             for split in ("train", "val", "test"):
@@ -145,59 +142,10 @@ class Synthetic(Dataset):
         return open_graph(folder)
 
 
-def _write_topology(plan: Plan, model: EdgeModel, order: np.ndarray, writer: GraphWriter) -> None:
-    indptr, buckets = _topology(plan, model, order, plan.buffer_bytes // 4)
-    # How many edges merging leaves is only known at the end, so they wait in a nameless file.
-    with tempfile.TemporaryFile(dir=writer.folder.parent) as spool:
-        for indices in buckets:
-            _append(spool, indices, writer.folder)
-        writer.put("indptr", indptr)
-        target = writer.array("indices", (int(indptr[-1]),), np.int32)
-        spool.seek(0)
-        for start in range(0, target.size, _CHUNK):
-            piece = target[start : start + _CHUNK]
-            piece[:] = np.fromfile(spool, np.int32, piece.size)
-
-
-def _append(spool: IO[bytes], indices: np.ndarray, folder: Path) -> None:
-    try:
-        indices.tofile(spool)
-    except OSError as error:
-        mend = "make room there or choose another place"
-        raise DataError(Problem(str(folder), str(error), "needs room for all edges", mend)) from None
-
-
-def _topology(
-    plan: Plan, model: EdgeModel, order: np.ndarray, buffer_edges: int
-) -> tuple[np.ndarray, Iterator[np.ndarray]]:
-    """`indptr [V + 1]`, complete once the iterator has yielded every bucket of `indices`, in order."""
-    num_nodes = plan.sizes.num_nodes
+def _passes(plan: Plan, model: EdgeModel, order: np.ndarray) -> Chunks:
+    """What begins a pass over all candidates."""
     total = num_candidates(plan, model)
-    indptr = np.zeros(num_nodes + 1, np.int64)
-    everyone = row_ranges(0, num_nodes)
-    for src, dst in _chunks(plan, model, order, total):
-        count_rows(src, dst, True, True, everyone, indptr[1:])
-    return indptr, _buckets(plan, model, order, total, indptr, buffer_edges)
-
-
-def _buckets(
-    plan: Plan, model: EdgeModel, order: np.ndarray, total: int, indptr: np.ndarray, buffer_edges: int
-) -> Iterator[np.ndarray]:
-    num_nodes, low, written = plan.sizes.num_nodes, 0, 0
-    while low < num_nodes:
-        # indptr[v + 1] still holds counts from `low` on.
-        ends = np.cumsum(indptr[low + 1 :])
-        high = low + max(1, int(np.searchsorted(ends, buffer_edges, side="right")))
-        starts = np.concatenate([np.zeros(1, np.int64), ends[: high - low]])
-        indices = np.empty(int(starts[-1]), np.int32)
-        ranges, cursor = row_ranges(low, high), starts[:-1].copy()
-        for src, dst in _chunks(plan, model, order, total):
-            scatter_sources(src, dst, True, True, ranges, cursor, indices)
-        sort_rows(starts, indices)
-        indices.resize(merge_rows(starts, indices), refcheck=False)
-        indptr[low + 1 : high + 1] = starts[1:] + written
-        low, written = high, written + indices.size
-        yield indices
+    return lambda: _chunks(plan, model, order, total)
 
 
 def _chunks(plan: Plan, model: EdgeModel, order: np.ndarray, total: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

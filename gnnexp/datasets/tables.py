@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import math
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import TextIOWrapper
@@ -67,26 +68,41 @@ class Table:
         Raises:
             DataError: the file is damaged or has lines that are not such rows, each named with number and content.
         """
+        with self._open() as file:
+            return self._numbers(file, int(self.header))
+
+    def chunks(self, rows: int) -> Iterator[np.ndarray]:
+        """The same rows, at most `rows` at a time, `[n, k]` each; nothing more is held.
+
+        Raises:
+            DataError: as `read`, once the chunk with the mistake is met.
+        """
+        width = 0
+        with self._open() as file:
+            left = itertools.islice(file, int(self.header), None)
+            while chunk := list(itertools.islice(left, rows)):
+                found = self._numbers(chunk)
+                if found.shape[0] and found.shape[1] != (width := width or found.shape[1]):
+                    raise DataError(self._bad_lines())
+                if found.shape[0]:
+                    yield found
+
+    def _numbers(self, lines: Iterable[str], skip: int = 0) -> np.ndarray:
+        """`[n, k]` of some lines; none of comments and blank ones only."""
         try:
-            with self._open() as file, warnings.catch_warnings():
+            with warnings.catch_warnings():
                 # numpy only warns where it reads 1.5 as the integer 1, or finds no rows.
                 warnings.simplefilter("error", DeprecationWarning)
                 warnings.filterwarnings("ignore", message=".*input contained no data")
-                rows = np.loadtxt(
-                    file,
-                    dtype=self.dtype,
-                    delimiter=self.delimiter,
-                    comments=self.comments or None,
-                    skiprows=int(self.header),
-                    ndmin=2,
-                )
+                found = np.loadtxt(lines, dtype=self.dtype, delimiter=self.delimiter, comments=self.comments or None,
+                                   skiprows=skip, ndmin=2)
         except (ValueError, OverflowError, DeprecationWarning) as error:
             raise DataError(self._bad_lines() or [self._damaged(error)]) from None
         except MemoryError as error:
             raise DataError(self._damaged(error)) from None
-        if self._out_of_bounds(rows):
+        if self._out_of_bounds(found):
             raise DataError(self._bad_lines())
-        return rows
+        return found
 
     def _out_of_bounds(self, rows: np.ndarray) -> bool:
         if rows.size == 0:
