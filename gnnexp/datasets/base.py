@@ -18,6 +18,7 @@ import torch
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.graph.build import CscArrays
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.stream import EdgeStream
 from gnnexp.graph.validate import validate_graph
 
 ROOT_VARIABLE = "GNNEXP_DATA"
@@ -91,6 +92,14 @@ class Dataset(ABC):
     def at_hand(self) -> bool:
         """Whether it is read from files that are there: its mistakes are then told with the configuration's."""
         return True
+
+    def stream(self) -> EdgeStream | None:
+        """Its edges without the graph in memory, None if it is read as a whole.
+
+        Raises:
+            DataError: a file is missing or damaged.
+        """
+        return None
 
     def generate(self, folder: Path) -> Graph | None:
         """Write the graph straight to `folder` in the on-disk format and open it; None if it can only be loaded.

@@ -1,7 +1,12 @@
-"""A user's own graph: a list of edges, and optionally features, labels and splits."""
+"""A user's own graph: a list of edges, and optionally features, labels and splits.
+
+With `streamed=true` the edges are never in memory: they are read in chunks, and the graph is written bucket by bucket.
+"""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -9,20 +14,29 @@ import numpy as np
 import torch
 
 from gnnexp.datasets.base import Dataset, check_memory, checked, data_folder, is_file, no_edges
+from gnnexp.datasets.edge_files import TEXT, PairType, TextFormat, files_of, open_edges
 from gnnexp.datasets.npz import open_npy
 from gnnexp.datasets.split import check_shares, given_split, random_split
 from gnnexp.datasets.tables import Table
 from gnnexp.errors import ConfigError, DataError, Findings, Problem
+from gnnexp.graph.arrays import META
 from gnnexp.graph.build import CscArrays, build_graph
+from gnnexp.graph.external import EdgeRules, write_csc
+from gnnexp.graph.format import GraphWriter, open_graph
 from gnnexp.graph.graph import Graph, Splits
+from gnnexp.graph.layout import SPLITS
+from gnnexp.graph.stream import EdgeStream, Symmetrized
 
-_SUFFIXES = (".tsv", ".csv", ".txt", ".edges", ".npy")
+_SUFFIXES = (*TEXT, ".npy", ".bin")
 # More vertices than this many per edge are taken for ids that were never renumbered (hashes, user numbers).
 _MAX_NODES_PER_EDGE, _ALWAYS_ALLOWED = 64, 1 << 20
 
 
 class EdgeList(Dataset):
     """Edges as text (`.tsv`, `.csv`, `.txt`, each also `.gz`) or `.npy`: one row `source, destination[, type]` each.
+
+    Streamed ones may also be `.bin`, pairs of little-endian numbers, `[2, E]` in `.npy`, a folder in gnnexp's format or
+    a raw folder of OGB; they have no types.
 
     File names other than `path` are relative to the folder of the edges.
 
@@ -45,7 +59,12 @@ class EdgeList(Dataset):
         symmetrize: add the reverse of every edge.
         self_loops: `keep`, `add` or `remove`.
         duplicates: `merge` or `keep` parallel edges of the same type.
+        streamed: read the edges in chunks, never all of them at once.
+        pairs: numbers of a `.bin` file: `int32` or `int64`.
+        buffer_bytes: memory for a bucket of edges, where they are streamed.
     """
+
+    unkeyed = frozenset({"path", "buffer_bytes"})
 
     def __init__(
         self,
@@ -68,6 +87,9 @@ class EdgeList(Dataset):
         symmetrize: bool = True,
         self_loops: Literal["keep", "add", "remove"] = "remove",
         duplicates: Literal["merge", "keep"] = "merge",
+        streamed: bool = False,
+        pairs: PairType = "int32",
+        buffer_bytes: int = 1 << 30,
     ) -> None:
         check_shares(train=train, val=val)
         if num_nodes is not None and num_nodes < 1:
@@ -79,6 +101,10 @@ class EdgeList(Dataset):
         if not _fits_text(delimiter, comments):
             allowed = "one character, no line break and not dataset.comments; or null for any white space"
             raise ConfigError(Problem("dataset.delimiter", delimiter, allowed, "set dataset.delimiter=null"))
+        if streamed and self_loops == "add":
+            raise ConfigError(Problem("dataset.self_loops", "add", "keep or remove where edges are streamed",
+                                      "set dataset.self_loops=remove; models add their own self term"))
+        self.streamed, self.pairs, self.buffer_bytes = streamed, pairs, buffer_bytes
         self.name, self.path = name, path
         self.features, self.labels = features, labels
         self.split, self.train, self.val, self.seed = split, train, val, seed
@@ -101,18 +127,25 @@ class EdgeList(Dataset):
             ]
         findings.raise_all()
         assert edges is not None
-        return [edges, *others]
+        return [*files_of(edges), *others]
+
+    @property
+    def at_hand(self) -> bool:
+        """Streamed edges are taken for many."""
+        return not self.streamed
 
     def _folder(self, edges: Path | None) -> Path:
         """Where the other files are, even if there are no edges."""
         if edges is not None:
-            return edges.parent
+            return edges if edges.is_dir() else edges.parent
         place = Path(self.path or ".").expanduser()
         return place if place.is_dir() else place.parent
 
     def _edges_file(self) -> Path:
         place = data_folder(self.path, "edge_list")
         if place.is_file():
+            return place
+        if self.streamed and ((place / META).is_file() or (place / "raw").is_dir()):
             return place
         files = [path for path in sorted(place.glob("edges.*")) if is_file(path)]
         found = [path for path in files if path.name.removesuffix(".gz").endswith(_SUFFIXES)]
@@ -122,8 +155,52 @@ class EdgeList(Dataset):
             raise DataError(Problem(str(place), names, allowed, "set dataset.path to the file of the edges"))
         return found[0]
 
+    def stream(self) -> EdgeStream | None:
+        """Its edges as they are in the file, both directions of each with `symmetrize`."""
+        if not self.streamed:
+            return None
+        edges = self._open()
+        return Symmetrized(edges) if self.symmetrize else edges
+
+    def _open(self) -> EdgeStream:
+        text = TextFormat(self.delimiter, self.header, self.comments)
+        return open_edges(self._edges_file(), self.num_nodes, self.pairs, text)
+
+    def generate(self, folder: Path) -> Graph | None:
+        """The graph written piece by piece, where edges are streamed."""
+        if not self.streamed:
+            return None
+        self.sources()
+        path, edges = self._edges_file(), self._open()
+        features = None if self.features is None else self._rows(self._folder(path) / self.features, "float32")
+        labels = _as_labels(self._optional(self._folder(path), self.labels), path)
+        num_nodes = self._count_nodes((edges.num_nodes - 1, edges.num_edges), features, labels, path)
+        assert num_nodes is not None
+        if edges.num_nodes > num_nodes:
+            raise DataError(Problem(str(path), f"largest id {edges.num_nodes - 1}", f"must be below {num_nodes}, the "
+                                    "number of vertices", "give features and labels of all vertices"))
+        splits = self._splits(self._folder(path), num_nodes, labels)
+        rules = EdgeRules(self.symmetrize, self.self_loops == "remove", self.duplicates == "merge")
+
+        def chunks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            return ((chunk.sources, chunk.destinations) for chunk in edges.chunks())
+
+        with GraphWriter(folder) as writer:
+            write_csc(chunks, num_nodes, rules, self.buffer_bytes, writer)
+            for name, rows in (("features", features), ("labels", labels)):
+                if rows is not None:
+                    writer.put(name, rows if name == "labels" else rows.astype(np.float32, copy=False))
+            for name in SPLITS:
+                writer.put(name, getattr(splits, name))
+            writer.finish_graph(name=self.name, num_classes=_num_classes(labels), notes=self._notes(labels))
+        return open_graph(folder)
+
     def load(self) -> Graph:
         """The graph."""
+        if self.streamed:
+            with tempfile.TemporaryDirectory() as folder:
+                self.generate(Path(folder) / "graph")
+                return open_graph(Path(folder) / "graph", mmap=False)
         path = self.sources()[0]
         findings = Findings()
         edges = findings.attempt(self._read_edges, path)
@@ -131,27 +208,30 @@ class EdgeList(Dataset):
         labels = findings.attempt(self._read_labels, path)
         # Edges alone do not tell V where a file that would could not be read.
         told = None if findings.problems and self.num_nodes is None else edges
-        num_nodes = findings.attempt(self._count_nodes, told, features, labels, path)
+        size = None if told is None else (int(told[:, :2].max()), told.shape[0])
+        num_nodes = findings.attempt(self._count_nodes, size, features, labels, path)
         if num_nodes is None:
             findings.raise_all()
         assert num_nodes is not None
         arrays = None if edges is None else findings.attempt(self._build, edges, num_nodes, path)
         arrays = arrays or no_edges(num_nodes)
         splits = findings.attempt(self._splits, path.parent, num_nodes, labels)
-        classes = 0 if labels is None else labels.shape[1] if labels.ndim == 2 else int(labels.max(initial=-1)) + 1
-        drawn = self.split == "random" and labels is not None
         graph = Graph(
             arrays.indptr,
             arrays.indices,
             features=None if features is None else torch.from_numpy(np.array(features, np.float32)),
             labels=None if labels is None else torch.from_numpy(labels),
-            num_classes=classes,
+            num_classes=_num_classes(labels),
             splits=splits or given_split(*(np.empty(0, np.int64),) * 3),
             edge_types=arrays.types,
             name=self.name,
-            notes=(f"split drawn by gnnexp, seed {self.seed}",) if drawn else (),
+            notes=self._notes(labels),
         )
         return checked(graph, trainable=labels is not None, findings=findings)
+
+    def _notes(self, labels: np.ndarray | None) -> tuple[str, ...]:
+        drawn = self.split == "random" and labels is not None
+        return (f"split drawn by gnnexp, seed {self.seed}",) if drawn else ()
 
     def _read_edges(self, path: Path) -> np.ndarray:
         edges = self._rows(path, "int64", low=0, high=self.num_nodes)
@@ -203,9 +283,9 @@ class EdgeList(Dataset):
         return Table(path, dtype, delimiter, self.header, self.comments, low, high).read()
 
     def _count_nodes(
-        self, edges: np.ndarray | None, features: np.ndarray | None, labels: np.ndarray | None, path: Path
+        self, edges: tuple[int, int] | None, features: np.ndarray | None, labels: np.ndarray | None, path: Path
     ) -> int | None:
-        """V, or None where only the edges could tell it, and they cannot be read."""
+        """V, or None where only the edges' `(largest id, number)` could tell it, and they cannot be read."""
         lengths = {"dataset.num_nodes": self.num_nodes}
         lengths["dataset.features"] = None if features is None else features.shape[0]
         lengths["dataset.labels"] = None if labels is None else labels.shape[0]
@@ -218,10 +298,10 @@ class EdgeList(Dataset):
         elif edges is None:
             return None
         else:
-            num_nodes = int(edges[:, :2].max()) + 1
-            if num_nodes > max(_ALWAYS_ALLOWED, _MAX_NODES_PER_EDGE * edges.shape[0]):
+            num_nodes = edges[0] + 1
+            if num_nodes > max(_ALWAYS_ALLOWED, _MAX_NODES_PER_EDGE * edges[1]):
                 mend = "renumber the ids from 0 on without gaps, or set dataset.num_nodes if they are meant so"
-                found = f"largest id {num_nodes - 1} with {edges.shape[0]} edges"
+                found = f"largest id {num_nodes - 1} with {edges[1]} edges"
                 raise DataError(Problem(str(path), found, "ids must be numbered from 0 on", mend))
         check_memory(24 * num_nodes, f"{num_nodes} vertices")
         return num_nodes
@@ -247,6 +327,12 @@ class EdgeList(Dataset):
             mend = "give a mask with one entry per vertex"
             raise DataError(Problem(str(folder / name), ids.size, f"a mask must have {num_nodes} entries", mend))
         return ids
+
+
+def _num_classes(labels: np.ndarray | None) -> int:
+    if labels is None:
+        return 0
+    return int(labels.shape[1]) if labels.ndim == 2 else int(labels.max(initial=-1)) + 1
 
 
 def _fits_text(delimiter: str | None, comments: str) -> bool:

@@ -79,13 +79,20 @@ class Table:
         """
         width = 0
         with self._open() as file:
-            left = itertools.islice(file, int(self.header), None)
+            left = itertools.islice(self._lines(file), int(self.header), None)
             while chunk := list(itertools.islice(left, rows)):
                 found = self._numbers(chunk)
                 if found.shape[0] and found.shape[1] != (width := width or found.shape[1]):
                     raise DataError(self._bad_lines())
                 if found.shape[0]:
                     yield found
+
+    def _lines(self, file: IO[str]) -> Iterator[str]:
+        """One by one; a file without line breaks is not taken into memory."""
+        while line := file.readline(_MAX_LINE + 1):
+            if len(line) > _MAX_LINE:
+                raise DataError(self._bad_lines())
+            yield line
 
     def _numbers(self, lines: Iterable[str], skip: int = 0) -> np.ndarray:
         """`[n, k]` of some lines; none of comments and blank ones only."""
@@ -129,7 +136,7 @@ class Table:
         problems: list[Problem] = []
         width = 0
         with self._open() as file:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE + 1), ""), start=1):
                 if len(line) > _MAX_LINE:
                     return [*problems, Problem(f"{self.path}, line {number}", line[:80], "is far too long for a row of "
                                                "numbers, one of which is wrong", "correct or remove this line")]

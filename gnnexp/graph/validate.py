@@ -54,6 +54,8 @@ def validate_graph(graph: Graph, *, name: str) -> list[Problem]:
     _check_numbers(graph, report)
     labels_fit = _check_labels(graph, report)
     _check_splits(graph, labels_fit, report)
+    if graph.splits.train.numel() == 0 and not graph.links:
+        report("train", "0 vertices", "at least one vertex to train on", "give the dataset a split")
     _check_links(graph, report)
     return problems
 
@@ -184,8 +186,6 @@ def _check_splits(graph: Graph, labels_fit: bool, report: Report) -> None:
         if count:
             report(f"{left}, {right}", f"{count} vertices in both, first is {int(sound[left][first])}",
                    "splits must be disjoint", "correct the splits")
-    if graph.splits.train.numel() == 0 and not graph.links:
-        report("train", "0 vertices", "at least one vertex to train on", "give the dataset a split")
     if graph.labels is None and any(getattr(graph.splits, split).numel() for split in SPLITS):
         report("labels", "none", "vertices of the splits need labels", "give the dataset labels, or empty splits")
     for split, ids in sound.items() if labels_fit else ():

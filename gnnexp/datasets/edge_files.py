@@ -1,0 +1,207 @@
+"""Edges in files as streams: bounded memory, as many passes as are asked for.
+
+`.npy` and `.bin` files are mapped, text is parsed in every pass (some million edges a second; `.bin` streams at the
+disk's speed).
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from gnnexp.datasets.base import is_file
+from gnnexp.datasets.npz import DAMAGE, open_npy
+from gnnexp.datasets.tables import Table
+from gnnexp.errors import DataError, Problem
+from gnnexp.graph.arrays import META
+from gnnexp.graph.format import open_graph
+from gnnexp.graph.stream import ArrayStream, EdgeChunk, EdgeStream, GraphStream, empty_stream
+
+PairType = Literal["int32", "int64"]
+TEXT = (".tsv", ".csv", ".txt", ".edges")
+# Lines that are parsed at once: 2^18 take some 30 MB while numpy reads them.
+_CHUNK_LINES = 1 << 18
+_LOCAL_HEADER = struct.Struct("<4s22xHH")
+
+
+class TextFormat(NamedTuple):
+    """How a text file holds edges.
+
+    Attributes:
+        delimiter: between columns; None: a comma in `.csv`, else any white space.
+        header: whether it starts with a line of names.
+        comments: what starts a comment.
+    """
+
+    delimiter: str | None = None
+    header: bool = False
+    comments: str = "#"
+
+
+class TextStream(EdgeStream):
+    """Rows of source and destination; further columns are not read.
+
+    Args:
+        path: text, also `.gz`.
+        text: its format.
+        num_nodes: V; None: the largest id + 1, found by a pass.
+        chunk_lines: that are parsed at once.
+    """
+
+    def __init__(
+        self, path: Path, text: TextFormat, num_nodes: int | None = None, chunk_lines: int = _CHUNK_LINES
+    ) -> None:
+        self.name, self._given, self._lines = str(path), num_nodes, chunk_lines
+        comma = path.name.removesuffix(".gz").endswith(".csv")
+        delimiter = text.delimiter if text.delimiter is not None else "," if comma else None
+        self._table = Table(path, "int64", delimiter, text.header, text.comments, 0, num_nodes)
+
+    @cached_property
+    def _survey(self) -> tuple[int, int]:
+        """Largest id and number of edges, by a pass.
+
+        Raises:
+            DataError: there are no edges.
+        """
+        largest, count = -1, 0
+        for rows in self._rows():
+            largest, count = max(largest, int(rows.max())), count + rows.shape[0]
+        if not count:
+            raise DataError(empty_stream(self.name))
+        return largest, count
+
+    @property
+    def num_nodes(self) -> int:
+        """V."""
+        return self._survey[0] + 1 if self._given is None else self._given
+
+    @property
+    def num_edges(self) -> int:
+        """E."""
+        return self._survey[1]
+
+    def chunks(self) -> Iterator[EdgeChunk]:
+        """One pass."""
+        position = 0
+        dtype = np.int32 if self.num_nodes < 1 << 31 else np.int64
+        for rows in self._rows():
+            columns = np.ascontiguousarray(rows.T, dtype)
+            yield EdgeChunk(columns[0], columns[1], slice(position, position + rows.shape[0]))
+            position += rows.shape[0]
+
+    def _rows(self) -> Iterator[np.ndarray]:
+        for rows in self._table.chunks(self._lines):
+            if rows.shape[1] < 2:
+                raise DataError(Problem(self.name, f"{rows.shape[1]} column", "two columns: source and destination",
+                                        "set dataset.delimiter to what is between them"))
+            yield rows[:, :2]
+
+
+def open_edges(
+    path: Path, num_nodes: int | None = None, pairs: PairType = "int32", text: TextFormat | None = None
+) -> EdgeStream:
+    """The edges of a file or folder.
+
+    Args:
+        path: `.npy` (`[E, 2]` or `[2, E]`), `.bin` (pairs, little-endian), text (also `.gz`), a graph in gnnexp's
+            format, or a raw folder of OGB.
+        num_nodes: V; None: what the file says, or the largest id + 1.
+        pairs: numbers of a `.bin` file.
+        text: how text holds edges.
+
+    Raises:
+        DataError: it is missing, truncated, empty or of an unknown kind.
+    """
+    if path.is_dir():
+        return _open_folder(path, num_nodes)
+    if not is_file(path):
+        raise DataError(Problem("dataset.path", str(path), "there is no such file", "set dataset.path to the edges"))
+    if path.suffix == ".npy":
+        return ArrayStream(_as_pairs(open_npy(path), str(path)), num_nodes, str(path))
+    if path.suffix == ".bin":
+        return ArrayStream(_map_pairs(path, pairs), num_nodes, str(path))
+    if path.name.removesuffix(".gz").endswith(TEXT):
+        return TextStream(path, text or TextFormat(), num_nodes)
+    raise DataError(Problem("dataset.path", str(path), f"a file of edges ends in .npy, .bin, {', '.join(TEXT)} (also "
+                            ".gz)", "rename it, or convert it"))
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files whose bytes decide the edges."""
+    if not path.is_dir():
+        return [path]
+    if (path / META).is_file():
+        return [path / META]  # it has checksums of the arrays
+    raw = path / "raw" if (path / "raw").is_dir() else path
+    return [raw / name for name in ("edge.csv.gz", "num-node-list.csv.gz", "data.npz") if (raw / name).is_file()]
+
+
+def _open_folder(folder: Path, num_nodes: int | None) -> EdgeStream:
+    if (folder / META).is_file():
+        return GraphStream(open_graph(folder))
+    raw = folder / "raw" if (folder / "raw").is_dir() else folder
+    if (raw / "edge.csv.gz").is_file():
+        return TextStream(raw / "edge.csv.gz", TextFormat(","), num_nodes or _ogb_nodes(raw))
+    if (raw / "data.npz").is_file():
+        pairs, told = _map_npz(raw / "data.npz")
+        return ArrayStream(pairs, num_nodes or told, str(raw / "data.npz"))
+    raise DataError(Problem("dataset.path", str(folder), f"a folder of edges holds {META} (gnnexp's format), or "
+                            "edge.csv.gz or data.npz (OGB)", "set dataset.path to the file of the edges"))
+
+
+def _ogb_nodes(raw: Path) -> int | None:
+    path = raw / "num-node-list.csv.gz"
+    return int(Table(path, "int64", low=1).read()[0, 0]) if path.is_file() else None
+
+
+def _as_pairs(array: np.ndarray, name: str) -> np.ndarray:
+    """`[E, 2]`, a view."""
+    if array.ndim == 2 and array.dtype.kind in "iu" and 2 in array.shape:
+        return array if array.shape[1] == 2 else array.T
+    found = f"{array.dtype} {list(array.shape)}"
+    raise DataError(Problem(name, found, "edges are whole numbers [E, 2] or [2, E]", "save them as such"))
+
+
+def _map_pairs(path: Path, pairs: PairType) -> np.ndarray:
+    dtype, size = np.dtype(pairs).newbyteorder("<"), path.stat().st_size
+    if not size or size % (2 * dtype.itemsize):
+        raise DataError(Problem(str(path), f"{size} bytes", f"must be pairs of {pairs}: a multiple of "
+                                f"{2 * dtype.itemsize} bytes, and not empty", "get the whole file again, or set "
+                                "dataset.pairs to the type of its numbers"))
+    return np.memmap(path, dtype, "r").reshape(-1, 2)
+
+
+def _map_npz(path: Path) -> tuple[np.ndarray, int | None]:
+    """`edge_index` of an archive that was not compressed (as OGB's are), mapped, and the number of vertices."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            info = archive.getinfo("edge_index.npy")
+            if info.compress_type != zipfile.ZIP_STORED:
+                raise DataError(Problem(str(path), "edge_index is compressed", "only what is stored as it is can be "
+                                        "streamed", "save it with numpy.save as .npy"))
+            with path.open("rb") as file:
+                file.seek(info.header_offset)
+                magic, name, extra = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
+                if magic != b"PK\x03\x04":
+                    raise zipfile.BadZipFile("no member where one is named")
+                file.seek(info.header_offset + _LOCAL_HEADER.size + name + extra)
+                if np.lib.format.read_magic(file) != (1, 0):
+                    raise ValueError("edge_index is of another .npy format than 1.0")
+                shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
+                array = np.memmap(path, dtype, "r", file.tell(), shape, "F" if fortran else "C")
+            counts = "num_nodes_list.npy" in archive.namelist()
+        return _as_pairs(array, f"{path}: edge_index"), _npz_nodes(path) if counts else None
+    except DAMAGE as error:
+        raise DataError(Problem(str(path), str(error)[:200] or type(error).__name__, "must be a whole archive with "
+                                "edge_index", "get it again")) from None
+
+
+def _npz_nodes(path: Path) -> int:
+    with np.load(path, allow_pickle=False) as archive:
+        return int(archive["num_nodes_list"].reshape(-1)[0])
