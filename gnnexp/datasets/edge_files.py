@@ -1,7 +1,7 @@
 """Edges in files as streams: bounded memory, as many passes as are asked for.
 
-`.npy` and `.bin` files are mapped, text is parsed in every pass (some million edges a second; `.bin` streams at the
-disk's speed).
+`.npy` and `.bin` files are read, not mapped: pages of a mapped file count as memory of the process. Text is parsed in
+every pass (some million edges a second; the others stream at the disk's speed).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import zipfile
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,15 @@ from gnnexp.datasets.tables import Table
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.arrays import META
 from gnnexp.graph.format import open_graph
-from gnnexp.graph.stream import ArrayStream, EdgeChunk, EdgeStream, GraphStream, empty_stream
+from gnnexp.graph.stream import (
+    CHUNK_EDGES,
+    EdgeChunk,
+    EdgeStream,
+    GraphStream,
+    PairStream,
+    as_ids,
+    empty_stream,
+)
 
 PairType = Literal["int32", "int64"]
 TEXT = (".tsv", ".csv", ".txt", ".edges")
@@ -42,6 +50,48 @@ class TextFormat(NamedTuple):
     delimiter: str | None = None
     header: bool = False
     comments: str = "#"
+
+
+class FileStream(PairStream):
+    """Numbers in a file, as they are.
+
+    Args:
+        path: of the file.
+        dtype: of its numbers.
+        offset: bytes before the first.
+        shape: `(E, 2)`, or `(2, E)` for a row of sources and one of destinations.
+        num_nodes: V; None = the largest id + 1, found by a pass.
+        chunk_edges: of a chunk.
+    """
+
+    def __init__(
+        self, path: Path, dtype: np.dtype[Any], offset: int, shape: tuple[int, ...], num_nodes: int | None = None,
+        chunk_edges: int = CHUNK_EDGES,
+    ) -> None:
+        if len(shape) != 2 or 2 not in shape or dtype.kind not in "iu":
+            raise DataError(Problem(str(path), f"{dtype} {list(shape)}", "edges are whole numbers [E, 2] or [2, E]",
+                                    "save them as such"))
+        self._path, self._dtype, self._offset, self._by_edge = path, dtype, offset, shape[1] == 2
+        super().__init__(shape[0] if self._by_edge else shape[1], num_nodes, str(path), chunk_edges)
+
+    def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """Read them now."""
+        if self._by_edge:
+            sources, destinations = self._numbers(2 * start, 2 * (stop - start)).reshape(-1, 2).T
+        else:
+            sources = self._numbers(start, stop - start)
+            destinations = self._numbers(self.num_edges + start, stop - start)
+        return as_ids(sources), as_ids(destinations)
+
+    def _numbers(self, first: int, count: int) -> np.ndarray:
+        try:
+            found = np.fromfile(self._path, self._dtype, count, offset=self._offset + first * self._dtype.itemsize)
+        except OSError as error:
+            raise DataError(Problem(self.name, error.strerror, "must be readable", "get it again")) from None
+        if found.size < count:
+            raise DataError(Problem(self.name, f"ends after number {first + found.size}", f"has {self.num_edges} edges",
+                                    "get the whole file again"))
+        return found
 
 
 class TextStream(EdgeStream):
@@ -123,9 +173,9 @@ def open_edges(
     if not is_file(path):
         raise DataError(Problem("dataset.path", str(path), "there is no such file", "set dataset.path to the edges"))
     if path.suffix == ".npy":
-        return ArrayStream(_as_pairs(open_npy(path), str(path)), num_nodes, str(path))
+        return _stream_of(path, open_npy(path), num_nodes)
     if path.suffix == ".bin":
-        return ArrayStream(_map_pairs(path, pairs), num_nodes, str(path))
+        return _stream_pairs(path, pairs, num_nodes)
     if path.name.removesuffix(".gz").endswith(TEXT):
         return TextStream(path, text or TextFormat(), num_nodes)
     raise DataError(Problem("dataset.path", str(path), f"a file of edges ends in .npy, .bin, {', '.join(TEXT)} (also "
@@ -149,8 +199,7 @@ def _open_folder(folder: Path, num_nodes: int | None) -> EdgeStream:
     if (raw / "edge.csv.gz").is_file():
         return TextStream(raw / "edge.csv.gz", TextFormat(","), num_nodes or _ogb_nodes(raw))
     if (raw / "data.npz").is_file():
-        pairs, told = _map_npz(raw / "data.npz")
-        return ArrayStream(pairs, num_nodes or told, str(raw / "data.npz"))
+        return _stream_npz(raw / "data.npz", num_nodes)
     raise DataError(Problem("dataset.path", str(folder), f"a folder of edges holds {META} (gnnexp's format), or "
                             "edge.csv.gz or data.npz (OGB)", "set dataset.path to the file of the edges"))
 
@@ -160,25 +209,25 @@ def _ogb_nodes(raw: Path) -> int | None:
     return int(Table(path, "int64", low=1).read()[0, 0]) if path.is_file() else None
 
 
-def _as_pairs(array: np.ndarray, name: str) -> np.ndarray:
-    """`[E, 2]`, a view."""
-    if array.ndim == 2 and array.dtype.kind in "iu" and 2 in array.shape:
-        return array if array.shape[1] == 2 else array.T
-    found = f"{array.dtype} {list(array.shape)}"
-    raise DataError(Problem(name, found, "edges are whole numbers [E, 2] or [2, E]", "save them as such"))
+def _stream_of(path: Path, array: np.ndarray, num_nodes: int | None) -> FileStream:
+    """What a mapped array is a view of, read instead."""
+    assert isinstance(array, np.memmap)
+    shape = array.shape[::-1] if array.flags.f_contiguous and array.ndim == 2 else array.shape
+    # Columns of a Fortran array are rows of the file.
+    return FileStream(path, array.dtype, int(array.offset), shape, num_nodes)
 
 
-def _map_pairs(path: Path, pairs: PairType) -> np.ndarray:
+def _stream_pairs(path: Path, pairs: PairType, num_nodes: int | None) -> FileStream:
     dtype, size = np.dtype(pairs).newbyteorder("<"), path.stat().st_size
     if not size or size % (2 * dtype.itemsize):
         raise DataError(Problem(str(path), f"{size} bytes", f"must be pairs of {pairs}: a multiple of "
                                 f"{2 * dtype.itemsize} bytes, and not empty", "get the whole file again, or set "
                                 "dataset.pairs to the type of its numbers"))
-    return np.memmap(path, dtype, "r").reshape(-1, 2)
+    return FileStream(path, dtype, 0, (size // (2 * dtype.itemsize), 2), num_nodes)
 
 
-def _map_npz(path: Path) -> tuple[np.ndarray, int | None]:
-    """`edge_index` of an archive that was not compressed (as OGB's are), mapped, and the number of vertices."""
+def _stream_npz(path: Path, num_nodes: int | None) -> FileStream:
+    """`edge_index` of an archive that was not compressed (as OGB's are), where it lies in the file."""
     try:
         with zipfile.ZipFile(path) as archive:
             info = archive.getinfo("edge_index.npy")
@@ -194,12 +243,13 @@ def _map_npz(path: Path) -> tuple[np.ndarray, int | None]:
                 if np.lib.format.read_magic(file) != (1, 0):
                     raise ValueError("edge_index is of another .npy format than 1.0")
                 shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-                array = np.memmap(path, dtype, "r", file.tell(), shape, "F" if fortran else "C")
-            counts = "num_nodes_list.npy" in archive.namelist()
-        return _as_pairs(array, f"{path}: edge_index"), _npz_nodes(path) if counts else None
+                offset = file.tell()
+            if num_nodes is None and "num_nodes_list.npy" in archive.namelist():
+                num_nodes = _npz_nodes(path)
     except DAMAGE as error:
         raise DataError(Problem(str(path), str(error)[:200] or type(error).__name__, "must be a whole archive with "
                                 "edge_index", "get it again")) from None
+    return FileStream(path, dtype, offset, shape[::-1] if fortran else shape, num_nodes)
 
 
 def _npz_nodes(path: Path) -> int:

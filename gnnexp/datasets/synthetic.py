@@ -17,7 +17,7 @@ from gnnexp.datasets.base import Dataset, check_memory
 from gnnexp.datasets.shapes import Sizes
 from gnnexp.datasets.split import random_split
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.graph.external import Chunks, EdgeRules, csc_buckets, write_csc
+from gnnexp.graph.external import Bucket, Chunks, EdgeRules, csc_buckets, write_csc
 from gnnexp.graph.format import GraphWriter, open_graph
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.kernels.counter import Purpose, stream
@@ -104,7 +104,7 @@ class Synthetic(Dataset):
         check_memory(needed, f"dataset={plan.name}")
         order = scrambled(np.uint64(plan.key(_ORDER)), sizes.num_nodes)
         indptr, buckets = csc_buckets(_passes(plan, self.model(), order), sizes.num_nodes, _RULES, 2**62)
-        indices = next(buckets)
+        indices = next(buckets).indices
         classes, labels, splits = _vertices(plan, order)
         features = np.empty((sizes.num_nodes, sizes.num_features), np.float32)
         _fill_features(plan, classes, features)
@@ -140,6 +140,14 @@ class Synthetic(Dataset):
             _fill_features(plan, classes, features)
             writer.finish_graph(name=plan.name, num_classes=sizes.num_classes, notes=plan.notes)
         return open_graph(folder)
+
+
+def edge_buckets(dataset: Synthetic) -> Iterator[Bucket]:
+    """The topology alone; see `csc_buckets`."""
+    plan = dataset.plan()
+    order = scrambled(np.uint64(plan.key(_ORDER)), plan.sizes.num_nodes)
+    passes = _passes(plan, dataset.model(), order)
+    return csc_buckets(passes, plan.sizes.num_nodes, _RULES, plan.buffer_bytes // 4)[1]
 
 
 def _passes(plan: Plan, model: EdgeModel, order: np.ndarray) -> Chunks:

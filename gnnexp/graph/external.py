@@ -9,7 +9,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,20 @@ from gnnexp.kernels.csc_build import count_rows, merge_rows, row_ranges, scatter
 
 # Of what is copied from file to file at a time.
 _COPY_EDGES = 1 << 22
+
+class Bucket(NamedTuple):
+    """Rows of consecutive destinations.
+
+    Attributes:
+        first: the first one.
+        starts: `[n + 1]` int64 where each one's edges start in `indices`.
+        indices: their sources, in canonical order.
+    """
+
+    first: int
+    starts: np.ndarray
+    indices: np.ndarray
+
 
 Chunks = Callable[[], Iterator[tuple[np.ndarray, np.ndarray]]]
 
@@ -41,8 +55,8 @@ class EdgeRules:
 
 def csc_buckets(
     chunks: Chunks, num_nodes: int, rules: EdgeRules, buffer_edges: int
-) -> tuple[np.ndarray, Iterator[np.ndarray]]:
-    """`indptr [V + 1]`, complete once the iterator has yielded every bucket of `indices`, in canonical order.
+) -> tuple[np.ndarray, Iterator[Bucket]]:
+    """`indptr [V + 1]`, complete once the iterator has yielded every bucket, in order.
 
     Args:
         chunks: begins a pass: `(sources [n], destinations [n])`, the same ones in every pass.
@@ -57,7 +71,7 @@ def csc_buckets(
     return indptr, _buckets(chunks, indptr, rules, buffer_edges)
 
 
-def _buckets(chunks: Chunks, indptr: np.ndarray, rules: EdgeRules, buffer_edges: int) -> Iterator[np.ndarray]:
+def _buckets(chunks: Chunks, indptr: np.ndarray, rules: EdgeRules, buffer_edges: int) -> Iterator[Bucket]:
     num_nodes, low, written = indptr.size - 1, 0, 0
     while low < num_nodes:
         # indptr[v + 1] still holds counts from `low` on.
@@ -72,8 +86,8 @@ def _buckets(chunks: Chunks, indptr: np.ndarray, rules: EdgeRules, buffer_edges:
         if rules.merge:
             indices.resize(merge_rows(starts, indices), refcheck=False)
         indptr[low + 1 : high + 1] = starts[1:] + written
+        yield Bucket(low, starts, indices)
         low, written = high, written + indices.size
-        yield indices
 
 
 def write_csc(chunks: Chunks, num_nodes: int, rules: EdgeRules, buffer_bytes: int, writer: ArrayWriter) -> None:
@@ -86,8 +100,8 @@ def write_csc(chunks: Chunks, num_nodes: int, rules: EdgeRules, buffer_bytes: in
     indptr, buckets = csc_buckets(chunks, num_nodes, rules, max(1, buffer_bytes // dtype.itemsize))
     # How many edges merging leaves is only known at the end, so they wait in a nameless file.
     with tempfile.TemporaryFile(dir=writer.folder.parent) as spool:
-        for indices in buckets:
-            _append(spool, indices, writer)
+        for bucket in buckets:
+            _append(spool, bucket.indices, writer)
         writer.put("indptr", indptr)
         target = writer.array("indices", (int(indptr[-1]),), dtype)
         spool.seek(0)

@@ -165,11 +165,11 @@ class Symmetrized(EdgeStream):
                 position += sources.size
 
 
-class ArrayStream(EdgeStream):
-    """Pairs in an array, which may be memory-mapped: of a file of pairs, or made.
+class PairStream(EdgeStream):
+    """Pairs that can be read anywhere: a subclass says how.
 
     Args:
-        pairs: `[E, 2]` whole numbers: source, destination.
+        num_edges: E.
         num_nodes: V; None = the largest id + 1, found by a pass.
         name: of the file.
         chunk_edges: of a chunk.
@@ -178,13 +178,14 @@ class ArrayStream(EdgeStream):
         DataError: there are no edges.
     """
 
-    def __init__(
-        self, pairs: np.ndarray, num_nodes: int | None = None, name: str = "edges", chunk_edges: int = CHUNK_EDGES
-    ) -> None:
-        assert pairs.ndim == 2 and pairs.shape[1] == 2 and pairs.dtype.kind in "iu"
-        self.name, self._pairs, self._given, self._chunk = name, pairs, num_nodes, chunk_edges
-        if not pairs.shape[0]:
+    def __init__(self, num_edges: int, num_nodes: int | None, name: str, chunk_edges: int) -> None:
+        self.name, self._given, self._chunk, self._count = name, num_nodes, chunk_edges, num_edges
+        if not num_edges:
             raise DataError(empty_stream(name))
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """Sources and destinations of edges `start` to `stop - 1`, int32 or int64 and contiguous."""
 
     @cached_property
     def num_nodes(self) -> int:
@@ -196,7 +197,7 @@ class ArrayStream(EdgeStream):
     @property
     def num_edges(self) -> int:
         """E."""
-        return int(self._pairs.shape[0])
+        return self._count
 
     def chunks(self) -> Iterator[EdgeChunk]:
         """One pass."""
@@ -205,11 +206,38 @@ class ArrayStream(EdgeStream):
             yield chunk
 
     def _unchecked(self) -> Iterator[EdgeChunk]:
-        for start in range(0, self.num_edges, self._chunk):
-            rows = self._pairs[start : start + self._chunk]
-            wanted = np.int32 if rows.dtype.itemsize <= 4 and rows.dtype != np.uint32 else np.int64
-            columns = np.ascontiguousarray(rows.T, wanted)
-            yield EdgeChunk(columns[0], columns[1], slice(start, start + rows.shape[0]))
+        for start in range(0, self._count, self._chunk):
+            stop = min(start + self._chunk, self._count)
+            yield EdgeChunk(*self.read(start, stop), slice(start, stop))
+
+
+class ArrayStream(PairStream):
+    """Pairs in an array.
+
+    Args:
+        pairs: `[E, 2]` whole numbers: source, destination.
+        num_nodes: V; None = the largest id + 1, found by a pass.
+        name: of what is streamed.
+        chunk_edges: of a chunk.
+    """
+
+    def __init__(
+        self, pairs: np.ndarray, num_nodes: int | None = None, name: str = "edges", chunk_edges: int = CHUNK_EDGES
+    ) -> None:
+        assert pairs.ndim == 2 and pairs.shape[1] == 2 and pairs.dtype.kind in "iu"
+        super().__init__(pairs.shape[0], num_nodes, name, chunk_edges)
+        self._pairs = pairs
+
+    def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """Copies of the columns."""
+        sources, destinations = self._pairs[start:stop].T
+        return as_ids(sources), as_ids(destinations)
+
+
+def as_ids(column: np.ndarray) -> np.ndarray:
+    """As int32 where that holds all values of the dtype, else as int64; contiguous."""
+    small = column.dtype.itemsize < 4 or column.dtype.newbyteorder("=") == np.int32
+    return np.ascontiguousarray(column, np.int32 if small else np.int64)
 
 
 def check_ids(chunk: EdgeChunk, num_nodes: int, name: str) -> None:

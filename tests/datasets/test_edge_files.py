@@ -38,6 +38,8 @@ def store(folder: Path, kind: str) -> Path:
         path.write_text(text("," if kind.endswith("csv") else "\t"))
     elif kind == "rows.npy":
         np.save(path, EDGES.astype(np.int32))
+    elif kind == "fortran.npy":
+        np.save(path, np.asfortranarray(EDGES))
     elif kind == "columns.npy":
         np.save(path, EDGES.T.copy())
     elif kind == "pairs.bin":
@@ -52,8 +54,8 @@ def store(folder: Path, kind: str) -> Path:
     return path
 
 
-KINDS = ["e.tsv", "e.csv", "e.txt", "e.tsv.gz", "e.csv.gz", "rows.npy", "columns.npy", "pairs.bin", "ogb_text",
-         "ogb_binary"]
+KINDS = ["fortran.npy", "e.tsv", "e.csv", "e.txt", "e.tsv.gz", "e.csv.gz", "rows.npy", "columns.npy", "pairs.bin",
+         "ogb_text", "ogb_binary"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -122,7 +124,7 @@ def test_buckets_of_a_graph_with_a_vertex_beyond_the_buffer() -> None:
         return ((it.sources, it.destinations) for it in ArrayStream(pairs, chunk_edges=4).chunks())
 
     indptr, buckets = csc_buckets(chunks, 9, EdgeRules(merge=True, drop_loops=True), buffer_edges=2)
-    sizes = [bucket.tolist() for bucket in buckets]
+    sizes = [bucket.indices.tolist() for bucket in buckets]
     assert sizes == [[3, 3], [3], [0, 1, 2, 4, 5, 6, 7, 8], [3, 3], [3, 3], [3]]
     assert indptr.tolist() == [0, 1, 2, 3, 11, 12, 13, 14, 15, 16]
 
