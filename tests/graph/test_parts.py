@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import edge_list, full_graph, graphs
 
@@ -43,6 +43,7 @@ def held(graph: Graph, partition: Partition, part: int, *, full: bool) -> Counte
     return Counter(edge for edge, of in zip(edge_list(graph), partition.edge_owner.tolist(), strict=True) if of == part)
 
 
+@settings(max_examples=40)
 @given(graph=graphs(), data=st.data(), full=st.booleans(), cut=st.booleans(), chunk=st.integers(1, 100))
 def test_every_part_holds_what_it_should(graph, data, full, cut, chunk) -> None:
     num_parts = data.draw(st.integers(1, 4))

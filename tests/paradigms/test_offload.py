@@ -55,7 +55,7 @@ def test_same_losses_and_gradients_as_one_worker(ranks, size, chunks, model, way
     assert_exact(ranks, size, nasty_graph, _config(model, way, chunks), 1e-10, num_parts=size)
 
 
-@pytest.mark.parametrize("way", ["base_outputs", "both", "both_outputs"])
+@pytest.mark.parametrize("way", combinations(["base_outputs", "both", "both_outputs"], quick=lambda way: way == "both"))
 def test_float32(ranks, way):
     assert_exact(ranks, 3, nasty_graph, _config("gat", way, 5, "float32"), 1e-5, num_parts=3)
 
@@ -64,7 +64,7 @@ def test_float32(ranks, way):
     ("model", "way", "kind"),
     combinations(FULL_MODELS, WAYS, ["skewed", "empty"],
                  quick=lambda model, way, kind: model == "gat_residual" and kind == "empty"
-                 and way in ("both", "base_outputs", "intra")),
+                 and way in ("both", "base_outputs")),
 )
 def test_uneven_and_empty_parts(ranks, model, way, kind):
     assert_exact(ranks, 3, nasty_graph, _config(model, way, 7), 1e-10, num_parts=3, kind=kind)
@@ -215,9 +215,12 @@ def _smallest(config: dict[str, Any], size: int) -> int:
     return int(problems[0].mend.split("=")[1].split()[0])
 
 
-@pytest.mark.parametrize("way", ["both", "both_outputs", "base_outputs"])
-@pytest.mark.parametrize("model", [name for name in FULL_MODELS if name != "written_here"])
-@pytest.mark.parametrize("size", [1, 2])
+@pytest.mark.parametrize(
+    ("size", "model", "way"),
+    combinations([1, 2], [name for name in FULL_MODELS if name != "written_here"],
+                 ["both", "both_outputs", "base_outputs"],
+                 quick=lambda size, model, way: size == 1 or way == "both"),
+)
 def test_the_device_tier_stays_in_its_budget(ranks, size, model, way):
     config = _config(model, way, 1, "float32")
     smallest, numbers = _smallest(config, size), []
@@ -241,8 +244,11 @@ def test_chunks_are_sought_for_sums_where_rows_that_cross_decide(ranks, factor):
     assert found["cheapest"] == found["paper"]
 
 
-@pytest.mark.parametrize("way", ["both", "both_raw", "base_outputs"])
-@pytest.mark.parametrize("model", ["gcn", "gat_residual"])
+@pytest.mark.parametrize(
+    ("model", "way"),
+    combinations(["gcn", "gat_residual"], ["both", "both_raw", "base_outputs"],
+                 quick=lambda model, way: (model, way) in (("gcn", "both"), ("gat_residual", "both_raw"))),
+)
 def test_small_chunks_of_wide_features_stay_in_what_was_promised(ranks, model, way):
     """Where gradients of parameters are as large as rows."""
     for chunks in (20, 200):

@@ -1,0 +1,131 @@
+"""Quality of partitions on real graphs, by every definition that is in use, and what they took.
+
+Replication is counted with one home per vertex and all its neighbours there (`replication_full`; of a vertex-cut vertex
+the home is the part with most of its edges), as the published artifact of SDT-GNN counts it (`replication_artifact`;
+there the home is the part of the last streamed in-edge), and as papers on vertex-cuts do (`replication_cut`).
+A partition whose largest part has more than twice the mean of vertices (of edges, in a vertex-cut) has collapsed: it is
+marked, and never compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from machine import keep
+
+from gnnexp.cli.prepare import dataset_of
+from gnnexp.config.compose import draft
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.quality import quality
+from gnnexp.graph.stream import StreamOrder
+from gnnexp.partitioners.base import Partitioner
+from gnnexp.partitioners.dbh import DbhPartitioner
+from gnnexp.partitioners.greedy import GreedyPartitioner
+from gnnexp.partitioners.hdrf import HdrfPartitioner
+from gnnexp.partitioners.metis import MetisPartitioner
+from gnnexp.partitioners.random import RandomPartitioner
+from gnnexp.partitioners.restream import RestreamPartitioner
+from gnnexp.partitioners.spring import SpringPartitioner
+from gnnexp.partitioners.streaming import Home
+from gnnexp.partitioners.two_ps_l import TwoPsLPartitioner
+from gnnexp.prepare import cache_root, prepare_graph
+
+GRAPHS = {
+    "cora": ["dataset=planetoid", "dataset.name=cora"],
+    "pubmed": ["dataset=planetoid", "dataset.name=pubmed"],
+    "amazon-computers": ["dataset=graphdata_npz", "dataset.name=amazon-computers"],
+    "coauthor-physics": ["dataset=graphdata_npz", "dataset.name=coauthor-physics"],
+    "tolokers": ["dataset=heterophilous_npz"],
+    "fb100-cornell5": ["dataset=fb100"],
+    "ogbl-ddi": ["dataset=ogb", "dataset.name=ogbl-ddi"],
+}
+PARTS = (4, 8, 16)
+COLLAPSED = 2.0
+KEPT = ("replication_full", "replication_artifact", "replication_cut", "edge_cut", "balance_vertices", "balance_edges")
+Make = Callable[[StreamOrder, Home], Partitioner]
+RULES: dict[str, Make] = {
+    "spring": lambda order, home: SpringPartitioner(order=order),
+    "hdrf": lambda order, home: HdrfPartitioner(order=order, home=home),
+    "dbh": lambda order, home: DbhPartitioner(order=order, home=home),
+    "greedy": lambda order, home: GreedyPartitioner(order=order, home=home),
+    "two_ps_l": lambda order, home: TwoPsLPartitioner(order=order, home=home),
+}
+RIVALS = ("hdrf", "dbh", "greedy", "two_ps_l")
+
+
+def load(name: str) -> Graph:
+    """From the artifact cache."""
+    composed = draft([*GRAPHS[name], "task=node_classification"], None).composed
+    assert composed is not None
+    return prepare_graph(dataset_of(composed.config), cache_root())[0]
+
+
+def described(graph: Graph, partitioner: Partitioner, parts: int) -> dict[str, Any]:
+    """Quality and cost of one partition."""
+    made = partitioner.partition(graph, parts)
+    found = quality(graph, made)
+    row: dict[str, Any] = {name: round(found[name], 4) for name in KEPT if name in found}
+    worst = row["balance_edges"] if made.edge_owner is not None else row["balance_vertices"]
+    return {**row, "seconds": round(made.seconds, 4), "collapsed": worst > COLLAPSED, **made.facts}
+
+
+def rows(graphs: list[str]) -> Iterator[dict[str, Any]]:
+    """Every graph, order, number of parts and rule."""
+    for name in graphs:
+        graph = load(name)
+        for parts in PARTS:
+            said = {"graph": name, "parts": parts}
+            for rule, partitioner in (("metis", MetisPartitioner()), ("random", RandomPartitioner()), *restreams()):
+                yield {**said, "rule": rule, "order": "whole", **described(graph, partitioner, parts)}
+            for order in ("stored", "shuffled"):
+                for rule, make in RULES.items():
+                    row = described(graph, make(order, "most"), parts)  # type: ignore[arg-type]
+                    if rule in RIVALS:
+                        last = described(graph, make(order, "last"), parts)  # type: ignore[arg-type]
+                        row["replication_artifact"] = last["replication_artifact"]
+                    yield {**said, "rule": rule, "order": order, **row}
+
+
+def restreams() -> Iterator[tuple[str, Partitioner]]:
+    """The variants of `restream` that are compared."""
+    yield "restream", RestreamPartitioner()
+
+
+def summary(found: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+    """Geometric means over graphs, orders and parts of SPRING's replication in units of each other rule's."""
+    by = {(row["graph"], row["parts"], row["rule"], row["order"]): row for row in found}
+    means: dict[str, dict[str, float]] = {}
+    for rule in sorted({row["rule"] for row in found} - {"spring"}):
+        for definition in KEPT[:2]:
+            ratios = []
+            for (graph, parts, name, order), row in by.items():
+                if name != "spring":
+                    continue
+                other = by.get((graph, parts, rule, order)) or by[graph, parts, rule, "whole"]
+                if not row["collapsed"] and not other["collapsed"]:
+                    ratios.append(row[definition] / other[definition])
+            if ratios:
+                means.setdefault(rule, {})[definition] = round(statistics.geometric_mean(ratios), 4)
+                means[rule]["compared"] = len(ratios)
+    return means
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--graphs", nargs="+", default=list(GRAPHS), choices=list(GRAPHS))
+    parser.add_argument("--name", default="partitioning")
+    chosen = parser.parse_args()
+    found = []
+    for row in rows(chosen.graphs):
+        print(row, flush=True)
+        found.append(row)
+    result = {"spring_in_units_of": summary(found), "rows": found}
+    print(result["spring_in_units_of"])
+    print(keep(chosen.name, result))
+
+
+if __name__ == "__main__":
+    main()
