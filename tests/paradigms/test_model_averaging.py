@@ -28,6 +28,7 @@ from gnnexp.train import make_optimizer, run_epoch
 TARGET = "gnnexp.paradigms.model_averaging.ModelAveraging"
 PARTS = 8
 STATES = ["kept", "averaged", "reset"]
+QUICK = [(2, "kept", "float32"), (3, "kept", "float64"), (4, "kept", "float32"), (4, "averaged", "float64")]
 
 
 @cache
@@ -100,8 +101,7 @@ def test_one_part_is_training_on_one_worker(model):
 @pytest.mark.parametrize(
     ("size", "state", "sync_every", "dtype"),
     combinations([2, 3, 4], STATES, [1, 3], ["float64", "float32"],
-                 quick=lambda size, state, sync_every, dtype: sync_every == 1 and (size, state, dtype) in (
-                     (2, "kept", "float32"), (3, "kept", "float64"), (4, "kept", "float32"), (4, "averaged", "float64"))),
+                 quick=lambda size, state, sync_every, dtype: sync_every == 1 and (size, state, dtype) in QUICK),
 )
 def test_identical_on_any_number_of_ranks(ranks, size, state, sync_every, dtype):
     options = {"optimizer_state": state, "sync_every": sync_every}
