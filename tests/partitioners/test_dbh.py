@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from edge_streams import ORDERS, PARTS, Edges, degrees_of, expect, parts_of
+from edge_streams import ORDERS, PARTS, Edges, degrees_of, expect, hashed, parts_of
 from hypothesis import given
 from hypothesis import strategies as st
 from nasty_graphs import nasty_graph
@@ -12,15 +12,10 @@ from small_graphs import csc, graphs, random_graph
 
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import StreamOrder
-from gnnexp.kernels.counter import GOLDEN, Purpose, mix, stream
-from gnnexp.partitioners.dbh import HASH, DbhPartitioner
+from gnnexp.partitioners.dbh import DbhPartitioner
 from gnnexp.partitioners.streaming import Degrees
 
 DEGREES: list[Degrees] = ["exact", "streamed"]
-
-
-def hashed(vertex: int, seed: int, num_parts: int) -> int:
-    return (mix(stream(seed, Purpose.PARTITION, HASH) + (vertex + 1) * GOLDEN) >> 32) * num_parts >> 32
 
 
 def dbh_by_hand(edges: Edges, num_nodes: int, num_parts: int, seed: int, degrees: Degrees) -> list[int]:

@@ -8,13 +8,13 @@ from edge_streams import ORDERS, PARTS, Edges, degrees_of, expect, parts_of
 from hypothesis import given
 from hypothesis import strategies as st
 from nasty_graphs import nasty_graph
-from small_graphs import csc, graphs
+from small_graphs import graphs
 
 from gnnexp.datasets.rmat import Rmat
 from gnnexp.errors import ConfigError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.quality import quality
-from gnnexp.graph.stream import StreamOrder
+from gnnexp.graph.stream import ArrayStream, StreamOrder
 from gnnexp.partitioners.hdrf import HdrfPartitioner
 from gnnexp.partitioners.streaming import Degrees
 
@@ -68,13 +68,9 @@ def test_the_rule_where_every_trap_is(degrees: Degrees, num_parts: int) -> None:
 
 
 def test_of_two_ends_the_one_with_more_edges_is_replicated() -> None:
-    # 1->0 opens part 0, 3->2 part 1 and 4->2 follows; 2 has three edges when 0->2 comes, 0 has two: its part, 0.
-    graph = csc(5, np.array([1, 3, 4, 0]), np.array([0, 2, 2, 2]))
-    found = parts_of(HdrfPartitioner(degrees="exact").assign(graph, 2))
-    # In stored order: 1->0, 0->2, 3->2, 4->2.
-    assert found == [0, 0, 0, 0]
-    ordered = csc(5, np.array([1, 3, 4, 2]), np.array([0, 2, 2, 4]))
-    assert parts_of(HdrfPartitioner(lambda_=2.0).assign(ordered, 2))[:2] == [0, 1]
+    # Part 0 gets 3->2 and 4->2, part 1 gets 1->0 and 6->5. 0->2: both are as full, 0 has 2 edges, 2 has 3: to 0's part.
+    stream = ArrayStream(np.array([[3, 2], [1, 0], [4, 2], [6, 5], [0, 2]]))
+    assert parts_of(HdrfPartitioner(degrees="exact").assign_stream(stream, 2)) == [0, 1, 0, 1, 1]
 
 
 def test_a_large_lambda_balances_and_copies_more() -> None:

