@@ -5,9 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from gnnexp.kernels.compiled import compiled
-from gnnexp.kernels.parts import ONE, hold, lowest_bit, next_least
+from gnnexp.kernels.parts import IN, NOT_IN, hold, least_loaded, next_least
 from gnnexp.kernels.prefetch import prefetch
 from gnnexp.kernels.stream import AHEAD
+
+
+@compiled(inline="always")
+def _better(best: int, best_score: float, part: int, score: float) -> bool:
+    """Whether `part` is one (-1 is none, its score is nonsense) and goes before the best one so far."""
+    return part >= 0 and (score > best_score or (score == best_score and part < best))
 
 
 @compiled(inline="always")
@@ -17,22 +23,25 @@ def _best_part(
 ) -> int:
     """The part with the best score, the lowest on ties.
 
-    Of the parts that hold neither end none scores better than the least loaded part of all: if that holds an end, it
-    beats them, for replicas count 1 or more. So only parts that hold an end are looked at, and that one.
+    Of parts that hold the same ends the least loaded one scores best. Of those that hold neither it need not be sought:
+    if the least loaded part of all holds an end, it beats them, for an end counts 1 or more. Nor need those that hold
+    one end be sought where the best one with both beats what they could score at most: always if `weight` is 1 or less.
     """
-    best, best_score = least, balance * (most - loads[least])
-    for word in range(words):
-        with_src, with_dst = held[at_src + word], held[at_dst + word]
-        either = with_src | with_dst
-        while either != np.uint64(0):
-            bit = lowest_bit(either)
-            either &= either - ONE
-            part = 64 * word + bit
-            score = gain_src * np.float64((with_src >> np.uint64(bit)) & ONE)
-            score += gain_dst * np.float64((with_dst >> np.uint64(bit)) & ONE)
-            score += balance * (most - loads[part])
-            if score > best_score or (score == best_score and part < best):
-                best, best_score = part, score
+    emptiest = balance * (most - loads[least])
+    best, best_score = least, emptiest
+    part = least_loaded(held, at_src, at_dst, IN, words, loads)
+    score = gain_src + gain_dst + balance * (most - loads[part])
+    if _better(best, best_score, part, score):
+        best, best_score = part, score
+    if best_score <= max(gain_src, gain_dst) + emptiest:
+        part = least_loaded(held, at_src, at_dst, NOT_IN, words, loads)
+        score = gain_src + balance * (most - loads[part])
+        if _better(best, best_score, part, score):
+            best, best_score = part, score
+        part = least_loaded(held, at_dst, at_src, NOT_IN, words, loads)
+        score = gain_dst + balance * (most - loads[part])
+        if _better(best, best_score, part, score):
+            best, best_score = part, score
     return best
 
 

@@ -25,8 +25,9 @@ def count_edges(
     last = sources.size - 1
     for edge in range(sources.size):
         ahead = min(edge + AHEAD, last)
-        prefetch(flat, group * np.int64(sources[ahead]))
-        prefetch(flat, group * np.int64(destinations[ahead]))
+        shift = np.int64(parts[ahead]) - first
+        prefetch(flat, group * np.int64(sources[ahead]) + shift)
+        prefetch(flat, group * np.int64(destinations[ahead]) + shift)
         column = np.int64(parts[edge]) - first
         if 0 <= column < group:
             source, destination = np.int64(sources[edge]), np.int64(destinations[edge])

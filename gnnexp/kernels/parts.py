@@ -13,6 +13,9 @@ from numba.extending import intrinsic
 from gnnexp.kernels.compiled import compiled
 
 ONE = np.uint64(1)
+# Of the other set in `least_loaded`.
+IN, NOT_IN = np.uint64(0), np.uint64((1 << 64) - 1)
+_MOST = np.iinfo(np.int64).max
 
 
 @intrinsic
@@ -34,35 +37,38 @@ def hold(held: np.ndarray, first_word: int, part: int) -> None:
 
 
 @compiled(inline="always")
-def least_loaded(held: np.ndarray, one: int, other: int, words: int, loads: np.ndarray) -> int:
+def least_loaded(
+    held: np.ndarray, one: int, other: int, outside: np.uint64, words: int, loads: np.ndarray
+) -> int:
     """The part with the fewest edges among those in both sets, the lowest on ties; -1 if there is none.
 
     Args:
         held: `[V words]` uint64.
         one: where the words of a set start.
         other: where those of the other one start, which may be the same.
+        outside: `IN` for the parts in both sets, `NOT_IN` for those in one that are not in the other.
         words: of a set.
         loads: `[p]` edges of every part.
     """
-    best = -1
+    best, fewest = -1, _MOST
     for word in range(words):
-        both = held[one + word] & held[other + word]
-        while both != np.uint64(0):
-            part = 64 * word + lowest_bit(both)
-            both &= both - ONE
-            if best < 0 or loads[part] < loads[best]:
-                best = part
+        these = held[one + word] & (held[other + word] ^ outside)
+        while these != np.uint64(0):
+            part = 64 * word + lowest_bit(these)
+            these &= these - ONE
+            if loads[part] < fewest:
+                best, fewest = part, loads[part]
     return best
 
 
 @compiled(inline="always")
 def held_or_least(held: np.ndarray, first: int, second: int, words: int, loads: np.ndarray, least: int) -> int:
     """The least loaded part in both sets; without any, in the first; without any, in the second; else `least`."""
-    part = least_loaded(held, first, second, words, loads)
+    part = least_loaded(held, first, second, IN, words, loads)
     if part < 0:
-        part = least_loaded(held, first, first, words, loads)
+        part = least_loaded(held, first, first, IN, words, loads)
     if part < 0:
-        part = least_loaded(held, second, second, words, loads)
+        part = least_loaded(held, second, second, IN, words, loads)
     return part if part >= 0 else least
 
 

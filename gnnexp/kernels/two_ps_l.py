@@ -155,14 +155,13 @@ def place_between(
     last, least, overflow = sources.size - 1, np.argmin(loads), 0
     for edge in range(sources.size):
         far, near = min(edge + 2 * AHEAD, last), min(edge + AHEAD, last)
-        if parts[far] < 0:
-            for vertex in (np.int64(sources[far]), np.int64(destinations[far])):
-                prefetch(records, FIELDS * vertex)
-                prefetch(homes, vertex)
-                prefetch(held, words * vertex)
-        if parts[near] < 0:
-            prefetch(volumes, records[FIELDS * np.int64(sources[near]) + CLUSTER])
-            prefetch(volumes, records[FIELDS * np.int64(destinations[near]) + CLUSTER])
+        # For edges that are placed too: to tell which are not is dearer, a branch that cannot be foreseen.
+        for vertex in (np.int64(sources[far]), np.int64(destinations[far])):
+            prefetch(records, FIELDS * vertex)
+            prefetch(homes, vertex)
+            prefetch(held, words * vertex)
+        prefetch(volumes, records[FIELDS * np.int64(sources[near]) + CLUSTER])
+        prefetch(volumes, records[FIELDS * np.int64(destinations[near]) + CLUSTER])
         if parts[edge] >= 0:
             continue
         src, dst = np.int64(sources[edge]), np.int64(destinations[edge])

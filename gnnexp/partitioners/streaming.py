@@ -24,7 +24,8 @@ from gnnexp.partitioners.base import Owners, Partitioner
 NumParts = int | Literal["auto"]
 Home = Literal["most", "last"]
 Degrees = Literal["exact", "streamed"]
-# 32 bytes per vertex while homes are counted.
+# Homes are counted for as many parts per pass as this has room for, but for 8 at least, with 32 bytes per vertex.
+HOMES_BYTES = 1 << 30
 HOMES_PER_PASS = 8
 # Peak of a shuffled stream, while its order is sorted: 20.0 measured on R-MAT, 200,000 vertices, 10 M edges.
 SHUFFLED_BYTES_PER_EDGE = 20
@@ -94,7 +95,8 @@ class VertexCut(StreamPartitioner):
 def homes_of(stream: EdgeStream, parts: np.ndarray, num_parts: int, home: Home) -> np.ndarray:
     """The part `[V]` where every vertex is at home, in the dtype of `parts`; see `VertexCut`.
 
-    `most` takes 36 bytes per vertex and one pass for every 8 parts; a self loop counts once, parallel edges each.
+    `most` takes a pass per 1 GiB or 8 parts, with 4 bytes per vertex and part; a self loop counts once, parallel edges
+    each.
 
     Args:
         stream: of the edges.
@@ -109,8 +111,9 @@ def homes_of(stream: EdgeStream, parts: np.ndarray, num_parts: int, home: Home) 
     else:
         stream = stream.sequential()
         most = np.zeros(stream.num_nodes, np.int32)
-        for first in range(0, num_parts, HOMES_PER_PASS):
-            counts = np.zeros((stream.num_nodes, min(HOMES_PER_PASS, num_parts - first)), np.int32)
+        group = max(HOMES_PER_PASS, HOMES_BYTES // (4 * stream.num_nodes))
+        for first in range(0, num_parts, group):
+            counts = np.zeros((stream.num_nodes, min(group, num_parts - first)), np.int32)
             for chunk in stream.chunks():
                 count_edges(chunk.sources, chunk.destinations, parts[chunk.positions], first, counts)
             keep_most(counts, first, most, homes)

@@ -13,6 +13,7 @@ from small_graphs import csc, edge_list, graphs
 
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import ArrayStream, GraphStream
+from gnnexp.partitioners import streaming
 from gnnexp.partitioners.streaming import homes_of
 
 
@@ -50,6 +51,14 @@ def test_equals_counting(graph: Graph, num_parts: int, seed: int) -> None:
 
 @pytest.mark.parametrize("num_parts", [1, 2, 5, 70])
 def test_equals_counting_where_every_trap_is(num_parts: int) -> None:
+    graph = nasty_graph()
+    owner = np.random.default_rng(0).integers(0, num_parts, graph.num_edges).astype(np.int16)
+    assert found(graph, owner, num_parts) == most_by_counting(graph, owner.tolist(), num_parts)
+
+
+@pytest.mark.parametrize("num_parts", [8, 9, 70])
+def test_equals_counting_in_several_passes(num_parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "HOMES_BYTES", 0)
     graph = nasty_graph()
     owner = np.random.default_rng(0).integers(0, num_parts, graph.num_edges).astype(np.int16)
     assert found(graph, owner, num_parts) == most_by_counting(graph, owner.tolist(), num_parts)
