@@ -179,7 +179,9 @@ def place_between(
             score_src = _holds(held, at_src, p_src) * (gain_src + by_volume) + _holds(held, at_dst, p_src) * gain_dst
             score_dst = _holds(held, at_dst, p_dst) * (gain_dst + (1.0 - by_volume)) + (
                 _holds(held, at_src, p_dst) * gain_src)
-            part = p_src if score_src > score_dst or (score_src == score_dst and p_src < p_dst) else p_dst
+            # Without a branch, which could not be foreseen.
+            better = (score_src > score_dst) | ((score_src == score_dst) & (p_src < p_dst))
+            part = p_dst + better * (p_src - p_dst)
         parts[edge] = part
         hold(held, at_src, part)
         hold(held, at_dst, part)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gnnexp.graph.stream import EdgeStream, StreamOrder
+from gnnexp.graph.stream import EdgeStream, StreamOrder, check_degrees
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.dbh import place_edges
 from gnnexp.partitioners.streaming import Degrees, Home, NumParts, VertexCut
@@ -51,6 +51,7 @@ class DbhPartitioner(VertexCut):
             placed = np.empty(chunk.sources.size, parts.dtype)
             place_edges(chunk.sources, chunk.destinations, degrees, streamed, key, num_parts, placed)
             parts[chunk.positions] = placed
+        check_degrees(degrees, stream.name)
         return {}
 
 

@@ -38,7 +38,7 @@ class LibraPartitioner(EdgePlacer):
     Args:
         num_parts: number of parts, `auto` for one per rank.
         order: in which edges are placed: `shuffled`, a random permutation, or `stored`, the graph's own order by
-            destination, which takes a tenth of the memory.
+            destination, which takes a seventh of the memory.
         seed: of the permutation.
         home: see `VertexCut`.
     """

@@ -17,7 +17,7 @@ import torch
 
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import owner_dtype
-from gnnexp.graph.stream import EdgeStream, GraphStream, StreamOrder
+from gnnexp.graph.stream import EdgeStream, GraphStream, StreamOrder, check_degrees
 from gnnexp.kernels.homes import count_edges, keep_last, keep_most, place_homeless
 from gnnexp.partitioners.base import Owners, Partitioner
 
@@ -181,6 +181,7 @@ class EdgePlacer(VertexCut):
             placed = np.empty(chunk.sources.size, parts.dtype)
             self.place(state, chunk.sources, chunk.destinations, placed)
             parts[chunk.positions] = placed
+        check_degrees(state.degrees, stream.name)
         return {}
 
 

@@ -198,3 +198,16 @@ def test_a_degree_that_does_not_fit_is_told() -> None:
     with pytest.raises(DataError, match=r"hub='vertex 0': must have fewer than 2\^31 edges"):
         TwoPsLPartitioner().assign_stream(Repeated(1 << 10), 2)
     assert Repeated(3).degrees.tolist() == [3 << 21, 0]
+
+
+class Late(HdrfPartitioner):
+    """Begins where degrees are about to leave their type."""
+
+    def first_degrees(self, stream: EdgeStream) -> np.ndarray:
+        return np.full(stream.num_nodes, 2**31 - 3, np.int32)
+
+
+def test_so_is_one_that_is_counted_while_edges_are_placed() -> None:
+    Late().assign_stream(ArrayStream(np.array([[0, 1], [0, 1]])), 2)
+    with pytest.raises(DataError, match=r"file='vertex 0': must have fewer than 2\^31 edges"):
+        Late().assign_stream(ArrayStream(np.array([[0, 1], [0, 0]]), name="file"), 2)
