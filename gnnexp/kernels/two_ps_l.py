@@ -125,6 +125,19 @@ def _holds(held: np.ndarray, first_word: int, part: int) -> bool:
     return (held[first_word + (part >> 6)] >> np.uint64(part & 63)) & ONE != np.uint64(0)
 
 
+@compiled(inline="always")
+def _better_part(
+    held: np.ndarray, at_src: int, at_dst: int, p_src: int, p_dst: int, by_degree: float, by_volume: float
+) -> int:
+    """Of the parts of both ends' clusters; shares of the source in the degrees, of its cluster in the volumes."""
+    gain_src, gain_dst = 2.0 - by_degree, 1.0 + by_degree
+    score_src = _holds(held, at_src, p_src) * (gain_src + by_volume) + _holds(held, at_dst, p_src) * gain_dst
+    score_dst = _holds(held, at_dst, p_dst) * (gain_dst + (1.0 - by_volume)) + _holds(held, at_src, p_dst) * gain_src
+    # Without a branch, which could not be foreseen.
+    better = (score_src > score_dst) | ((score_src == score_dst) & (p_src < p_dst))
+    return p_dst + better * (p_src - p_dst)
+
+
 @compiled(nogil=True)
 def place_between(
     sources: np.ndarray, destinations: np.ndarray, records: np.ndarray, volumes: np.ndarray, homes: np.ndarray,
@@ -172,16 +185,8 @@ def place_between(
             part = _overflow(key, src if d_src > d_dst else dst, loads, capacity, least)
             overflow += 1
         else:
-            share = d_src / (d_src + d_dst)
             v_src, v_dst = volumes[records[FIELDS * src + CLUSTER]], volumes[records[FIELDS * dst + CLUSTER]]
-            by_volume = v_src / (v_src + v_dst)
-            gain_src, gain_dst = 2.0 - share, 1.0 + share
-            score_src = _holds(held, at_src, p_src) * (gain_src + by_volume) + _holds(held, at_dst, p_src) * gain_dst
-            score_dst = _holds(held, at_dst, p_dst) * (gain_dst + (1.0 - by_volume)) + (
-                _holds(held, at_src, p_dst) * gain_src)
-            # Without a branch, which could not be foreseen.
-            better = (score_src > score_dst) | ((score_src == score_dst) & (p_src < p_dst))
-            part = p_dst + better * (p_src - p_dst)
+            part = _better_part(held, at_src, at_dst, p_src, p_dst, d_src / (d_src + d_dst), v_src / (v_src + v_dst))
         parts[edge] = part
         hold(held, at_src, part)
         hold(held, at_dst, part)
