@@ -15,7 +15,8 @@ import numpy as np
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.kernels.counter import Purpose, permutation, stream
-from gnnexp.kernels.stream import add_degrees, destinations_of, expand_destinations, largest_id
+from gnnexp.kernels.edges import edge_destinations
+from gnnexp.kernels.stream import add_degrees, expand_destinations, largest_id
 
 # 16 MiB of int32 pairs: as long as it is read at the disk's speed, larger chunks gain nothing.
 CHUNK_EDGES = 1 << 21
@@ -75,12 +76,9 @@ class EdgeStream(ABC):
             DataError: a vertex has 2^31 edges or more.
         """
         found = np.zeros(self.num_nodes, np.int32)
-        for chunk in self.chunks():
+        for chunk in self.sequential().chunks():
             add_degrees(chunk.sources, chunk.destinations, found)
-        if found.size and found.min() < 0:
-            vertex = int(found.argmin())
-            raise DataError(Problem(self.name, f"vertex {vertex}", "must have fewer than 2^31 edges", "merge parallel "
-                                    "edges before streaming them"))
+        check_degrees(found, self.name)
         return found
 
 
@@ -89,8 +87,8 @@ class GraphStream(EdgeStream):
 
     Args:
         graph: any.
-        order: `stored`, by destination, with nothing held but a chunk; or `shuffled`, a random permutation, which is
-            held (8 bytes per edge; 24 while it is drawn).
+        order: `stored`, by destination, with nothing held but a chunk; or `shuffled`, in a random permutation, which is
+            held with the edges in that order (16 bytes per edge; 20 while it is made).
         seed: of the permutation.
         chunk_edges: of a chunk.
     """
@@ -116,8 +114,11 @@ class GraphStream(EdgeStream):
         return GraphStream(self.graph, chunk_edges=self._chunk)
 
     @cached_property
-    def _permutation(self) -> np.ndarray:
-        return permutation(stream(self._seed, Purpose.PARTITION, 1), self.num_edges)
+    def _shuffled(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Sources, destinations and positions `[E]`: kept, so that later passes do not go through memory at random."""
+        positions = permutation(stream(self._seed, Purpose.PARTITION, 1), self.num_edges)
+        indptr, indices = self.graph.indptr.numpy(), self.graph.indices.numpy()
+        return indices[positions], edge_destinations(indptr, indices)[positions], positions
 
     def chunks(self) -> Iterator[EdgeChunk]:
         """One pass; positions are canonical."""
@@ -129,8 +130,7 @@ class GraphStream(EdgeStream):
                 expand_destinations(indptr, start, destinations)
                 yield EdgeChunk(indices[start:stop], destinations, slice(start, stop))
             else:
-                positions = self._permutation[start:stop]
-                yield EdgeChunk(indices[positions], destinations_of(indptr, positions), positions)
+                yield EdgeChunk(*(array[start:stop] for array in self._shuffled))
 
 
 class Symmetrized(EdgeStream):
@@ -255,6 +255,17 @@ def check_ids(chunk: EdgeChunk, num_nodes: int, name: str) -> None:
     position = places.start + first if isinstance(places, slice) else int(places[first])
     raise DataError(Problem(f"{name}, edge {position}", f"{ends[0][first]} -> {ends[1][first]}",
                             f"ids must be 0 to {num_nodes - 1}", "renumber the ids, or set dataset.num_nodes"))
+
+
+def check_degrees(degrees: np.ndarray, name: str) -> None:
+    """Degrees `[V]` int32 that were counted without looking.
+
+    Raises:
+        DataError: one has left the type.
+    """
+    if degrees.size and degrees.min() < 0:
+        raise DataError(Problem(name, f"vertex {int(degrees.argmin())}", "must have fewer than 2^31 edges",
+                                "merge parallel edges before streaming them"))
 
 
 def empty_stream(name: str) -> Problem:

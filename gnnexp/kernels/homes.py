@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gnnexp.kernels.compiled import compiled
+from gnnexp.kernels.prefetch import prefetch
+from gnnexp.kernels.stream import AHEAD
 
 
 @compiled(nogil=True)
@@ -18,14 +20,20 @@ def keep_last(destinations: np.ndarray, parts: np.ndarray, homes: np.ndarray) ->
 def count_edges(
     sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray, first: int, counts: np.ndarray
 ) -> None:
-    """Count edges at every vertex of parts `first` to `first + g - 1` into `counts` `[V, g]`; a loop is one edge."""
+    """Count the edges at every vertex of parts `first` to `first + g - 1` into `counts` `[V, g]`; a loop is one."""
+    group, flat = counts.shape[1], counts.reshape(-1)
+    last = sources.size - 1
     for edge in range(sources.size):
+        ahead = min(edge + AHEAD, last)
+        shift = np.int64(parts[ahead]) - first
+        prefetch(flat, group * np.int64(sources[ahead]) + shift)
+        prefetch(flat, group * np.int64(destinations[ahead]) + shift)
         column = np.int64(parts[edge]) - first
-        if 0 <= column < counts.shape[1]:
-            source, destination = sources[edge], destinations[edge]
-            counts[destination, column] += 1
+        if 0 <= column < group:
+            source, destination = np.int64(sources[edge]), np.int64(destinations[edge])
+            flat[group * destination + column] += 1
             if source != destination:
-                counts[source, column] += 1
+                flat[group * source + column] += 1
 
 
 @compiled(nogil=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from gnnexp.kernels.compiled import compiled
@@ -86,25 +88,42 @@ def _add_bits(bits: np.ndarray, counts: np.ndarray) -> None:
             part += 1
 
 
+class Replicas(NamedTuple):
+    """Distinct vertices that each part holds, `[num_parts]` int64.
+
+    Attributes:
+        full: the vertices it owns, and all their in-neighbours.
+        cut: the vertices it owns, and both ends of its edges.
+        either: what is in `full` or in `cut`.
+    """
+
+    full: np.ndarray
+    cut: np.ndarray
+    either: np.ndarray
+
+
 def count_replicas(
     indptr: np.ndarray, indices: np.ndarray, owner: np.ndarray, edge_owner: np.ndarray | None, num_parts: int
-) -> np.ndarray:
-    """`[num_parts]` int64, distinct vertices that each part holds; uses 8 bytes per vertex and num_parts / 64 passes.
+) -> Replicas:
+    """Vertices of every part; uses 8 bytes per vertex, 16 with owners of edges, and num_parts / 64 passes.
 
     Args:
         indptr: `[V + 1]` int64.
         indices: `[E]` sources.
         owner: `[V]` part of each vertex.
-        edge_owner: `[E]` part of each edge, then a part holds the vertices it owns and both ends of its edges; without
-            it, the vertices it owns and all their in-neighbours.
+        edge_owner: `[E]` part of each edge; without it, that of its destination, and all three counts are the same.
         num_parts: number of parts; every owner is below it.
     """
-    counts = np.zeros(num_parts, np.int64)
+    full, cut, either = (np.zeros(num_parts, np.int64) for _ in range(3))
     for first in range(0, num_parts, PARTS_PER_PASS):
+        these = slice(first, first + PARTS_PER_PASS)
         bits = np.zeros(indptr.size - 1, np.uint64)
-        if edge_owner is None:
-            _mark_full(indptr, indices, owner, first, bits)
-        else:
-            _mark_cut(indptr, indices, owner, edge_owner, first, bits)
-        _add_bits(bits, counts[first : first + PARTS_PER_PASS])
-    return counts
+        _mark_full(indptr, indices, owner, first, bits)
+        _add_bits(bits, full[these])
+        if edge_owner is not None:
+            bits_of_cut = np.zeros(indptr.size - 1, np.uint64)
+            _mark_cut(indptr, indices, owner, edge_owner, first, bits_of_cut)
+            _add_bits(bits_of_cut, cut[these])
+            bits |= bits_of_cut
+            _add_bits(bits, either[these])
+    return Replicas(full, full, full) if edge_owner is None else Replicas(full, cut, either)

@@ -34,15 +34,6 @@ def expand_destinations(indptr: np.ndarray, start: int, destinations: np.ndarray
 
 
 @compiled(nogil=True)
-def destinations_of(indptr: np.ndarray, positions: np.ndarray) -> np.ndarray:
-    """`[n]` int64 destination of the edges at `positions` `[n]` of a CSC graph."""
-    found = np.empty(positions.size, np.int64)
-    for i in range(positions.size):
-        found[i] = np.searchsorted(indptr, positions[i], side="right") - 1
-    return found
-
-
-@compiled(nogil=True)
 def largest_id(sources: np.ndarray, destinations: np.ndarray) -> int:
     """Of both ends of all edges, -1 without any."""
     largest = np.int64(-1)
@@ -56,5 +47,4 @@ def warm_up() -> None:
     ids, indptr = np.zeros(2, np.int32), np.array([0, 2])
     add_degrees(ids, ids, np.zeros(1, np.int32))
     expand_destinations(indptr, 0, ids)
-    destinations_of(indptr, np.zeros(2, np.int64))
     largest_id(ids, ids)

@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
@@ -43,12 +43,10 @@ class Partitioner(ABC):
     Attributes:
         num_parts: how many parts are wanted, `auto` for one per rank.
         vertex_cut: whether edges get owners of their own; what is read from a file says it of the instance.
-        bytes_per_edge: that `assign` takes of memory, about, for the preflight.
     """
 
     num_parts: int | Literal["auto"]
     vertex_cut: bool = False
-    bytes_per_edge: ClassVar[int] = 0
 
     @abstractmethod
     def assign(self, graph: Graph, num_parts: int) -> Owners:
@@ -67,6 +65,11 @@ class Partitioner(ABC):
         name = type(paradigm).__module__.rpartition(".")[2]
         return [Problem("partitioner", self.method, f"is a vertex-cut; in {name} the owner of a vertex has all its "
                         "in-edges", "choose partitioner=metis, random or range")]
+
+    @property
+    def bytes_per_edge(self) -> int:
+        """That `assign` takes of memory, about, for the preflight."""
+        return 0
 
     @property
     def presampled_epochs(self) -> int:

@@ -8,27 +8,14 @@ an option, and the lowest part wins ties, so that a partition is a function of i
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
-import torch
 
-from gnnexp.graph.graph import Graph
-from gnnexp.graph.partition import owner_dtype
-from gnnexp.kernels.counter import Purpose, permutation, stream
-from gnnexp.kernels.edges import edge_destinations
+from gnnexp.graph.stream import StreamOrder
 from gnnexp.kernels.libra import place_edges
-from gnnexp.kernels.masters import masters
-from gnnexp.partitioners.base import Owners, Partitioner
-
-# Peak per edge, while the shuffled order is sorted: 20.0 measured on R-MAT, 200,000 vertices, 10 M edges, 64 parts.
-# In stored order the arrays take 6.
-BYTES_PER_EDGE = 20
-# Keeps the draws of edges apart from those of `random`, which has none of its own after the purpose.
-_EDGES = 1
+from gnnexp.partitioners.streaming import EdgePlacer, Home, NumParts, Placement
 
 
-class LibraPartitioner(Partitioner):
+class LibraPartitioner(EdgePlacer):
     """A greedy vertex-cut in one pass over the edges.
 
     An edge goes to the least loaded part that holds both ends; if there is none, to the least loaded of those that hold
@@ -51,31 +38,16 @@ class LibraPartitioner(Partitioner):
     Args:
         num_parts: number of parts, `auto` for one per rank.
         order: in which edges are placed: `shuffled`, a random permutation, or `stored`, the graph's own order by
-            destination, which takes a third of the memory.
+            destination, which takes a seventh of the memory.
         seed: of the permutation.
+        home: see `VertexCut`.
     """
 
-    vertex_cut = True
-    bytes_per_edge = BYTES_PER_EDGE
-
     def __init__(
-        self, num_parts: int | Literal["auto"] = "auto", order: Literal["shuffled", "stored"] = "shuffled",
-        seed: int = 0,
+        self, num_parts: NumParts = "auto", order: StreamOrder = "shuffled", seed: int = 0, home: Home = "most"
     ) -> None:
-        self.num_parts = num_parts
-        self.order = order
-        self.seed = seed
+        super().__init__(num_parts, order, seed, home)
 
-    def assign(self, graph: Graph, num_parts: int) -> Owners:
-        """Owners of edges by one pass over them, owners of vertices by `masters`; a part may have no vertex."""
-        indptr, indices = graph.indptr.numpy(), graph.indices.numpy()
-        order = self._order(graph.num_edges)  # before the rest is there: sorting it is the peak
-        edges = np.empty(graph.num_edges, torch.zeros(0, dtype=owner_dtype(num_parts)).numpy().dtype)
-        place_edges(indices, edge_destinations(indptr, indices), order, graph.num_nodes, num_parts, edges)
-        return Owners(torch.from_numpy(masters(indptr, indices, edges, num_parts)), torch.from_numpy(edges))
-
-    def _order(self, num_edges: int) -> np.ndarray:
-        """`[E]` int64, empty for the stored order."""
-        if self.order == "stored":
-            return np.empty(0, np.int64)
-        return permutation(stream(self.seed, Purpose.PARTITION, _EDGES), num_edges)
+    def place(self, state: Placement, sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray) -> None:
+        """By the kernel."""
+        place_edges(sources, destinations, state.degrees, state.replicas, state.loads, parts)

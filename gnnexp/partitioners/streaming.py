@@ -1,12 +1,14 @@
 """Partitioners that see a graph as a stream of edges and keep O(V) state (SDT-GNN, section III-B).
 
-A rule of one's own is a subclass: of `StreamPartitioner` if it decides owners of vertices, of `EdgePlacer` if it places
-edges chunk by chunk, of `EdgeScorer` if it scores the parts for one edge at a time.
+A rule of one's own is a subclass: of `StreamPartitioner` if it decides owners of vertices; of `VertexCut` if it takes
+several passes to place edges, of `EdgePlacer` if it places them chunk by chunk in one, of `EdgeScorer` if it scores the
+parts for one edge at a time.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,14 +17,18 @@ import torch
 
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import owner_dtype
-from gnnexp.graph.stream import EdgeStream, GraphStream, StreamOrder
+from gnnexp.graph.stream import EdgeStream, GraphStream, StreamOrder, check_degrees
 from gnnexp.kernels.homes import count_edges, keep_last, keep_most, place_homeless
 from gnnexp.partitioners.base import Owners, Partitioner
 
 NumParts = int | Literal["auto"]
 Home = Literal["most", "last"]
-# 32 bytes per vertex while homes are counted.
+Degrees = Literal["exact", "streamed"]
+# Homes are counted for as many parts per pass as this has room for, but for 8 at least, with 32 bytes per vertex.
+HOMES_BYTES = 1 << 30
 HOMES_PER_PASS = 8
+# Peak of a shuffled stream, while its order is sorted: 20.0 measured on R-MAT, 200,000 vertices, 10 M edges.
+SHUFFLED_BYTES_PER_EDGE = 20
 
 
 class StreamPartitioner(Partitioner):
@@ -37,6 +43,11 @@ class StreamPartitioner(Partitioner):
     def __init__(self, num_parts: NumParts = "auto", order: StreamOrder = "stored", seed: int = 0) -> None:
         self.num_parts, self.order, self.seed = num_parts, order, seed
 
+    @property
+    def bytes_per_edge(self) -> int:
+        """What a shuffled stream holds; a stored one holds nothing."""
+        return SHUFFLED_BYTES_PER_EDGE if self.order == "shuffled" else 0
+
     def assign(self, graph: Graph, num_parts: int) -> Owners:
         """Owners from the stream of the graph's edges."""
         return self.assign_stream(GraphStream(graph, self.order, self.seed), num_parts)
@@ -44,6 +55,70 @@ class StreamPartitioner(Partitioner):
     @abstractmethod
     def assign_stream(self, stream: EdgeStream, num_parts: int) -> Owners:
         """Owners of all vertices, and in a vertex-cut of the edges by position; 1 <= num_parts <= V."""
+
+
+class VertexCut(StreamPartitioner):
+    """Gives every edge a part, and every vertex a home by the parts of its edges.
+
+    Args:
+        num_parts: number of parts, `auto` for one per rank.
+        order: see `StreamPartitioner`.
+        seed: of the shuffle.
+        home: who owns a vertex: the part with `most` of its edges (lowest on ties), or the one of its `last` streamed
+            in-edge (the published artifact of SDT-GNN); vertices without any go to the parts with the fewest.
+    """
+
+    vertex_cut = True
+
+    def __init__(
+        self, num_parts: NumParts = "auto", order: StreamOrder = "stored", seed: int = 0, home: Home = "most"
+    ) -> None:
+        super().__init__(num_parts, order, seed)
+        self.home = home
+
+    @property
+    def bytes_per_edge(self) -> int:
+        """Of owners where a stream holds nothing: sorting a shuffled one is the peak, before owners are written."""
+        return super().bytes_per_edge or 2
+
+    @abstractmethod
+    def place_all(self, stream: EdgeStream, num_parts: int, parts: np.ndarray) -> Mapping[str, float]:
+        """Write the part of every edge into `parts` `[E]` by position; what is told of it, by name."""
+
+    def assign_stream(self, stream: EdgeStream, num_parts: int) -> Owners:
+        """Place every edge, then say where vertices are at home."""
+        parts = np.empty(stream.num_edges, torch.zeros(0, dtype=owner_dtype(num_parts)).numpy().dtype)
+        facts = self.place_all(stream, num_parts, parts)
+        return Owners(torch.from_numpy(homes_of(stream, parts, num_parts, self.home)), torch.from_numpy(parts), facts)
+
+
+def homes_of(stream: EdgeStream, parts: np.ndarray, num_parts: int, home: Home) -> np.ndarray:
+    """The part `[V]` where every vertex is at home, in the dtype of `parts`; see `VertexCut`.
+
+    `most` takes a pass per 1 GiB or 8 parts, with 4 bytes per vertex and part; a self loop counts once, parallel edges
+    each.
+
+    Args:
+        stream: of the edges.
+        parts: `[E]` of every edge, by position.
+        num_parts: p.
+        home: which part of its edges.
+    """
+    homes = np.full(stream.num_nodes, -1, parts.dtype)
+    if home == "last":
+        for chunk in stream.chunks():
+            keep_last(chunk.destinations, parts[chunk.positions], homes)
+    else:
+        stream = stream.sequential()
+        most = np.zeros(stream.num_nodes, np.int32)
+        group = max(HOMES_PER_PASS, HOMES_BYTES // (4 * stream.num_nodes))
+        for first in range(0, num_parts, group):
+            counts = np.zeros((stream.num_nodes, min(group, num_parts - first)), np.int32)
+            for chunk in stream.chunks():
+                count_edges(chunk.sources, chunk.destinations, parts[chunk.positions], first, counts)
+            keep_most(counts, first, most, homes)
+    place_homeless(homes, num_parts)
+    return homes
 
 
 @dataclass(eq=False)
@@ -62,6 +137,12 @@ class Placement:
     replicas: np.ndarray
     loads: np.ndarray
 
+    @classmethod
+    def empty(cls, degrees: np.ndarray, num_parts: int) -> Placement:
+        """Nothing is placed yet."""
+        words = (num_parts + 63) // 64
+        return cls(num_parts, degrees, np.zeros((degrees.size, words), np.uint64), np.zeros(num_parts, np.int64))
+
     def holders(self, vertex: int) -> np.ndarray:
         """`[p]` whether each part holds `vertex`."""
         bits = np.unpackbits(self.replicas[vertex].astype("<u8").view(np.uint8), bitorder="little")
@@ -75,71 +156,33 @@ class Placement:
         return part
 
 
-class EdgePlacer(StreamPartitioner):
-    """A vertex-cut: edges are placed in the order of the stream.
+class EdgePlacer(VertexCut):
+    """A vertex-cut in one pass: edges are placed in the order of the stream, chunk by chunk.
 
-    A subclass implements `place`; `degrees=streamed` needs a rule that counts them (`Placement.degrees` then starts
-    with zeros, and `place` adds each edge before it looks).
-
-    Args:
-        num_parts: number of parts, `auto` for one per rank.
-        order: see `StreamPartitioner`.
-        seed: of the shuffle.
-        home: who owns a vertex: the part with `most` of its edges (lowest on ties), or the one of its `last` streamed
-            in-edge (the published artifact of SDT-GNN); vertices without any go to the parts with the fewest.
+    A subclass implements `place`. If it counts degrees itself, as they are streamed, `first_degrees` gives it zeros.
     """
-
-    vertex_cut = True
-
-    def __init__(
-        self, num_parts: NumParts = "auto", order: StreamOrder = "stored", seed: int = 0, home: Home = "most"
-    ) -> None:
-        super().__init__(num_parts, order, seed)
-        self.home = home
 
     @abstractmethod
     def place(self, state: Placement, sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray) -> None:
         """Write the part of each edge into `parts` `[n]`, and keep `state.replicas` and `state.loads` true."""
 
-    def degrees(self, stream: EdgeStream) -> np.ndarray:
-        """`[V]` int32 that `Placement.degrees` starts with."""
+    def first_degrees(self, stream: EdgeStream) -> np.ndarray:
+        """`[V]` int32 that `Placement.degrees` starts with: those of the whole stream, not to be changed."""
         return stream.degrees
 
     def begin(self, stream: EdgeStream, num_parts: int) -> Placement:
         """State before the first edge; a rule that keeps more returns a subclass of `Placement`."""
-        words = (num_parts + 63) // 64
-        return Placement(num_parts, self.degrees(stream), np.zeros((stream.num_nodes, words), np.uint64),
-                         np.zeros(num_parts, np.int64))
+        return Placement.empty(self.first_degrees(stream), num_parts)
 
-    def place_all(self, state: Placement, stream: EdgeStream, parts: np.ndarray) -> None:
-        """All edges, into `parts` `[E]` by position; in one pass, unless a rule takes more."""
+    def place_all(self, stream: EdgeStream, num_parts: int, parts: np.ndarray) -> Mapping[str, float]:
+        """In one pass."""
+        state = self.begin(stream, num_parts)
         for chunk in stream.chunks():
             placed = np.empty(chunk.sources.size, parts.dtype)
             self.place(state, chunk.sources, chunk.destinations, placed)
             parts[chunk.positions] = placed
-
-    def assign_stream(self, stream: EdgeStream, num_parts: int) -> Owners:
-        """Place every edge, then say where vertices are at home."""
-        parts = np.empty(stream.num_edges, torch.zeros(0, dtype=owner_dtype(num_parts)).numpy().dtype)
-        self.place_all(self.begin(stream, num_parts), stream, parts)
-        return Owners(torch.from_numpy(self._homes(stream, parts, num_parts)), torch.from_numpy(parts))
-
-    def _homes(self, stream: EdgeStream, parts: np.ndarray, num_parts: int) -> np.ndarray:
-        """`[V]` in the dtype of `parts`."""
-        homes = np.full(stream.num_nodes, -1, parts.dtype)
-        if self.home == "last":
-            for chunk in stream.chunks():
-                keep_last(chunk.destinations, parts[chunk.positions], homes)
-        else:
-            stream = stream.sequential()
-            most = np.zeros(stream.num_nodes, np.int32)
-            for first in range(0, num_parts, HOMES_PER_PASS):
-                counts = np.zeros((stream.num_nodes, min(HOMES_PER_PASS, num_parts - first)), np.int32)
-                for chunk in stream.chunks():
-                    count_edges(chunk.sources, chunk.destinations, parts[chunk.positions], first, counts)
-                keep_most(counts, first, most, homes)
-        place_homeless(homes, num_parts)
-        return homes
+        check_degrees(state.degrees, stream.name)
+        return {}
 
 
 class EdgeScorer(EdgePlacer):

@@ -23,9 +23,10 @@ from gnnexp.errors import ConfigError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, open_partition
 from gnnexp.graph.quality import quality
+from gnnexp.graph.stream import GraphStream
 from gnnexp.kernels.counter import Purpose, permutation, stream
-from gnnexp.kernels.masters import masters
 from gnnexp.partitioners.libra import LibraPartitioner
+from gnnexp.partitioners.streaming import homes_of
 from gnnexp.prepare import prepare_partition, read_quality
 
 ORDERS = ["shuffled", "stored"]
@@ -130,11 +131,10 @@ def test_what_holds_on_any_graph(order: str, graph: Graph, num_parts: int) -> No
     assert owners_of(graph, num_parts, order) == (owner.tolist(), edges.tolist())
 
 
-def test_masters_are_the_kernels() -> None:
+def test_vertices_are_at_home_where_most_of_their_edges_are() -> None:
     graph = nasty_graph()
     nodes, edges = owners_of(graph, 3, "shuffled")
-    found = masters(graph.indptr.numpy(), graph.indices.numpy(), np.array(edges, np.int16), 3)
-    assert nodes == found.tolist()
+    assert nodes == homes_of(GraphStream(graph), np.array(edges, np.int16), 3, "most").tolist()
 
 
 def test_a_graph_without_edges_is_spread_over_the_parts() -> None:
@@ -143,7 +143,7 @@ def test_a_graph_without_edges_is_spread_over_the_parts() -> None:
 
 
 def test_many_parts_need_wider_owners() -> None:
-    # `masters` passes over the vertices once per part: few vertices, and parts that are too many for 16 bits.
+    # There is a pass over the vertices for every 8 parts: few vertices, and parts that are too many for 16 bits.
     partition = LibraPartitioner().assign(random_graph(40, 10, 0), 33_000)
     assert partition.edges is not None
     assert partition.nodes.dtype == partition.edges.dtype == torch.int32
@@ -188,7 +188,7 @@ def test_it_copies_few_vertices_and_balances_edges(
     graph = load()
     for num_parts in (4, 16):
         drawn = np.random.default_rng(0).integers(0, num_parts, graph.num_edges).astype(np.int16)
-        owner = masters(graph.indptr.numpy(), graph.indices.numpy(), drawn, num_parts)
+        owner = homes_of(GraphStream(graph), drawn, num_parts, "most")
         random = quality(graph, Partition(torch.from_numpy(owner), num_parts, torch.from_numpy(drawn)))
         found = quality(graph, LibraPartitioner(order=order).partition(graph, num_parts))  # type: ignore[arg-type]
         assert found["replication_cut"] < min(copies, 0.55 * random["replication_cut"])

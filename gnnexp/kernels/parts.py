@@ -1,0 +1,88 @@
+"""Sets of parts as bits, 64 to a word, and how full parts are: what rules that place edges share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from gnnexp.kernels.compiled import compiled
+
+ONE = np.uint64(1)
+# Of the other set in `least_loaded`.
+IN, NOT_IN = np.uint64(0), np.uint64((1 << 64) - 1)
+_MOST = np.iinfo(np.int64).max
+
+
+@intrinsic
+def lowest_bit(typing: Any, word: Any) -> tuple[Any, Callable[..., Any]] | None:  # noqa: ANN401
+    """`lowest_bit(word)`: number of the lowest bit that is set in a uint64, which must not be 0; int64."""
+    if word != types.uint64:
+        return None
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(word), codegen
+
+
+@compiled(inline="always")
+def hold(held: np.ndarray, first_word: int, part: int) -> None:
+    """Add `part` to the set of the vertex whose words start at `first_word` of `held` `[V words]`."""
+    held[first_word + (part >> 6)] |= ONE << np.uint64(part & 63)
+
+
+@compiled(inline="always")
+def least_loaded(
+    held: np.ndarray, one: int, other: int, outside: np.uint64, words: int, loads: np.ndarray
+) -> int:
+    """The part with the fewest edges among those in both sets, the lowest on ties; -1 if there is none.
+
+    Args:
+        held: `[V words]` uint64.
+        one: where the words of a set start.
+        other: where those of the other one start, which may be the same.
+        outside: `IN` for the parts in both sets, `NOT_IN` for those in one that are not in the other.
+        words: of a set.
+        loads: `[p]` edges of every part.
+    """
+    best, fewest = -1, _MOST
+    for word in range(words):
+        these = held[one + word] & (held[other + word] ^ outside)
+        while these != np.uint64(0):
+            part = 64 * word + lowest_bit(these)
+            these &= these - ONE
+            if loads[part] < fewest:
+                best, fewest = part, loads[part]
+    return best
+
+
+@compiled(inline="always")
+def held_or_least(held: np.ndarray, first: int, second: int, words: int, loads: np.ndarray, least: int) -> int:
+    """The least loaded part in both sets; without any, in the first; without any, in the second; else `least`."""
+    part = least_loaded(held, first, second, IN, words, loads)
+    if part < 0:
+        part = least_loaded(held, first, first, IN, words, loads)
+    if part < 0:
+        part = least_loaded(held, second, second, IN, words, loads)
+    return part if part >= 0 else least
+
+
+@compiled(inline="always")
+def next_least(loads: np.ndarray, least: int) -> int:
+    """The part with the fewest edges, the lowest on ties, after `least`, which was it, got one more.
+
+    No part below `least` is as empty as it was, so that looking costs a step per edge on average.
+    """
+    full = loads[least]
+    for part in range(least + 1, loads.size):
+        if loads[part] < full:
+            return part
+    for part in range(least):
+        if loads[part] == full:
+            return part
+    return least
