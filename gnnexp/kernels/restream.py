@@ -9,77 +9,80 @@ from __future__ import annotations
 
 import numpy as np
 
+from gnnexp.kernels.clusters import ask_ahead
 from gnnexp.kernels.compiled import compiled
-from gnnexp.kernels.prefetch import prefetch
-from gnnexp.kernels.stream import AHEAD
+
+_ANY = np.iinfo(np.int64).max
 
 
 @compiled(inline="always")
-def _worth(found: int, size: int, fennel: bool, penalty: float, most: int) -> float:
-    """Score of a part of `size` vertices that has `found` in-neighbours."""
-    return found - penalty if fennel else found * (1.0 - size / most)
+def _worth(found: int, mass: int, fennel: bool, penalty: float, most: int) -> float:
+    """Score of a part of some mass that has `found` in-neighbours."""
+    return found - penalty if fennel else found * (1.0 - mass / most)
 
 
 @compiled(nogil=True)
 def stream_vertices(
-    indptr: np.ndarray, indices: np.ndarray, order: np.ndarray, owners: np.ndarray, sizes: np.ndarray,
-    loads: np.ndarray, fennel: bool, alpha: float, gamma: float, max_vertices: int, max_edges: int,
+    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, masses: np.ndarray, loads: np.ndarray,
+    order: np.ndarray, owners: np.ndarray, part_masses: np.ndarray, part_loads: np.ndarray, fennel: bool, alpha: float,
+    gamma: float, max_mass: int, max_load: int,
 ) -> int:
     """One pass; how many vertices changed their part.
 
-    A vertex goes to the best of the parts where it fits: vertices and in-edges. If its in-edges fit nowhere, to the
-    part with the fewest in-edges of those with room for a vertex: `max_edges` is exceeded, see `unload`.
+    A vertex goes to the best of the parts where its mass and its load fit, the lighter one on ties, then the lowest. If
+    there is none, to the one with the least load of those where its mass fits (`max_load` is exceeded, see `unload`);
+    if there is none of these either, which cannot be where all weigh the same, to the lightest.
 
     Args:
-        indptr: `[V + 1]` int64.
-        indices: `[E]` in-neighbours.
-        order: `[V]` in which vertices come, or empty for that of their ids.
-        owners: `[V]` parts of the last pass or -1, changed.
-        sizes: `[p]` int64, receives vertices of every part.
-        loads: `[p]` int64, receives in-edges.
+        indptr: `[n + 1]` int64.
+        indices: `[m]` in-neighbours.
+        weights: `[m]` of edges, empty for 1 each.
+        masses: `[n]` int64 of vertices, empty for 1 each.
+        loads: `[n]` int64 in-edges of vertices, empty if those are the rows' lengths.
+        order: `[n]` in which vertices come.
+        owners: `[n]` parts of the last pass or -1, changed.
+        part_masses: `[p]` int64, filled.
+        part_loads: `[p]` int64, filled.
         fennel: its score, otherwise LDG's.
-        alpha: of Fennel: a part of n vertices costs alpha n^gamma.
+        alpha: of Fennel: a part of mass x costs alpha x^gamma.
         gamma: of Fennel.
-        max_vertices: of a part; all parts together take V.
-        max_edges: of a part, in-edges.
+        max_mass: of a part; all parts together can take all vertices.
+        max_load: of a part.
     """
-    num_nodes, num_parts, last = indptr.size - 1, sizes.size, indices.size - 1
-    counts, penalties = np.zeros(num_parts, np.int64), np.zeros(num_parts)
-    sizes[:] = 0
-    loads[:] = 0
-    moved = 0
-    for place in range(num_nodes):
-        vertex = np.int64(order[place]) if order.size > 0 else place
-        if order.size > 0:
-            far, near = min(place + 8, num_nodes - 1), min(place + 4, num_nodes - 1)
-            prefetch(indptr, order[far])
-            prefetch(indices, indptr[order[near]])
-        first, end = indptr[vertex], indptr[vertex + 1]
-        for edge in range(first, end):
-            prefetch(owners, indices[min(edge + AHEAD, last)])
-            neighbour = indices[edge]
-            part = owners[neighbour]
-            if part >= 0 and neighbour != vertex:
-                counts[part] += 1
-        best, spare, best_score = -1, -1, 0.0
+    num_parts, weighted, moved = part_masses.size, weights.size > 0, 0
+    sums, penalties = np.zeros(num_parts, np.int64), np.zeros(num_parts)
+    part_masses[:] = 0
+    part_loads[:] = 0
+    for place in range(order.size):
+        ask_ahead(indptr, indices, order, place, owners)
+        vertex = np.int64(order[place])
+        for edge in range(indptr[vertex], indptr[vertex + 1]):
+            part = owners[indices[edge]]
+            if part >= 0 and indices[edge] != vertex:
+                sums[part] += weights[edge] if weighted else 1
+        mass = masses[vertex] if masses.size > 0 else 1
+        load = loads[vertex] if loads.size > 0 else indptr[vertex + 1] - indptr[vertex]
+        best, spare, lightest, best_score = -1, -1, 0, 0.0
         for part in range(num_parts):
-            found, counts[part] = counts[part], 0
-            if sizes[part] >= max_vertices:
+            found, sums[part] = sums[part], 0
+            if part_masses[part] < part_masses[lightest]:
+                lightest = part
+            if part_masses[part] + mass > max_mass:
                 continue
-            if spare < 0 or loads[part] < loads[spare]:
+            if spare < 0 or part_loads[part] < part_loads[spare]:
                 spare = part
-            if loads[part] + (end - first) > max_edges:
+            if part_loads[part] + load > max_load:
                 continue
-            score = _worth(found, sizes[part], fennel, penalties[part], max_vertices)
-            if best < 0 or score > best_score or (score == best_score and sizes[part] < sizes[best]):
+            score = _worth(found, part_masses[part], fennel, penalties[part], max_mass)
+            if best < 0 or score > best_score or (score == best_score and part_masses[part] < part_masses[best]):
                 best, best_score = part, score
-        part = spare if best < 0 else best
+        part = best if best >= 0 else (spare if spare >= 0 else lightest)
         moved += owners[vertex] != part
         owners[vertex] = part
-        sizes[part] += 1
-        loads[part] += end - first
+        part_masses[part] += mass
+        part_loads[part] += load
         if fennel:
-            penalties[part] = alpha * gamma * np.float64(sizes[part]) ** (gamma - 1.0)
+            penalties[part] = alpha * gamma * np.float64(part_masses[part]) ** (gamma - 1.0)
     return moved
 
 
@@ -140,23 +143,26 @@ def unload(
     indptr: np.ndarray, falling: np.ndarray, owners: np.ndarray, sizes: np.ndarray, loads: np.ndarray,
     max_vertices: int, max_edges: int,
 ) -> int:
-    """Vertices leave the parts that have more than `max_edges` in-edges, those with most first; what is still too much.
+    """Vertices leave the parts that have too much, those with most in-edges first; in-edges that are still too many.
 
-    Then they are exchanged for vertices with fewer in-edges, where moving is barred by `max_vertices`. To tell whether
-    a cap can be held at all is bin packing: what is left (0 = held) need not be the least possible.
+    What cannot move because there is no room for a vertex is exchanged for vertices with fewer in-edges. `max_vertices`
+    holds afterwards. To tell whether `max_edges` can be held at all is bin packing: what is left need not be least.
 
     Args:
         indptr: `[V + 1]` int64.
-        falling: `[V]` int64 vertices, most in-edges first.
+        falling: `[V]` vertices, most in-edges first.
         owners: `[V]`, changed.
         sizes: `[p]` int64 vertices of every part, changed.
         loads: `[p]` int64 in-edges, changed.
-        max_vertices: of a part; holds before and after.
+        max_vertices: of a part; all parts together can take V.
         max_edges: of a part.
     """
     for vertex in falling:
-        if loads[owners[vertex]] > max_edges:
+        if loads[owners[vertex]] > max_edges or sizes[owners[vertex]] > max_vertices:
             _relieve(indptr, vertex, owners, sizes, loads, max_vertices, max_edges)
+    for vertex in falling[::-1]:
+        if sizes[owners[vertex]] > max_vertices:
+            _relieve(indptr, vertex, owners, sizes, loads, max_vertices, _ANY)
     over = np.int64(0)
     for part in range(loads.size):
         while loads[part] > max_edges and _exchange(indptr, falling, part, owners, loads, max_edges):
@@ -167,8 +173,8 @@ def unload(
 
 def warm_up() -> None:
     """Compile them for common types."""
-    indptr, ids, order = np.array([0, 1, 2]), np.zeros(2, np.int32), np.arange(2)
+    indptr, ids, none = np.array([0, 1, 2]), np.zeros(2, np.int32), np.empty(0, np.int64)
     for owners in (np.zeros(2, np.int16), np.zeros(2, np.int32)):
         sizes, loads = np.zeros(1, np.int64), np.zeros(1, np.int64)
-        stream_vertices(indptr, ids, order, owners, sizes, loads, True, 1.0, 1.5, 2, 2)
-        unload(indptr, order, owners, sizes, loads, 2, 2)
+        stream_vertices(indptr, ids, none, none, none, ids, owners, sizes, loads, True, 1.0, 1.5, 2, 2)
+        unload(indptr, ids, owners, sizes, loads, 2, 2)
