@@ -184,7 +184,7 @@ def _longer(array: np.ndarray, used: int, size: int) -> np.ndarray:
 def contract(
     indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, labels: np.ndarray, count: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The graph of clusters: `indptr` `[count + 1]`, `indices` and `weights` `[m']`; edges inside clusters are left out.
+    """The graph of clusters: `indptr` `[count + 1]`, `indices` and `weights` `[m']`, without edges inside clusters.
 
     `labels` `[n]` are 0 to `count - 1`. Rows are not sorted.
     """

@@ -34,7 +34,7 @@ def cut_weight(indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, own
         for edge in range(indptr[vertex], indptr[vertex + 1]):
             if owners[indices[edge]] != owners[vertex]:
                 cut += weights[edge] if weights.size > 0 else 1
-    return cut
+    return int(cut)
 
 
 @compiled(nogil=True)

@@ -168,7 +168,7 @@ def unload(
         while loads[part] > max_edges and _exchange(indptr, falling, part, owners, loads, max_edges):
             pass
         over = max(over, loads[part] - max_edges)
-    return over
+    return int(over)
 
 
 def warm_up() -> None:
