@@ -233,7 +233,7 @@ def warm_up() -> None:
     labels, order, touched = np.arange(2, dtype=np.int32), np.zeros(2, np.int32), np.zeros(2, np.int32)
     order_by_degree(indptr, False, order)
     for weights, masses in ((none, none), (np.ones(2, np.int64), np.ones(2, np.int64))):
-        sizes, sums = np.ones(2, np.int64), np.zeros(2, np.int64)
+        sizes, sums = np.ones(2, np.int32), np.zeros(2, np.int32)
         join_clusters(indptr, ids, weights, masses, order, labels, sizes, 1, sums, touched)
         join_leftovers(indptr, ids, weights, masses, labels, sizes, 1, sums, touched)
         contract(indptr, ids, weights, labels, number_labels(labels))
