@@ -215,7 +215,7 @@ def contract(
             sums[other] = 0
             used += 1
         pointers[cluster + 1] = used
-    return pointers, _longer(ids, used, used), _longer(totals, used, used)
+    return pointers, ids[:used], totals[:used]
 
 
 @compiled(nogil=True)

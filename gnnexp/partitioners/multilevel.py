@@ -182,7 +182,8 @@ def _split_by_metis(level: Level, num_parts: int, caps: Caps, seed: int) -> np.n
     if caps.edges < loads.sum():
         columns.append(loads)
         room = min(room, caps.edges * num_parts / loads.sum())
-    weights = np.stack(columns, axis=1)
+    weights = np.stack([fitting(column, dtype, 0) for column in columns], axis=1)
+    both.data = fitting(both.data, dtype, 1)
     check_limits(level.num_nodes, both.nnz, weights, dtype, int(both.sum()))
     starts, neighbours, totals, weights = (
         np.ascontiguousarray(values, dtype) for values in (both.indptr, both.indices, both.data, weights)
@@ -190,6 +191,12 @@ def _split_by_metis(level: Level, num_parts: int, caps: Caps, seed: int) -> np.n
     parts, _ = part_graph(starts, neighbours, weights, totals, num_parts, recursive=False,
                           imbalance=max(room - 1, 0.001), seed=seed % ((1 << 31) - 1))
     return parts
+
+
+def fitting(values: np.ndarray, dtype: np.dtype[np.signedinteger], least: int) -> np.ndarray:
+    """`values` in shares, none below `least`, that METIS can add up: those of billions of edges do not fit in int32."""
+    share = -(-int(values.sum()) // (int(np.iinfo(dtype).max) // 2))
+    return np.maximum(values // share, least) if share > 1 else values
 
 
 def _split_by_streams(level: Level, num_parts: int, caps: Caps, seed: int) -> np.ndarray:

@@ -21,7 +21,7 @@ from gnnexp.kernels.refine import PARTS_PER_WORD, count_pins, move_by_copies
 from gnnexp.kernels.restream import stream_vertices, unload
 from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.metis import fill_empty
-from gnnexp.partitioners.metis_library import metis_version
+from gnnexp.partitioners.metis_library import index_dtype, metis_version
 from gnnexp.partitioners.multilevel import Caps, Coarsest, Level, cluster_owners
 
 log = logging.getLogger(__name__)
@@ -110,6 +110,8 @@ class RestreamPartitioner(Partitioner):
 
     def assign(self, graph: Graph, num_parts: int) -> Owners:
         """Owners by restreaming; no part is left empty."""
+        if (self.start, self.coarsest) == ("clusters", "metis"):
+            _check_metis()
         dtype = torch.zeros(0, dtype=owner_dtype(num_parts)).numpy().dtype
         if num_parts == 1:
             return Owners(torch.zeros(graph.num_nodes, dtype=owner_dtype(1)))
@@ -175,6 +177,16 @@ class RestreamPartitioner(Partitioner):
                                    pins, words, _TILT)
             if moved < _SETTLED * level.num_nodes:
                 break
+
+
+def _check_metis() -> None:
+    """Before the work starts."""
+    try:
+        index_dtype()
+    except ConfigError as error:
+        (problem,) = error.problems
+        mend = f"{problem.mend.split(', or')[0]}, or partitioner.coarsest=stream"
+        raise ConfigError(Problem("partitioner.coarsest", "metis", problem.allowed, mend)) from None
 
 
 def _hold(level: Level, num_parts: int, caps: Caps, owners: np.ndarray) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from gnnexp.graph.quality import quality
 from gnnexp.kernels.counter import Purpose, permutation, stream
 from gnnexp.kernels.restream import unload
 from gnnexp.partitioners.metis import MetisPartitioner, fill_empty
+from gnnexp.partitioners.multilevel import fitting
 from gnnexp.partitioners.restream import RestreamPartitioner
 from gnnexp.partitioners.spring import SpringPartitioner
 from gnnexp.prepare import read_quality
@@ -242,3 +244,21 @@ def test_the_command_line_makes_one(
     assert folder.name.startswith("restream-4-")
     report = read_quality(folder)
     assert report["balance_edges"] <= 1.1 and report["balance_vertices"] <= 1.05
+
+
+def test_weights_are_shared_out_where_metis_cannot_add_them_up() -> None:
+    small, large = np.array([3, 0, 2]), np.array([3 << 31, 1 << 31, 7, 0])
+    assert fitting(small, np.dtype(np.int32), 0) is small
+    for least in (0, 1):
+        found = fitting(large, np.dtype(np.int32), least)
+        assert found.sum() < 1 << 30 and found.min() == least
+        assert found[0] / found[1] == pytest.approx(3, 0.01)
+    assert fitting(large, np.dtype(np.int64), 1) is large
+
+
+def test_without_pymetis_the_mend_is_another_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pymetis", None)
+    with pytest.raises(ConfigError, match=r"coarsest='metis': needs the package pymetis") as caught:
+        owners(random_graph(30, 90, 0), 2)
+    assert caught.value.problems[0].mend.endswith("or partitioner.coarsest=stream")
+    assert owners(random_graph(30, 90, 0), 2, coarsest="stream").size == 30
