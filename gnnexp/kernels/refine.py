@@ -16,6 +16,8 @@ from gnnexp.kernels.prefetch import prefetch
 _MOST = 255
 _LOW, _HIGH, _ONE = np.uint64(0x7F7F7F7F7F7F7F7F), np.uint64(0x8080808080808080), np.uint64(7)
 PARTS_PER_WORD = 8
+# Edges ahead whose pins are asked for, about as long as a line takes to come from L3.
+_NETS_AHEAD = 12
 
 
 @compiled(nogil=True)
@@ -108,7 +110,7 @@ def count_pins(indptr: np.ndarray, indices: np.ndarray, owners: np.ndarray, stri
         part = np.int64(owners[vertex])
         _pin(pins, vertex * stride + part, 1)
         for edge in range(indptr[vertex], indptr[vertex + 1]):
-            prefetch(pins, np.int64(indices[min(edge + 16, indices.size - 1)]) * stride)
+            prefetch(pins, np.int64(indices[min(edge + _NETS_AHEAD, indices.size - 1)]) * stride)
             if indices[edge] != vertex:
                 _pin(pins, np.int64(indices[edge]) * stride + part, 1)
 
@@ -144,6 +146,40 @@ def _repin(indptr: np.ndarray, indices: np.ndarray, vertex: int, left: int, join
             _pin(pins, row + joined, 1)
 
 
+@compiled(inline="always")
+def _look(
+    indptr: np.ndarray, indices: np.ndarray, vertex: int, owners: np.ndarray, pins: np.ndarray, words: np.ndarray,
+    present: np.ndarray, holds: np.ndarray, sums: np.ndarray,
+) -> tuple[int, int]:
+    """How many a vertex needs, itself included, and how many of these its part would drop without it.
+
+    `holds` receives how many of them each part has, `sums` the edges from each. A source that the part has for its own
+    sake is pinned there by itself, so it is not dropped. `present` is room of zeros.
+    """
+    num_words, own, end = present.size, np.int64(owners[vertex]), indptr[vertex + 1]
+    stride, edge = num_words * PARTS_PER_WORD, indptr[vertex]
+    holds[:] = 0
+    _add_present(words, vertex * num_words, num_words, present)
+    needs, drops, pending = 1, np.int64(pins[vertex * stride + own] == 1), 1
+    while edge < end:
+        prefetch(words, np.int64(indices[min(edge + _NETS_AHEAD, indices.size - 1)]) * num_words)
+        source, first = np.int64(indices[edge]), edge
+        while edge < end and indices[edge] == source:
+            edge += 1
+        if source == vertex:
+            continue
+        drops += pins[source * stride + own] == edge - first
+        sums[owners[source]] += edge - first
+        _add_present(words, source * num_words, num_words, present)
+        needs += 1
+        pending += 1
+        if pending == _MOST:
+            _flush(present, holds)
+            pending = 0
+    _flush(present, holds)
+    return needs, int(drops)
+
+
 @compiled(nogil=True)
 def move_by_copies(
     indptr: np.ndarray, indices: np.ndarray, order: np.ndarray, owners: np.ndarray, part_masses: np.ndarray,
@@ -176,28 +212,8 @@ def move_by_copies(
     for place in range(order.size):
         ask_ahead(indptr, indices, order, place, owners)
         vertex = np.int64(order[place])
-        own, end = np.int64(owners[vertex]), indptr[vertex + 1]
-        load, edge = end - indptr[vertex], indptr[vertex]
-        holds[:] = 0
-        drops, pending = np.int64(pins[vertex * stride + own] == 1), 1
-        _add_present(words, vertex * num_words, num_words, present)
-        nets = 1
-        while edge < end:
-            prefetch(words, np.int64(indices[min(edge + 12, indices.size - 1)]) * num_words)
-            source, first = np.int64(indices[edge]), edge
-            while edge < end and indices[edge] == source:
-                edge += 1
-            if source == vertex:
-                continue
-            drops += pins[source * stride + own] == edge - first
-            sums[owners[source]] += edge - first
-            _add_present(words, source * num_words, num_words, present)
-            nets += 1
-            pending += 1
-            if pending == _MOST:
-                _flush(present, holds)
-                pending = 0
-        _flush(present, holds)
+        own, load = np.int64(owners[vertex]), indptr[vertex + 1] - indptr[vertex]
+        needs, drops = _look(indptr, indices, vertex, owners, pins, words, present, holds, sums)
         best, most, inside = own, 0.0, sums[own]
         if part_masses[own] > max_mass or part_loads[own] > max_load:
             most = -np.inf
@@ -205,7 +221,7 @@ def move_by_copies(
             found, sums[part] = sums[part], 0
             if part == own or part_masses[part] >= max_mass or part_loads[part] + load > max_load:
                 continue
-            gain = drops - (nets - holds[part]) + tilt * (found - inside)
+            gain = drops - (needs - holds[part]) + tilt * (found - inside)
             if gain > most or (gain == most and part_masses[part] + (best == own) < part_masses[best]):
                 best, most = part, gain
         if best != own:

@@ -29,9 +29,8 @@ def stream_vertices(
 ) -> int:
     """One pass; how many vertices changed their part.
 
-    A vertex goes to the best of the parts where its mass and its load fit, the lighter one on ties, then the lowest. If
-    there is none, to the one with the least load of those where its mass fits (`max_load` is exceeded, see `unload`);
-    if there is none of these either, which cannot be where all weigh the same, to the lightest.
+    A vertex goes to the best part where its mass and load fit, the lighter on ties, then the lowest. If there is none,
+    to the one with the least load where its mass fits (see `unload`), else, if masses differ, to the lightest.
 
     Args:
         indptr: `[n + 1]` int64.
@@ -45,7 +44,7 @@ def stream_vertices(
         part_loads: `[p]` int64, filled.
         fennel: its score, otherwise LDG's.
         alpha: of Fennel: a part of mass x costs alpha x^gamma.
-        gamma: of Fennel.
+        gamma: see alpha.
         max_mass: of a part; all parts together can take all vertices.
         max_load: of a part.
     """

@@ -190,6 +190,17 @@ def test_all_bad_options_are_told_at_once() -> None:
     assert all(problem.allowed and problem.mend.startswith("set partitioner.") for problem in caught.value.problems)
     with pytest.raises(ConfigError, match=r"passes=0: must be 1 or more"):
         RestreamPartitioner(start="empty", passes=0)
+    with pytest.raises(ConfigError, match=r"passes='many': must be auto, or 0 or more"):
+        RestreamPartitioner(passes="many")  # type: ignore[arg-type]
+
+
+def test_passes_are_chosen_by_the_start_and_by_the_bound() -> None:
+    graph = random_graph(300, 2500, 0)
+    for options, passes in (({"start": "empty"}, 3), ({}, 1), ({"edge_balance": 1.2}, 0)):
+        chosen = RestreamPartitioner(**options).partition(graph, 4)  # type: ignore[arg-type]
+        given_ = RestreamPartitioner(passes=passes, **options).partition(graph, 4)  # type: ignore[arg-type]
+        assert torch.equal(chosen.node_owner, given_.node_owner)
+        assert ("moved_last_pass" in chosen.facts) == (passes > 0)
 
 
 def copies(graph: Graph, owner: np.ndarray, num_parts: int) -> float:
