@@ -29,8 +29,8 @@ def stream_vertices(
 ) -> int:
     """One pass; how many vertices changed their part.
 
-    A vertex goes to the best part where its mass and load fit, the lighter on ties, then the lowest. If there is none,
-    to the one with the least load where its mass fits (see `unload`), else, if masses differ, to the lightest.
+    A vertex goes to the best part where it fits, the lighter on ties, then the lowest; else to that with the least load
+    where its mass fits (see `unload`), else to the lightest.
 
     Args:
         indptr: `[n + 1]` int64.
@@ -40,18 +40,17 @@ def stream_vertices(
         loads: `[n]` int64 in-edges of vertices, empty if those are the rows' lengths.
         order: `[n]` in which vertices come.
         owners: `[n]` parts of the last pass or -1, changed.
-        part_masses: `[p]` int64, filled.
-        part_loads: `[p]` int64, filled.
+        part_masses: `[p]` int64, receives sums of masses.
+        part_loads: `[p]` int64, of loads.
         fennel: its score, otherwise LDG's.
         alpha: of Fennel: a part of mass x costs alpha x^gamma.
-        gamma: see alpha.
+        gamma: of Fennel.
         max_mass: of a part; all parts together can take all vertices.
         max_load: of a part.
     """
     num_parts, weighted, moved = part_masses.size, weights.size > 0, 0
     sums, penalties = np.zeros(num_parts, np.int64), np.zeros(num_parts)
-    part_masses[:] = 0
-    part_loads[:] = 0
+    part_masses[:] = part_loads[:] = 0
     for place in range(order.size):
         ask_ahead(indptr, indices, order, place, owners)
         vertex = np.int64(order[place])
@@ -61,7 +60,7 @@ def stream_vertices(
                 sums[part] += weights[edge] if weighted else 1
         mass = masses[vertex] if masses.size > 0 else 1
         load = loads[vertex] if loads.size > 0 else indptr[vertex + 1] - indptr[vertex]
-        best, spare, lightest, best_score = -1, -1, 0, 0.0
+        best, spare, lightest, most = -1, -1, 0, 0.0
         for part in range(num_parts):
             found, sums[part] = sums[part], 0
             if part_masses[part] < part_masses[lightest]:
@@ -73,8 +72,8 @@ def stream_vertices(
             if part_loads[part] + load > max_load:
                 continue
             score = _worth(found, part_masses[part], fennel, penalties[part], max_mass)
-            if best < 0 or score > best_score or (score == best_score and part_masses[part] < part_masses[best]):
-                best, best_score = part, score
+            if best < 0 or score > most or (score == most and part_masses[part] < part_masses[best]):
+                best, most = part, score
         part = best if best >= 0 else (spare if spare >= 0 else lightest)
         moved += owners[vertex] != part
         owners[vertex] = part

@@ -41,8 +41,8 @@ _CHOICES = {"start": ("clusters", "empty"), "score": ("fennel", "ldg"), "coarses
             "order": ("falling", "rising", "stored", "random")}
 
 
-# Anonymous memory at its peak, per edge: 6.5 on 245,000 vertices and 12.4 M edges with planted communities, 15 on 169,000
-# and 2.3 M, where the graph of clusters is half as large.
+# Anonymous memory at its peak, per edge: 6.5 on 245,000 vertices and 12.4 M edges with planted communities, 15 on
+# 169,000 and 2.3 M, where the graph of clusters is half as large.
 BYTES_PER_EDGE = 16
 
 
