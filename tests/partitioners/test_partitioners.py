@@ -21,6 +21,7 @@ from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.metis import MetisPartitioner
 from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.partitioners.range import RangePartitioner
+from gnnexp.partitioners.restream import RestreamPartitioner
 
 NONE = torch.empty(0, dtype=torch.int64)
 ALL: dict[str, Callable[[], Partitioner]] = {
@@ -29,6 +30,7 @@ ALL: dict[str, Callable[[], Partitioner]] = {
     "range": RangePartitioner,
     "range by edges": lambda: RangePartitioner(balance="edges"),
     "metis": MetisPartitioner,
+    "restream": RestreamPartitioner,
     "metis recursive": lambda: MetisPartitioner(recursive=True, balance=["edges"]),
 }
 
