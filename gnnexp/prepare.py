@@ -26,11 +26,12 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, open_partition
 from gnnexp.graph.parts import Parts, open_parts, write_parts
 from gnnexp.graph.presample import Presample, open_presample
-from gnnexp.graph.quality import quality
-from gnnexp.graph.stream import GraphStream
+from gnnexp.graph.quality import quality, stream_quality
+from gnnexp.graph.stream import EdgeStream, GraphStream
 from gnnexp.graph.validate import validate_graph, validate_ids
 from gnnexp.graph.writer import move_into_place, staging_prefix, write_json
 from gnnexp.partitioners.base import Partitioner, check_num_parts
+from gnnexp.partitioners.streaming import StreamPartitioner
 from gnnexp.presample import presample, presample_key
 
 Artifact = TypeVar("Artifact", Graph, Partition, Presample, Parts)
@@ -133,6 +134,26 @@ def prepare_partition(
         partition.save(staging)
         cost = {"seconds": partition.seconds, "peak_rss_bytes": float(partition.peak_rss_bytes)}
         write_json(staging / QUALITY, quality(graph, partition) | cost | dict(partition.facts))
+
+    return _prepare(folder, open_it, make), folder
+
+
+def prepare_stream_partition(
+    partitioner: StreamPartitioner, edges: EdgeStream, key: str, num_parts: int, cache: Path
+) -> tuple[Partition, Path]:
+    """As `prepare_partition`, from edges of which no graph is made; `key` is that of their dataset."""
+    key = f"stream:{key}"
+    folder = partition_folder(partitioner, key, num_parts, cache)
+
+    def open_it(path: Path) -> Partition:
+        read_quality(path)
+        return open_partition(path, graph=edges, graph_key=key)
+
+    def make(staging: Path) -> None:
+        partition = partitioner.partition_stream(edges, num_parts, key)
+        partition.save(staging)
+        cost = {"seconds": partition.seconds, "peak_rss_bytes": float(partition.peak_rss_bytes)}
+        write_json(staging / QUALITY, stream_quality(edges, partition) | cost | dict(partition.facts))
 
     return _prepare(folder, open_it, make), folder
 

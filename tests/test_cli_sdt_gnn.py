@@ -11,6 +11,7 @@ import pytest
 from command_line import place
 
 from gnnexp.cli.main import run_command
+from gnnexp.prepare import cache_root
 
 __all__ = ["place"]
 
@@ -66,6 +67,32 @@ def test_mistakes_end_with_2_and_name_the_mend(
     said = capsys.readouterr().err
     assert [word for word in words if word not in said] == [], said
     assert "Traceback" not in said
+
+
+def test_a_stream_is_partitioned_without_a_graph(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same owners and quality as of the graph that holds the same edges."""
+    pairs = np.unique(np.random.default_rng(3).integers(0, 300, (4000, 2)), axis=0)
+    pairs = pairs[pairs[:, 0] < pairs[:, 1]]
+    both = np.concatenate([pairs, pairs[:, ::-1]])
+    both[np.lexsort((both[:, 0], both[:, 1]))].astype("<i4").tofile("edges.bin")
+    folders, began = [], Path("edges.bin").stat().st_mtime
+    for rule in ("spring", "hdrf"):
+        for graph in (["dataset.streamed=true", "dataset.symmetrize=false"], ["dataset.symmetrize=true"]):
+            path = "edges.bin" if len(graph) == 2 else "edges.npy"
+            np.save("edges.npy", pairs)
+            assert run_command(["partition", "dataset=edge_list", f"dataset.path={path}", f"partitioner={rule}",
+                                "partitioner.num_parts=3", *graph]) == 0
+            said = capsys.readouterr().out
+            assert ("pass 1 over" in said and "M edges" in said) == (len(graph) == 2)
+            folders.append(Path(said.split("partition: ")[1].split("\n")[0]))
+    for streamed, whole in (folders[:2], folders[2:]):
+        assert np.array_equal(np.load(streamed / "node_owner.npy"), np.load(whole / "node_owner.npy"))
+        quality, expected = (json.loads((folder / "quality.json").read_text()) for folder in (streamed, whole))
+        cost = {"seconds", "peak_rss_bytes"}
+        assert {k: v for k, v in quality.items() if k not in cost} == {
+            k: v for k, v in expected.items() if k not in cost}
+    made = [path for path in (cache_root() / "graphs").glob("edge_list-*") if path.stat().st_mtime >= began]
+    assert len(made) == 1, "of the list that is read as a whole"
 
 
 @pytest.mark.parametrize(("content", "name", "words"), [

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from rich.table import Table
 
 from gnnexp.cli.console import describe_graph, describe_presample, make_console
 from gnnexp.cli.prepare import checked, dataset_of, prepare_owners, told
+from gnnexp.cli.progress import WatchedStream
 from gnnexp.config.build import build, missing_module
+from gnnexp.config.schema import run_config
 from gnnexp.errors import ConfigError
-from gnnexp.graph.partition import open_partition
+from gnnexp.graph.partition import Partition, open_partition
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.prepare import QUALITY, cache_root, prepare_graph, read_quality
+from gnnexp.partitioners.base import Partitioner
+from gnnexp.partitioners.streaming import StreamPartitioner
+from gnnexp.prepare import QUALITY, cache_root, prepare_graph, prepare_stream_partition, read_quality
 
 
 def main(options: argparse.Namespace) -> int:
@@ -21,15 +28,7 @@ def main(options: argparse.Namespace) -> int:
     config = checked(options.overrides, options.config_dir).config
     console = make_console()
     try:
-        dataset = dataset_of(config)
-        graph, _ = prepare_graph(dataset, cache_root())
-        console.print(describe_graph(graph), soft_wrap=True)
-        paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
-        num_parts = paradigm.num_parts(config, graph)
-        folder, sampled = prepare_owners(config, graph, dataset.key(), num_parts)
-        for item in sampled.items():
-            console.print(describe_presample(told(*item)), soft_wrap=True)
-        partition = open_partition(folder, graph=graph)
+        partition, folder = _from_stream(config, console) or _from_graph(config, console)
     except ModuleNotFoundError as error:
         raise ConfigError(missing_module("partitioner", config["partitioner"]["_target_"], error)) from error
     report = read_quality(folder)
@@ -37,6 +36,29 @@ def main(options: argparse.Namespace) -> int:
     console.print(_parts(report))
     console.print(f"partition: {folder}\nquality: {folder / QUALITY}", soft_wrap=True, markup=False)
     return 0
+
+
+def _from_graph(config: Mapping[str, Any], console: Console) -> tuple[Partition, Path]:
+    """Of the prepared graph."""
+    dataset = dataset_of(config)
+    graph, _ = prepare_graph(dataset, cache_root())
+    console.print(describe_graph(graph), soft_wrap=True)
+    paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
+    folder, sampled = prepare_owners(config, graph, dataset.key(), paradigm.num_parts(config, graph))
+    for item in sampled.items():
+        console.print(describe_presample(told(*item)), soft_wrap=True)
+    return open_partition(folder, graph=graph), folder
+
+
+def _from_stream(config: Mapping[str, Any], console: Console) -> tuple[Partition, Path] | None:
+    """Of the dataset's stream of edges, without any graph; None where dataset or partitioner is of another kind."""
+    dataset, partitioner = dataset_of(config), build(config["partitioner"], Partitioner)
+    edges = dataset.stream()
+    if edges is None or not isinstance(partitioner, StreamPartitioner):
+        return None
+    watched = WatchedStream(edges, console)
+    num_parts = partitioner.resolve(run_config(config).hardware.num_ranks)
+    return prepare_stream_partition(partitioner, watched, dataset.key(), num_parts, cache_root())
 
 
 def _overall(report: dict[str, float], seconds: float, peak_bytes: int, method: str) -> Table:

@@ -13,6 +13,7 @@ from torch import Tensor
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.arrays import META, ArrayFolder, Verify, mend, read_folder
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.stream import EdgeStream
 from gnnexp.graph.writer import ArrayWriter
 from gnnexp.kernels.checks import count_outside
 from gnnexp.kernels.replicas import count_parts
@@ -77,12 +78,12 @@ class Partition:
             })
 
 
-def check_partition(partition: Partition, graph: Graph, *, name: str) -> list[Problem]:
+def check_partition(partition: Partition, graph: Graph | EdgeStream, *, name: str) -> list[Problem]:
     """Everything that keeps `partition` from being one of `graph`: shapes, dtypes, and owners out of range.
 
     Args:
         partition: the partition.
-        graph: the graph that it should fit.
+        graph: the graph or stream that it should fit.
         name: file or partitioner, the first word of every message.
     """
     if not 1 <= partition.num_parts < 1 << 31:
@@ -106,12 +107,14 @@ def _check_owner(key: str, owner: Tensor, length: int, num_parts: int, problems:
                                 f"parts are 0 to {num_parts - 1}", again))
 
 
-def open_partition(folder: Path, *, graph: Graph, graph_key: str | None = None, verify: Verify = "sizes") -> Partition:
+def open_partition(
+    folder: Path, *, graph: Graph | EdgeStream, graph_key: str | None = None, verify: Verify = "sizes"
+) -> Partition:
     """The partition stored in `folder`, as one of `graph`.
 
     Args:
         folder: as written by `Partition.save`.
-        graph: the graph that it must fit.
+        graph: the graph that it must fit, or the stream of its edges.
         graph_key: content key of that graph; None if it is known to fit (the launcher has checked it).
         verify: see `open_graph`; that all owners are in range is checked in every case.
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from gnnexp.kernels.compiled import compiled
+from gnnexp.kernels.prefetch import prefetch
+from gnnexp.kernels.stream import AHEAD
 
 PARTS_PER_PASS = 64
 
 
 @compiled(nogil=True)
-def count_cut(indptr: np.ndarray, indices: np.ndarray, owner: np.ndarray) -> int:
+def count_cut(sources: np.ndarray, destinations: np.ndarray, owner: np.ndarray) -> int:
     """Edges whose source and destination have different owners."""
     cut = 0
-    for dst in range(indptr.size - 1):
-        here = owner[dst]
-        for edge in range(indptr[dst], indptr[dst + 1]):
-            cut += owner[indices[edge]] != here
+    for edge in range(sources.size):
+        cut += owner[sources[edge]] != owner[destinations[edge]]
     return cut
 
 
@@ -32,12 +30,10 @@ def count_parts(owner: np.ndarray, num_parts: int) -> np.ndarray:
 
 
 @compiled(nogil=True)
-def edges_of_owners(indptr: np.ndarray, owner: np.ndarray, num_parts: int) -> np.ndarray:
-    """`[num_parts]` int64, in-edges of the vertices of each part."""
-    counts = np.zeros(num_parts, np.int64)
-    for dst in range(indptr.size - 1):
-        counts[owner[dst]] += indptr[dst + 1] - indptr[dst]
-    return counts
+def add_edges_of_owners(destinations: np.ndarray, owner: np.ndarray, counts: np.ndarray) -> None:
+    """Add the in-edges of the vertices of each part to `counts` `[num_parts]` int64."""
+    for edge in range(destinations.size):
+        counts[owner[destinations[edge]]] += 1
 
 
 @compiled(inline="always")
@@ -48,37 +44,39 @@ def _bit(part: int, first_part: int) -> np.uint64:
 
 
 @compiled(nogil=True)
-def _mark_full(
-    indptr: np.ndarray, indices: np.ndarray, owner: np.ndarray, first_part: int, bits: np.ndarray
-) -> None:
-    for dst in range(indptr.size - 1):
-        bit = _bit(np.int64(owner[dst]), first_part)
-        if bit == np.uint64(0):
-            continue
-        bits[dst] |= bit
-        for edge in range(indptr[dst], indptr[dst + 1]):
-            bits[indices[edge]] |= bit
+def mark_owned(owner: np.ndarray, first_part: int, bits: np.ndarray) -> None:
+    """Every part holds its vertices; `bits` `[V]` are those of 64 parts from `first_part` on."""
+    for vertex in range(owner.size):
+        bits[vertex] = _bit(np.int64(owner[vertex]), first_part)
 
 
 @compiled(nogil=True)
-def _mark_cut(
-    indptr: np.ndarray,
-    indices: np.ndarray,
-    owner: np.ndarray,
-    edge_owner: np.ndarray,
-    first_part: int,
-    bits: np.ndarray,
+def mark_full(
+    sources: np.ndarray, destinations: np.ndarray, owner: np.ndarray, first_part: int, bits: np.ndarray
 ) -> None:
-    for dst in range(indptr.size - 1):
-        bits[dst] |= _bit(np.int64(owner[dst]), first_part)
-        for edge in range(indptr[dst], indptr[dst + 1]):
-            bit = _bit(np.int64(edge_owner[edge]), first_part)
-            bits[dst] |= bit
-            bits[indices[edge]] |= bit
+    """The owner of an edge's destination holds its source."""
+    last = sources.size - 1
+    for edge in range(sources.size):
+        prefetch(bits, sources[min(edge + AHEAD, last)])
+        bit = _bit(np.int64(owner[destinations[edge]]), first_part)
+        if bit != np.uint64(0):
+            bits[sources[edge]] |= bit
 
 
 @compiled(nogil=True)
-def _add_bits(bits: np.ndarray, counts: np.ndarray) -> None:
+def mark_cut(
+    sources: np.ndarray, destinations: np.ndarray, edge_owner: np.ndarray, first_part: int, bits: np.ndarray
+) -> None:
+    """The owner of an edge holds both of its ends."""
+    for edge in range(sources.size):
+        bit = _bit(np.int64(edge_owner[edge]), first_part)
+        bits[sources[edge]] |= bit
+        bits[destinations[edge]] |= bit
+
+
+@compiled(nogil=True)
+def add_bits(bits: np.ndarray, counts: np.ndarray) -> None:
+    """Add how many vertices each part holds to `counts`, for the parts that `bits` `[V]` tell of."""
     for vertex in range(bits.size):
         word = bits[vertex]
         part = 0
@@ -88,42 +86,13 @@ def _add_bits(bits: np.ndarray, counts: np.ndarray) -> None:
             part += 1
 
 
-class Replicas(NamedTuple):
-    """Distinct vertices that each part holds, `[num_parts]` int64.
-
-    Attributes:
-        full: the vertices it owns, and all their in-neighbours.
-        cut: the vertices it owns, and both ends of its edges.
-        either: what is in `full` or in `cut`.
-    """
-
-    full: np.ndarray
-    cut: np.ndarray
-    either: np.ndarray
-
-
-def count_replicas(
-    indptr: np.ndarray, indices: np.ndarray, owner: np.ndarray, edge_owner: np.ndarray | None, num_parts: int
-) -> Replicas:
-    """Vertices of every part; uses 8 bytes per vertex, 16 with owners of edges, and num_parts / 64 passes.
-
-    Args:
-        indptr: `[V + 1]` int64.
-        indices: `[E]` sources.
-        owner: `[V]` part of each vertex.
-        edge_owner: `[E]` part of each edge; without it, that of its destination, and all three counts are the same.
-        num_parts: number of parts; every owner is below it.
-    """
-    full, cut, either = (np.zeros(num_parts, np.int64) for _ in range(3))
-    for first in range(0, num_parts, PARTS_PER_PASS):
-        these = slice(first, first + PARTS_PER_PASS)
-        bits = np.zeros(indptr.size - 1, np.uint64)
-        _mark_full(indptr, indices, owner, first, bits)
-        _add_bits(bits, full[these])
-        if edge_owner is not None:
-            bits_of_cut = np.zeros(indptr.size - 1, np.uint64)
-            _mark_cut(indptr, indices, owner, edge_owner, first, bits_of_cut)
-            _add_bits(bits_of_cut, cut[these])
-            bits |= bits_of_cut
-            _add_bits(bits, either[these])
-    return Replicas(full, full, full) if edge_owner is None else Replicas(full, cut, either)
+def warm_up() -> None:
+    """Compile them for common types."""
+    ids, owner, bits = np.zeros(1, np.int32), np.zeros(1, np.int16), np.zeros(1, np.uint64)
+    count_cut(ids, ids, owner)
+    count_parts(owner, 1)
+    add_edges_of_owners(ids, owner, np.zeros(1, np.int64))
+    mark_owned(owner, 0, bits)
+    mark_full(ids, ids, owner, 0, bits)
+    mark_cut(ids, ids, owner, 0, bits)
+    add_bits(bits, np.zeros(1, np.int64))

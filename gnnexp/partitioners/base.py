@@ -6,7 +6,7 @@ import hashlib
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -17,6 +17,7 @@ from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, check_partition
 from gnnexp.graph.presample import Presample
+from gnnexp.graph.stream import EdgeStream
 from gnnexp.measure.memory import host_peak_bytes, reset_host_peak
 
 
@@ -122,12 +123,25 @@ class Partitioner(ABC):
         Raises:
             ConfigError: if there are more parts than vertices, or fewer than one.
         """
+        def assign() -> Owners:
+            if presample is not None:
+                self.weigh_by(presample)
+            return self.assign(graph, num_parts)
+
+        return self.timed(assign, graph, num_parts, graph_key)
+
+    def timed(
+        self, assign: Callable[[], Owners], graph: Graph | EdgeStream, num_parts: int, graph_key: str
+    ) -> Partition:
+        """The partition that `assign` decides, with what it took, if it is one of `graph`.
+
+        Raises:
+            ConfigError: if there are more parts than vertices, or fewer than one.
+        """
         check_num_parts(num_parts, graph.num_nodes)
         reset_host_peak()
         start = time.perf_counter()
-        if presample is not None:
-            self.weigh_by(presample)
-        owners = self.assign(graph, num_parts)
+        owners = assign()
         seconds = time.perf_counter() - start
         partition = Partition(
             node_owner=owners.nodes, num_parts=num_parts, edge_owner=owners.edges, method=self.method,

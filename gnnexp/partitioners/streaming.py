@@ -15,8 +15,9 @@ from typing import Literal
 import numpy as np
 import torch
 
+from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
-from gnnexp.graph.partition import owner_dtype
+from gnnexp.graph.partition import Partition, owner_dtype
 from gnnexp.graph.stream import EdgeStream, GraphStream, StreamOrder, check_degrees
 from gnnexp.kernels.homes import count_edges, keep_last, keep_most, place_homeless
 from gnnexp.partitioners.base import Owners, Partitioner
@@ -51,6 +52,22 @@ class StreamPartitioner(Partitioner):
     def assign(self, graph: Graph, num_parts: int) -> Owners:
         """Owners from the stream of the graph's edges."""
         return self.assign_stream(GraphStream(graph, self.order, self.seed), num_parts)
+
+    def partition_stream(self, stream: EdgeStream, num_parts: int, key: str = "") -> Partition:
+        """Split the vertices (and in a vertex-cut the edges, by position) of a stream, in its order.
+
+        Args:
+            stream: any.
+            num_parts: from 1 to V.
+            key: content key of the stream, kept in the partition.
+
+        Raises:
+            ConfigError: the stream is to be shuffled, or there are more parts than vertices.
+        """
+        if self.order != "stored":
+            raise ConfigError(Problem("partitioner.order", self.order, "a stream comes in its own order",
+                                      "set partitioner.order=stored"))
+        return self.timed(lambda: self.assign_stream(stream, num_parts), stream, num_parts, key)
 
     @abstractmethod
     def assign_stream(self, stream: EdgeStream, num_parts: int) -> Owners:
