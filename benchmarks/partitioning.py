@@ -53,8 +53,10 @@ RULES: dict[str, Make] = {
     "dbh": lambda order, home: DbhPartitioner(order=order, home=home),
     "greedy": lambda order, home: GreedyPartitioner(order=order, home=home),
     "two_ps_l": lambda order, home: TwoPsLPartitioner(order=order, home=home),
+    # As SDT-GNN's published artifact sets it: smaller clusters, clustered twice.
+    "two_ps_l, cap 0.1": lambda order, home: TwoPsLPartitioner(max_volume=0.1, passes=2, order=order, home=home),
 }
-RIVALS = ("hdrf", "dbh", "greedy", "two_ps_l")
+RIVALS = ("hdrf", "dbh", "greedy", "two_ps_l", "two_ps_l, cap 0.1")
 
 
 def load(name: str) -> Graph:
