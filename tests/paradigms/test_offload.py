@@ -47,7 +47,7 @@ def _config(name: str, way: str, chunks: int, dtype: str = "float64", **changes:
     combinations([1, 2, 3, 4], [1, 5, 16], FULL_MODELS, WAYS,
                  quick=lambda size, chunks, model, way: (size, chunks, way) in (
                      (1, 5, "both"), (2, 5, "both_outputs"), (2, 5, "both_raw"))
-                 or (model, size, chunks) == ("residual", 2, 5) and way in ("both", "file_outputs", "inter_outputs")
+                 or ((model, size, chunks) == ("residual", 2, 5) and way in ("both", "file_outputs", "inter_outputs"))
                  or (model, size, chunks, way) == ("sage", 3, 16, "both")
                  or (model, size, chunks, way) == ("gat", 4, 16, "file_outputs")),
 )
