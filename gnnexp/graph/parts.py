@@ -59,7 +59,7 @@ class Part:
 def write_parts(graph: Graph, stream: EdgeStream, partition: Partition, folder: Path, *, full_neighbors: bool) -> None:
     """Write every part of `partition` to `folder/part_<p>`; takes two passes over the stream.
 
-    Memory: 5 to 9 bytes per vertex of the graph, and about 40 per edge of the largest part.
+    Memory: 5 to 9 bytes per vertex of the graph, and about 22 per edge of the largest part.
 
     Args:
         graph: whose vertex data is cut; its edges are read through `stream`.
