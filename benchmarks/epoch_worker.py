@@ -7,6 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import psutil
+
 from gnnexp.assemble import Artifacts, assemble
 from gnnexp.checkpoint import Position
 from gnnexp.comm.environment import read_environment
@@ -16,11 +18,13 @@ from gnnexp.train import make_optimizer, run_epoch
 
 def main() -> None:
     request = json.loads(sys.argv[1])
-    partition = request.get("partition")
-    artifacts = Artifacts(Path(request["graph"]), None if partition is None else Path(partition))
+    config = request.pop("config")
+    artifacts = Artifacts(**{name: Path(path) for name, path in request.items()})
+    started = psutil.Process().memory_info().rss
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(request["config"], artifacts, Path(folder), read_environment())
+        job, paradigm = assemble(config, artifacts, Path(folder), read_environment())
         optimizer = make_optimizer(paradigm.module, job.run.train)
+        paradigm.take_optimizer(optimizer)
         interruption = Interruption(job.comm)
         for epoch, _ in enumerate(sys.stdin):
             job.comm.barrier()
@@ -31,6 +35,8 @@ def main() -> None:
                 "unaccounted_s": record.times.unaccounted_s, "steps": len(record.losses),
                 "loss": sum(loss for loss, _ in record.losses) / max(1, sum(count for _, count in record.losses)),
                 "edges": record.work["edges_computed"],
+                "started_bytes": started, "peak_bytes": record.memory["host_peak_bytes"],
+                "held": paradigm.memory(),
                 "exchange_s": sum(of.seconds for tag, of in record.traffic.items() if tag != "gradients"),
             }
             print(json.dumps(answer), flush=True)

@@ -10,14 +10,10 @@ from typing import Any
 
 from ranks import Ranks, interleave, slowest
 
-from gnnexp.config.build import build
+from gnnexp.cli.prepare import prepare
 from gnnexp.config.compose import compose
-from gnnexp.datasets.base import Dataset
-from gnnexp.graph.format import open_graph
-from gnnexp.partitioners.base import Partitioner
-from gnnexp.prepare import cache_root, prepare_graph, prepare_partition
 
-COMMON = ("tracker=none", "hardware.device=cpu")
+COMMON = ("tracker=none", "hardware.device=cpu", "preflight=off")
 # How much of each shape's published size is taken at `--scale 1`.
 SHARES = {"arxiv_like": 1.0, "reddit_like": 0.25, "papers_like": 0.004}
 MODELS = {"gcn": ["model=gcn"], "gat": ["model=gat", "model.heads=4"]}
@@ -62,20 +58,11 @@ def ratio(result: Mapping[str, Any], numerator: str, denominator: str) -> float:
 
 
 def start(overrides: Sequence[str]) -> Ranks:
-    """The ranks of a configuration, on a graph and a partition that are prepared before."""
+    """The ranks of a configuration, on a graph, a partition and parts that are prepared before."""
     config = compose([*COMMON, *overrides]).config
-    dataset = build(config["dataset"], Dataset)
-    _, folder = prepare_graph(dataset, cache_root())
-    request = {"graph": str(folder)}
-    if config["paradigm"]["_target_"].endswith(("VertexParallel", "Offload")):
-        request["partition"] = str(_partition(config, dataset, folder))
-    return Ranks("epoch_worker.py", config, **request)
-
-
-def _partition(config: dict[str, Any], dataset: Dataset, folder: Path) -> Path:
-    partitioner = build(config["partitioner"], Partitioner)
-    return prepare_partition(partitioner, open_graph(folder), dataset.key(), config["hardware"]["workers"],
-                             cache_root())[1]
+    made = prepare(config, Path("runs"))
+    artifacts = {"graph": made.folder, "partition": made.partition, "parts": made.parts, "frequency": made.presample}
+    return Ranks("epoch_worker.py", config, **{name: str(path) for name, path in artifacts.items() if path})
 
 
 def graph(shape: str, scale: float) -> list[str]:

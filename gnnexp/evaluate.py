@@ -1,8 +1,9 @@
 """Exact evaluation: layer-wise inference over all neighbours, in chunks, shared by the ranks, outside the epoch time.
 
 Layer l is computed for all vertices before layer l + 1, so no vertex is computed twice (DGL's and OGB's "layer-wise
-inference"). Each rank computes its range of the vertices; ranges are then exchanged (tag `evaluation`). Activations
-that would exceed `train.eval_memory` are streamed to a file in the run directory.
+inference"). Each rank computes its range of the vertices; ranges are then exchanged (tag `evaluation`). Half of
+`train.eval_memory` is for the chunk that is worked on, half for activations, which are streamed to a file in the run
+directory where they take more. Between chunks the resident pages of mapped files are given back.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from gnnexp.feature_stores.local import LocalStore
 from gnnexp.graph.block import BatchKey, Block, without_edges
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
-from gnnexp.graph.sparse import Rows
+from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.graph.subset import contains
 from gnnexp.job import Job
-from gnnexp.measure.memory import give_back_heap
+from gnnexp.measure.memory import give_back_heap, give_back_pages, host_peak_bytes, reset_host_peak
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.samplers.full import FullSampler
@@ -52,6 +53,8 @@ class Evaluation:
         self._store = LocalStore()
         self._store.setup(job.shard, job.dtype, job.device, job.comm)
         self._blocks: dict[tuple[int, int], Block] = {}
+        bounds = (job.run.train.eval_memory, paradigm.evaluation_memory)
+        self._half = min(bound for bound in bounds if bound is not None) // 2
 
     def after(self, epoch: int) -> dict[str, float]:
         """Metrics by split (`acc/val`, ...), the same on every rank; empty when no evaluation is due."""
@@ -60,10 +63,13 @@ class Evaluation:
         if not due or not self._wanted.numel():
             return {}
         start = time.perf_counter()
+        reset_host_peak()
         metrics = self._metrics()
+        peaks: Any = self._job.comm.gather_objects(host_peak_bytes())
         traffic = self._job.comm.ledger.take().get("evaluation")
         metrics["eval/seconds"] = time.perf_counter() - start
         metrics["eval/sent_bytes"] = 0 if traffic is None else traffic.sent_bytes
+        metrics["eval/host_peak_bytes"] = max(peaks)
         return metrics
 
     def _metrics(self) -> dict[str, float]:
@@ -86,7 +92,7 @@ class Evaluation:
         job, ranks = self._job, self._job.run.hardware.workers
         widths = [job.graph.num_features, *(int(getattr(layer, "out_dim", 0)) for layer in job.model.layers)]
         row = max(widths) * torch.empty(0, dtype=job.dtype).element_size()
-        chunk = min(job.run.train.eval_memory, _CHUNK_COPIES * row * job.graph.num_edges // ranks)
+        chunk = min(self._half, _CHUNK_COPIES * row * job.graph.num_edges // ranks)
         wanted = ranks * (2 * job.graph.num_nodes * row + chunk)
         if psutil.virtual_memory().available < wanted and job.model.backend is not None:
             job.model.backend.release()
@@ -117,6 +123,7 @@ class Evaluation:
             position = begin + start
             out[position : position + chunk.numel()] = values.cpu()
             start += chunk.numel()
+            give_back_pages(out)
         if out is None:
             layer: Any = model.layers[index]
             out = self._allocate(ids.numel(), layer.out_dim, folder / f"layer{index}.rows")
@@ -129,7 +136,7 @@ class Evaluation:
         own = ids[bounds[job.comm.rank] : bounds[job.comm.rank + 1]]
         widths = [job.graph.num_features, *(int(getattr(layer, "out_dim", 0)) for layer in model.layers)]
         itemsize = torch.empty(0, dtype=job.dtype).element_size()
-        limit = max(1, job.run.train.eval_memory // (_CHUNK_COPIES * itemsize * max(widths)))
+        limit = max(1, self._half // (_CHUNK_COPIES * itemsize * max(widths)))
         cuts = chunks_by_edges(job.graph, own, limit)
         for number, (first, last) in enumerate(pairwise(cuts)):
             chunk = own[first:last]
@@ -141,6 +148,8 @@ class Evaluation:
             if isinstance(sources, Tensor):
                 sources = sources.to(job.device)
             yield chunk, model.run_layer(index, block.to(job.device), sources, None)
+            if len(cuts) > 2:
+                give_back_pages(*_mapped(job.graph), *([] if rows is None else [rows]))
 
     def _block(self, last: bool, number: int, chunk: Tensor, keep: bool) -> Block:
         """All in-edges of a chunk; kept for the next evaluation when a rank's share is a single chunk."""
@@ -166,11 +175,12 @@ class Evaluation:
                 job.comm.broadcast(payload, source, "evaluation")
                 if job.comm.rank != source:
                     part.copy_(payload)
+                give_back_pages(part)
 
     def _allocate(self, count: int, width: int, path: Path) -> Tensor:
         """`[count, width]` rows, in a file where two such matrices would exceed the budget."""
         num_bytes = count * width * torch.empty(0, dtype=self._job.dtype).element_size()
-        if 2 * num_bytes <= self._job.run.train.eval_memory:
+        if 2 * num_bytes <= self._half:
             return torch.zeros(count, width, dtype=self._job.dtype)
         path.parent.mkdir(parents=True, exist_ok=True)
         array = np.memmap(path, dtype=self._job.run.train.dtype, mode="w+", shape=(count, width))
@@ -186,6 +196,13 @@ class Evaluation:
                 for path in folder.iterdir():
                     path.unlink()
                 folder.rmdir()
+
+
+def _mapped(graph: Graph) -> list[Tensor]:
+    """What may lie in files of the artifact."""
+    features = graph.features
+    rows = [features.indptr, features.columns, features.values] if isinstance(features, SparseRows) else [features]
+    return [graph.indptr, graph.indices, *(tensor for tensor in rows if tensor is not None)]
 
 
 def split_by_edges(graph: Graph, ids: Tensor, parts: int) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,8 @@ from torch.utils._pytree import tree_leaves
 
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
+_MAPS = Path("/proc/self/maps")
+_LIBC = ctypes.CDLL(None)
 
 
 def reset_host_peak() -> None:
@@ -31,9 +34,31 @@ def host_peak_bytes() -> int:
 
 def give_back_heap() -> None:
     """Hand free pages of glibc's heap back to the system (workers keep large blocks in it); other mallocs: nothing."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = getattr(_LIBC, "malloc_trim", None)
     if trim is not None:
         trim(0)
+
+
+def give_back_pages(*tensors: Tensor) -> None:
+    """Let go of the resident pages of tensors in mapped files; what was written stays in the file, other tensors alone.
+
+    Pages of mapped files count as resident memory until somebody asks for it: what passes over a large file says so.
+    """
+    files = [(int(begin, 16), int(end, 16)) for begin, end in _shared_files()]
+    for tensor in tensors:
+        start = tensor.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
+        for begin, end in files:
+            if begin <= start < end:
+                length = min(end, tensor.data_ptr() + tensor.numel() * tensor.element_size()) - start
+                _LIBC.madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_DONTNEED)
+
+
+def _shared_files() -> Iterable[list[str]]:
+    """First and last address of every shared mapping of a file: what is dropped of others would be lost."""
+    for line in _MAPS.read_text().splitlines():
+        addresses, rights, _, _, inode = line.split(maxsplit=5)[:5]
+        if rights[3] == "s" and inode != "0":
+            yield addresses.split("-")
 
 
 class TensorMeter(TorchDispatchMode):  # type: ignore[no-untyped-call]

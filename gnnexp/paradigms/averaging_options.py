@@ -24,6 +24,11 @@ class AveragingOptions:
     memory: int | None
     reserve: int | None
 
+    def bound(self, config: Mapping[str, Any]) -> int | None:
+        """M, bytes of a rank (section III-C); None where nobody said."""
+        memory: int | None = config["hardware"].get("device_memory")
+        return memory if self.memory is None else self.memory
+
     def problems(self) -> list[Problem]:
         """What no configuration can have."""
         found = []
@@ -50,7 +55,7 @@ class AveragingOptions:
             problems.append(Problem("train.eval_every", train["eval_every"], f"must be a multiple of {every} "
                                     "(paradigm.sync_every): between averages there is no model to evaluate",
                                     f"set train.eval_every={every}"))
-        memory = self.memory if self.memory is not None else config["hardware"].get("device_memory")
+        memory = self.bound(config)
         if self.reserve is not None and not (memory is not None and 0 <= self.reserve < memory):
             problems.append(Problem("paradigm.reserve", self.reserve, f"must be 0 or more and below the memory of a "
                                     f"rank ({memory})", "set paradigm.reserve=null, or paradigm.memory"))

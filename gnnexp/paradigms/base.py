@@ -29,6 +29,7 @@ class Paradigm(ABC, Generic[B]):
         works_on_parts: whether ranks work on parts cut out of the graph (`gnnexp.graph.parts`), instead of the graph.
         takes_vertex_cut: whether edges of a vertex may have different owners (`Partitioner.vertex_cut`).
         resumes_within_epoch: whether `batches` can begin at any step; if not, a run stops at the end of an epoch.
+        evaluation_memory: bytes of a rank that evaluation must do with, None where `train.eval_memory` alone says it.
     """
 
     exact: bool
@@ -37,6 +38,7 @@ class Paradigm(ABC, Generic[B]):
     works_on_parts: ClassVar[bool] = False
     takes_vertex_cut: ClassVar[bool] = False
     resumes_within_epoch: ClassVar[bool] = False
+    evaluation_memory: int | None = None
 
     @property
     def updates_on_host(self) -> bool:

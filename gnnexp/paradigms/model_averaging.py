@@ -104,9 +104,8 @@ class ModelAveraging(ByAutograd[Local]):
     def num_parts(self, config: Mapping[str, Any], graph: Graph) -> int:
         """Section III-C."""
         features = 0 if graph.features is None else 4 * graph.num_nodes * graph.num_features
-        options = self.options
-        memory = config["hardware"].get("device_memory") if options.memory is None else options.memory
-        parts = num_parts(graph.topology_bytes + features, num_ranks(config), memory, options.reserve)
+        memory = self.options.bound(config)
+        parts = num_parts(graph.topology_bytes + features, num_ranks(config), memory, self.options.reserve)
         return min(parts, graph.num_nodes)
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
@@ -118,6 +117,7 @@ class ModelAveraging(ByAutograd[Local]):
         """Take the parts, one model each."""
         super().setup(job)
         assert job.parts is not None
+        self.evaluation_memory = self.options.bound(job.config)
         self._sizes = job.parts.sizes
         self._mine = parts_of(job.comm.rank, job.comm.size, len(self._sizes))
         self._models = LocalModels(job.model, self._mine, self.options.optimizer_state)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import mmap
 
 import numpy as np
+import psutil
+import pytest
 import torch
 
-from gnnexp.measure.memory import TensorMeter, host_peak_bytes, reset_host_peak
+from gnnexp.measure.memory import TensorMeter, give_back_pages, host_peak_bytes, reset_host_peak
 
 
 def test_meter_counts_live_storages_and_their_peak():
@@ -49,3 +51,32 @@ def test_host_peak_follows_an_allocation():
     with mmap.mmap(-1, 64 << 20) as block:  # pages of its own, whatever earlier tests left in the heap
         np.frombuffer(block, np.uint8)[:] = 1
         assert host_peak_bytes() - before > 60 << 20
+
+
+@pytest.mark.filterwarnings("ignore:The given NumPy array is not writable")
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_pages_of_files_are_given_back_and_nothing_is_lost(tmp_path, mode):
+    size = 64 << 20
+    np.arange(size // 8).tofile(tmp_path / "rows")
+    mapped = torch.from_numpy(np.memmap(tmp_path / "rows", np.int64, mode))
+    if mode == "r+":
+        mapped += 1
+    total = int(mapped.sum())
+    before = psutil.Process().memory_info().rss
+    give_back_pages(mapped)
+    assert before - psutil.Process().memory_info().rss > 0.9 * size
+    assert int(mapped.sum()) == total
+    assert mapped[5] == (6 if mode == "r+" else 5)
+
+
+def test_memory_that_is_in_no_file_stays(tmp_path):
+    np.arange(1000).tofile(tmp_path / "rows")
+    private = torch.from_numpy(np.memmap(tmp_path / "rows", np.int64, "c"))
+    private += 1
+    anonymous = torch.from_numpy(np.frombuffer(mmap.mmap(-1, 8000), np.int64))
+    anonymous += 7
+    heap = torch.arange(1000)
+    give_back_pages(private, anonymous, heap, torch.empty(0))
+    assert torch.equal(private, heap + 1)
+    assert (anonymous == 7).all()
+    assert torch.equal(heap, torch.arange(1000))
