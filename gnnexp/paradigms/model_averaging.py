@@ -268,9 +268,9 @@ class ModelAveraging(ByAutograd[Local]):
         """The largest part of this rank; another one beside it while it is prefetched."""
         flat = self.gradients.flat
         sizes = [self._sizes[part] for part in self._mine]
-        row = 4 * self.job.graph.num_features
+        row, edge = 4 * self.job.graph.num_features, 4 if self.job.graph.edge_types is None else 8
         return {
-            "topology_bytes": max((4 * size.edges + 12 * size.vertices for size in sizes), default=0),
+            "topology_bytes": max((edge * size.edges + 12 * size.vertices for size in sizes), default=0),
             "vertex_bytes": max((row * size.vertices for size in sizes), default=0),
             "cache_bytes": 0,
             "buffers_bytes": 2 * flat.numel() * flat.element_size(),
