@@ -15,6 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -106,7 +107,7 @@ def partition_folder(
 
 def prepare_partition(
     partitioner: Partitioner, graph: Graph, graph_key: str, num_parts: int, cache: Path,
-    sampled: tuple[Presample, Path] | None = None,
+    sampled: tuple[Presample, Path] | None = None, watched: EdgeStream | None = None,
 ) -> tuple[Partition, Path]:
     """The partition of `graph` and its folder, in which `quality.json` is its report; made only if it is not there yet.
 
@@ -117,6 +118,7 @@ def prepare_partition(
         num_parts: number of parts (`Partitioner.resolve`).
         cache: root of the artifact cache.
         sampled: counts of the epochs that the partitioner asks for, and their folder (`prepare_presample`).
+        watched: what a `StreamPartitioner` passes over instead of its own stream of the graph: the same edges.
 
     Raises:
         ConfigError: if the partitioner cannot make that many parts of this graph.
@@ -130,7 +132,11 @@ def prepare_partition(
         return open_partition(path, graph=graph, graph_key=graph_key)
 
     def make(staging: Path) -> None:
-        partition = partitioner.partition(graph, num_parts, graph_key, counts)
+        if watched is not None and isinstance(partitioner, StreamPartitioner):
+            owners = partial(partitioner.assign_stream, watched, num_parts)
+            partition = partitioner.timed(owners, graph, num_parts, graph_key)
+        else:
+            partition = partitioner.partition(graph, num_parts, graph_key, counts)
         partition.save(staging)
         cost = {"seconds": partition.seconds, "peak_rss_bytes": float(partition.peak_rss_bytes)}
         write_json(staging / QUALITY, quality(graph, partition) | cost | dict(partition.facts))

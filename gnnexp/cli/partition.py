@@ -44,7 +44,7 @@ def _from_graph(config: Mapping[str, Any], console: Console) -> tuple[Partition,
     graph, _ = prepare_graph(dataset, cache_root())
     console.print(describe_graph(graph), soft_wrap=True)
     paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
-    folder, sampled = prepare_owners(config, graph, dataset.key(), paradigm.num_parts(config, graph))
+    folder, sampled = prepare_owners(config, graph, dataset.key(), paradigm.num_parts(config, graph), console)
     for item in sampled.items():
         console.print(describe_presample(told(*item)), soft_wrap=True)
     return open_partition(folder, graph=graph), folder

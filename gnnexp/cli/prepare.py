@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
+from gnnexp.cli.progress import WatchedStream
 from gnnexp.config.build import build, check_fields, missing_module
 from gnnexp.config.check import check_config, check_data
 from gnnexp.config.compose import Composed, draft
@@ -22,6 +25,7 @@ from gnnexp.launchers.base import Launcher
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.partitioners.base import Partitioner
+from gnnexp.partitioners.streaming import StreamPartitioner
 from gnnexp.preflight import Estimate, estimate, judge
 from gnnexp.prepare import cache_root, graph_folder, prepare_graph, prepare_partition, prepare_parts, prepare_presample
 from gnnexp.samplers.base import Sampler
@@ -203,13 +207,19 @@ def _with_parts(config: Mapping[str, Any], graph: Graph, folder: Path, key: str)
 
 
 def prepare_owners(
-    config: Mapping[str, Any], graph: Graph, key: str, num_ranks: int
+    config: Mapping[str, Any], graph: Graph, key: str, num_ranks: int, console: Console | None = None
 ) -> tuple[Path, dict[Path, Presample]]:
-    """The folder of the partition of `config` for `num_ranks` ranks (of a group), and what was pre-sampled for it."""
+    """The folder of the partition of `config` for `num_ranks` ranks (of a group), and what was pre-sampled for it.
+
+    Passes over a stream are shown on the `console`, if there is one.
+    """
     partitioner = build(config["partitioner"], Partitioner)
     num_parts, epochs = partitioner.resolve(num_ranks), partitioner.presampled_epochs
     sampled = prepare_presample(config, graph, key, epochs, cache_root()) if epochs else None
-    folder = prepare_partition(partitioner, graph, key, num_parts, cache_root(), sampled)[1]
+    watched = None
+    if console is not None and isinstance(partitioner, StreamPartitioner):
+        watched = WatchedStream(partitioner.stream(graph), console)
+    folder = prepare_partition(partitioner, graph, key, num_parts, cache_root(), sampled, watched)[1]
     return folder, {} if sampled is None else {sampled[1]: sampled[0]}
 
 
