@@ -6,6 +6,7 @@ is never stale. Several processes may prepare the same one: the first makes it, 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import logging
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 
 CACHE_VARIABLE = "GNNEXP_CACHE"
 QUALITY = "quality.json"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # 64 of the key's 256 bits: 2^32 artifacts before two names are likely to meet.
 _KEY_DIGITS = 16
 
@@ -209,7 +211,11 @@ def _slug(name: str) -> str:
 
 
 def _prepare(folder: Path, open_it: Callable[[Path], Artifact], make: Callable[[Path], None]) -> Artifact:
-    """Open the artifact in `folder`, made first if it is missing or damaged."""
+    """Open the artifact in `folder`, made first if it is missing or damaged.
+
+    Raises:
+        DataError: the disk is full; nothing is left behind.
+    """
     if folder.exists() and (found := _open_or_say(folder, open_it)) is not None:
         return found
     with _lock(folder):
@@ -223,6 +229,11 @@ def _prepare(folder: Path, open_it: Callable[[Path], Artifact], make: Callable[[
             if folder.exists():
                 folder.replace(work / "damaged")
             move_into_place(work / folder.name, folder)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            raise DataError(Problem(str(folder), error.strerror, "the artifact cache needs room for it",
+                                    f"make room there, or set {CACHE_VARIABLE} to another disk")) from None
         finally:
             shutil.rmtree(work)
     return open_it(folder)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from command_line import place
+from full_disk import room_for
 
 from gnnexp.cli.main import run_command
 from gnnexp.datasets.digits import Digits
@@ -111,6 +112,24 @@ def test_passes_over_a_graph_are_shown_and_change_nothing(place: Path, capsys: p
     assert torch.equal(shown.node_owner, alone.node_owner)
     assert alone.edge_owner is not None and shown.edge_owner is not None
     assert torch.equal(shown.edge_owner, alone.edge_owner)
+
+
+def test_a_disk_that_fills_ends_with_2_and_the_next_run_succeeds(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the parts: features of one are 64 columns, the partition's owners 2 bytes a vertex."""
+    run = ["run", "system=sdt_gnn", "dataset=digits", "partitioner.num_parts=3", "tracker=none", "train.epochs=1",
+           "hardware.threads=1", "sampler.threads=0"]
+    assert run_command(["partition", *run[1:]]) == 0
+    parts = cache_root() / "parts"
+    before = set(parts.iterdir()) if parts.exists() else set()
+    with room_for(120_000):
+        assert run_command([*run, "hydra.run.dir=full"]) == 2
+    said = capsys.readouterr().err
+    assert "/parts/" in said and "File too large" in said and "mend: make room there" in said
+    assert "Traceback" not in said
+    assert (set(parts.iterdir()) if parts.exists() else set()) == before and not Path("full").exists()
+    assert run_command([*run, "hydra.run.dir=full"]) == 0
 
 
 @pytest.mark.parametrize(("content", "name", "words"), [

@@ -73,7 +73,8 @@ def write_parts(graph: Graph, stream: EdgeStream, partition: Partition, folder: 
             in an edge-cut those with both ends owned.
 
     Raises:
-        DataError: the disk has no room for the parts.
+        DataError: the disk has no room for the parts, as far as can be told before.
+        OSError: or it is full half-way.
     """
     owners, cut = partition.node_owner.numpy(), partition.edge_owner
     mode = 0 if full_neighbors else 1 if cut is None else 2
@@ -136,16 +137,8 @@ def _spool(
         rows["types"] = types.numpy()[chunk.positions][order]
     for part in np.flatnonzero(counts).tolist():
         for kind, values in rows.items():
-            _append(_spool_file(folder, kind, part), values[ends[part] - counts[part] : ends[part]])
-
-
-def _append(path: Path, rows: np.ndarray) -> None:
-    try:
-        with path.open("ab") as file:
-            file.write(rows.data)
-    except OSError as error:
-        raise DataError(Problem(str(path), error.strerror, "edges of a part are written here",
-                                "make room there, or set GNNEXP_CACHE to another disk")) from None
+            with _spool_file(folder, kind, part).open("ab") as file:
+                file.write(values[ends[part] - counts[part] : ends[part]].data)
 
 
 def _read_spool(path: Path, count: int, dtype: np.dtype[Any]) -> np.ndarray:

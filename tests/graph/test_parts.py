@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from full_disk import room_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import edge_list, full_graph, graphs
@@ -123,6 +124,21 @@ def test_a_cut_that_dies_leaves_nothing_and_the_next_one_starts_clean(tmp_path: 
     parts, folder = prepare_parts(graph, partition, Path("spring-3-abc"), tmp_path, full_neighbors=True)
     assert [path.name for path in (tmp_path / "parts").iterdir()] == [folder.name]
     assert parts.sizes == prepare_parts(graph, partition, Path("spring-3-abc"), tmp_path, full_neighbors=True)[0].sizes
+
+
+@pytest.mark.parametrize(("room", "where"), [(200, "edges"), (1000, "features"), (1300, "meta.json")])
+def test_a_disk_that_fills_leaves_nothing_and_the_next_cut_succeeds(tmp_path: Path, room: int, where: str) -> None:
+    graph = full_graph()
+    partition = Partition(torch.arange(graph.num_nodes).remainder(2).short(), 2)
+    _, elsewhere = prepare_parts(graph, partition, Path("p"), tmp_path / "elsewhere", full_neighbors=True)
+    sizes = {"edges": 8 * open_parts(elsewhere).sizes[0].edges} | {
+        path.name: path.stat().st_size for path in (elsewhere / "part_0" / "graph").iterdir()}
+    assert next(name for name in ("edges", "features.npy", "meta.json") if sizes[name] > room).startswith(where)
+    with room_for(room), pytest.raises(DataError, match=r"(?s)File too large.*mend: make room there"):
+        prepare_parts(graph, partition, Path("p"), tmp_path / "cache", full_neighbors=True)
+    assert list((tmp_path / "cache" / "parts").iterdir()) == []
+    parts, _ = prepare_parts(graph, partition, Path("p"), tmp_path / "cache", full_neighbors=True)
+    assert original_edges(parts.open(1)) == original_edges(open_parts(elsewhere).open(1))
 
 
 def test_a_damaged_part_is_cut_again(tmp_path: Path) -> None:
