@@ -20,6 +20,7 @@ from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import open_partition
+from gnnexp.graph.parts import Parts, open_parts
 from gnnexp.graph.presample import Presample
 from gnnexp.launchers.base import Launcher
 from gnnexp.models.model import Model
@@ -163,13 +164,15 @@ def prepare(config: Mapping[str, Any], run_dir: Path) -> Prepared:
             raise ConfigError(problems)
         needed, shortages = _preflight(config, graph, folder, run_dir)
         prepared = _with_parts(config, graph, folder, dataset.key())
+        if prepared.parts is not None:  # now it is known how large they are
+            needed, shortages = _preflight(config, graph, folder, run_dir, open_parts(prepared.parts))
         return replace(prepared, estimate=needed, shortages=shortages)
     except ModuleNotFoundError as error:
         raise ConfigError(missing_module("dataset", config["dataset"]["_target_"], error)) from error
 
 
 def _preflight(
-    config: Mapping[str, Any], graph: Graph, folder: Path, run_dir: Path
+    config: Mapping[str, Any], graph: Graph, folder: Path, run_dir: Path, parts: Parts | None = None
 ) -> tuple[Estimate | None, tuple[Problem, ...]]:
     """What the run needs, and what of it is not there.
 
@@ -178,7 +181,7 @@ def _preflight(
     """
     if config["preflight"] == "off":
         return None, ()
-    needed = estimate(config, graph, sum(file.stat().st_size for file in folder.iterdir()))
+    needed = estimate(config, graph, sum(file.stat().st_size for file in folder.iterdir()), parts)
     shortages = judge(needed, config, run_dir)
     if shortages and config["preflight"] == "refuse":
         raise ConfigError(shortages)

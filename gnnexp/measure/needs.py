@@ -39,3 +39,22 @@ class Resident:
     edges: int
     inputs: int
     rows: int
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a rank draws batches from.
+
+    Attributes:
+        vertices: of the topology that a batch is drawn from, at most.
+        edges: of it.
+        targets: of a rank's batch.
+        held: vertices of all such topologies that it has at once, each with a sampler and a store of its own.
+        models: that it keeps for later, with their optimizers' states, beside the one that is trained.
+    """
+
+    vertices: int
+    edges: int
+    targets: int
+    held: int
+    models: int = 0

@@ -24,6 +24,12 @@ class AveragingOptions:
     memory: int | None
     reserve: int | None
 
+    def batch_size(self, whole: int | None, parts: int) -> int | None:
+        """Targets of a part's batch, of `whole` in a global one (`train.batch_size`); None: all that the part has."""
+        if self.local_batch_size is not None or whole is None:
+            return self.local_batch_size
+        return -(-whole // parts)
+
     def problems(self) -> list[Problem]:
         """What no configuration can have."""
         found = []

@@ -10,7 +10,7 @@ A rank holds one part at a time, and the next one while that is trained.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,16 +23,18 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.graph import Graph
-from gnnexp.graph.parts import Part, in_memory
+from gnnexp.graph.parts import Part, Parts, PartSizes, in_memory
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
+from gnnexp.measure.needs import Drawn, Need
 from gnnexp.models.model import Model
 from gnnexp.paradigms.allocation import num_parts, parts_of
 from gnnexp.paradigms.averaging_options import AveragingOptions
 from gnnexp.paradigms.checks import num_ranks
 from gnnexp.paradigms.global_batch import ByAutograd, Ready
 from gnnexp.paradigms.local_models import LocalModels, OptimizerState
+from gnnexp.paradigms.part_needs import drawn_from_parts, least_sizes, part_needs
 from gnnexp.paradigms.pipeline import prepared
 from gnnexp.paradigms.targets import TargetSchedule
 from gnnexp.samplers.base import Sampler
@@ -108,6 +110,22 @@ class ModelAveraging(ByAutograd[Local]):
         memory = config["hardware"].get("device_memory") if options.memory is None else options.memory
         parts = num_parts(graph.topology_bytes + features, num_ranks(config), memory, options.reserve)
         return min(parts, graph.num_nodes)
+
+    def _sizes_of(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None) -> Sequence[PartSizes]:
+        if parts is not None:
+            return parts.sizes
+        told = config["partitioner"].get("num_parts", "auto")
+        return least_sizes(graph, self.num_parts(config, graph) if told == "auto" else told)
+
+    def drawn_from(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> Drawn:
+        """A part."""
+        sizes = self._sizes_of(config, graph, parts)
+        batch_size = self.options.batch_size(config["train"].get("batch_size"), len(sizes))
+        return drawn_from_parts(sizes, num_ranks(config), batch_size)
+
+    def needs(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> list[Need]:
+        """The parts that a rank has at once, and their cutting."""
+        return part_needs(graph, self._sizes_of(config, graph, parts), num_ranks(config))
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """Epochs between averages, samplers and stores that a part can have of its own."""
@@ -207,10 +225,7 @@ class ModelAveraging(ByAutograd[Local]):
                     TargetSchedule(graph.splits.train, self._batch_size(), job.run.seed, train.shuffle))
 
     def _batch_size(self) -> int | None:
-        size = self.job.run.train.batch_size
-        if self.options.local_batch_size is not None or size is None:
-            return self.options.local_batch_size
-        return -(-size // len(self._sizes))
+        return self.options.batch_size(self.job.run.train.batch_size, len(self._sizes))
 
     def _longest(self) -> int:
         """Steps of the rank that has most."""
