@@ -10,7 +10,7 @@ A rank holds one part at a time, and the next one while that is trained.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,22 +19,19 @@ import torch
 from torch import Tensor
 
 from gnnexp.config.build import build
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.block import Batch, BatchKey, Block
-from gnnexp.graph.graph import Graph
-from gnnexp.graph.parts import Part, Parts, PartSizes, in_memory
+from gnnexp.graph.parts import Part, in_memory
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
-from gnnexp.measure.needs import Drawn, Need
 from gnnexp.models.model import Model
-from gnnexp.paradigms.allocation import num_parts, parts_of
-from gnnexp.paradigms.averaging_options import AveragingOptions
-from gnnexp.paradigms.checks import num_ranks
-from gnnexp.paradigms.global_batch import ByAutograd, Ready
+from gnnexp.paradigms.allocation import parts_of
+from gnnexp.paradigms.averaging_options import AveragingOptions, Reserve
+from gnnexp.paradigms.global_batch import Ready
 from gnnexp.paradigms.local_models import LocalModels, OptimizerState
-from gnnexp.paradigms.part_needs import drawn_from_parts, least_sizes, part_needs
+from gnnexp.paradigms.on_parts import OnParts
 from gnnexp.paradigms.pipeline import prepared
 from gnnexp.paradigms.targets import TargetSchedule
 from gnnexp.samplers.base import Sampler
@@ -73,7 +70,7 @@ class Local(Ready):
     features: Rows | None
 
 
-class ModelAveraging(ByAutograd[Local]):
+class ModelAveraging(OnParts[Local]):
     """Local training of every part, and the average of all models.
 
     Args:
@@ -84,17 +81,16 @@ class ModelAveraging(ByAutograd[Local]):
         local_batch_size: targets of a part's batch; null: the global batch's share, train.batch_size / p.
         memory: bytes of a rank for data and computing, which decide p where partitioner.num_parts=auto; null:
             hardware.device_memory, and where that is null as many parts as ranks.
-        reserve: of these, bytes for computing; null: two thirds.
+        reserve: of these, bytes for computing; null: two thirds; `profile`: what a short dry run takes, which is done
+            once and kept in the artifact cache.
     """
 
     exact = False
-    needs_partition = True
     takes_vertex_cut = True
-    works_on_parts = True
 
     def __init__(
         self, sync_every: int = 1, optimizer_state: OptimizerState = "kept", full_neighbors: bool = True,
-        local_batch_size: int | None = None, memory: int | None = None, reserve: int | None = None,
+        local_batch_size: int | None = None, memory: int | None = None, reserve: Reserve = None,
     ) -> None:
         self.options = AveragingOptions(sync_every, optimizer_state, full_neighbors, local_batch_size, memory, reserve)
         if problems := self.options.problems():
@@ -102,34 +98,6 @@ class ModelAveraging(ByAutograd[Local]):
         halo = "" if full_neighbors else "; neighbours in other parts are missing"
         self.approximates = (f"every part trains a model of its own, averaged every {sync_every} epochs; beyond the "
                              f"first hop a halo vertex aggregates what its part holds{halo}")
-
-    def num_parts(self, config: Mapping[str, Any], graph: Graph) -> int:
-        """Section III-C."""
-        features = 0 if graph.features is None else 4 * graph.num_nodes * graph.num_features
-        options = self.options
-        memory = config["hardware"].get("device_memory") if options.memory is None else options.memory
-        parts = num_parts(graph.topology_bytes + features, num_ranks(config), memory, options.reserve)
-        return min(parts, graph.num_nodes)
-
-    def _sizes_of(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None) -> Sequence[PartSizes]:
-        if parts is not None:
-            return parts.sizes
-        told = config["partitioner"].get("num_parts", "auto")
-        return least_sizes(graph, self.num_parts(config, graph) if told == "auto" else told)
-
-    def drawn_from(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> Drawn:
-        """A part."""
-        sizes = self._sizes_of(config, graph, parts)
-        batch_size = self.options.batch_size(config["train"].get("batch_size"), len(sizes))
-        return drawn_from_parts(sizes, num_ranks(config), batch_size)
-
-    def needs(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> list[Need]:
-        """The parts that a rank has at once, and their cutting."""
-        return part_needs(graph, self._sizes_of(config, graph, parts), num_ranks(config))
-
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
-        """Epochs between averages, samplers and stores that a part can have of its own."""
-        return [*super().check(config), *self.options.check(config)]
 
     # --- setup -----------------------------------------------------------------------------------------------------
     def setup(self, job: Job) -> None:
