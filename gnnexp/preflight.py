@@ -6,7 +6,6 @@ does (what an interpreter with its libraries takes). What was measured is in the
 
 from __future__ import annotations
 
-import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +21,9 @@ from gnnexp.config.schema import run_config
 from gnnexp.errors import Problem
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.parts import Parts
 from gnnexp.graph.sparse import SparseRows
-from gnnexp.measure.needs import Need, Place, Resident
+from gnnexp.measure.needs import Drawn, Need, Place, Resident
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.partitioners.base import Partitioner
@@ -33,6 +33,8 @@ from gnnexp.samplers.base import Sampler
 _INTERPRETER = 460_000_000
 # Copies of a layer's output that live at once in training: value, after dropout and activation, gradient, and a spare.
 _ACTIVATION_COPIES = 4
+# Copies of the parameters per model of a part: values, Adam's two moments; as float64 while models are averaged.
+_KEPT_MODEL = 5
 
 
 @dataclass(frozen=True)
@@ -66,13 +68,14 @@ class Estimate:
                 f"{need.what}" for need in chosen if need.num_bytes]
 
 
-def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int) -> Estimate:
+def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int, parts: Parts | None = None) -> Estimate:
     """What a run of `config` on `graph` needs of a machine.
 
     Args:
         config: resolved and checked.
         graph: prepared.
         graph_files: bytes of its files.
+        parts: where ranks work on these; None: they are not cut yet, and have at least what even ones would have.
     """
     run = run_config(config)
     hardware, train = run.hardware, run.train
@@ -80,30 +83,33 @@ def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int) -> Estim
     store = build(config["feature_store"], FeatureStore)
     paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
     itemsize = torch.empty(0, dtype=getattr(torch, train.dtype)).element_size()
-    parts = max(1, paradigm.num_parts(config, graph))
-    batch = _Batch.of(graph, sampler, model, train.batch_size, hardware.num_ranks)
+    drawn = paradigm.drawn_from(config, graph, parts)
+    batch = _Batch.of(drawn, sampler, model)
     row = _row_bytes(graph, itemsize)
     resident = paradigm.resident_share(config, graph)
     parameters = _parameters(graph, model) * itemsize
+    num_owners = max(1, paradigm.num_parts(config, graph))
     cache = 0 if store.cache is None else store.cache.rows(graph, itemsize) * row
     needs = [
         Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
         Need("interpreter and libraries", "host", _INTERPRETER),
-        Need("features that the store holds", "host", store.held_bytes(graph.num_nodes * row, parts)),
-        Need("the sampler's tables of vertices", "host", 4 * graph.num_nodes * max(1, sampler.threads)),
+        Need("features that the store holds", "host", store.held_bytes(drawn.held * row, num_owners)),
+        Need("the sampler's tables of vertices", "host", 4 * drawn.held * max(1, sampler.threads)),
         Need("feature cache", "device", cache),
         *(_resident_needs(resident, model, config, row, itemsize) if resident else
           _batch_needs(batch, 1 + (sampler.prefetch if train.overlap and sampler.threads else 0), model, config, row,
                        itemsize)),
         Need("parameters, gradients, optimizer", "device", 4 * parameters),
+        Need(f"{drawn.models} models of parts", "device", _KEPT_MODEL * drawn.models * parameters),
         Need("layer-wise evaluation", "host", _evaluation(graph, model, train.eval_memory, itemsize)),
-        Need("checkpoints", "disk", 3 * parameters * (train.checkpoints_kept + 1), per_rank=False),
+        Need("checkpoints", "disk", 3 * parameters * (1 + drawn.models * hardware.num_ranks)
+             * (train.checkpoints_kept + 1), per_rank=False),
     ]
     if paradigm.wants_partition(config):
         partitioner = build(config["partitioner"], Partitioner)
         needs.append(Need(f"making the partition ({partitioner.method})", "host",
                           partitioner.bytes_per_edge * graph.num_edges + 8 * graph.num_nodes, per_rank=False))
-    return Estimate((*needs, *paradigm.needs(config, graph)), hardware.workers, hardware.device != "cuda")
+    return Estimate((*needs, *paradigm.needs(config, graph, parts)), hardware.workers, hardware.device != "cuda")
 
 
 @dataclass(frozen=True)
@@ -122,15 +128,12 @@ class _Batch:
         return sum(self.hop_edges)
 
     @staticmethod
-    def of(graph: Graph, sampler: Sampler, model: Model, batch_size: int | None, ranks: int) -> _Batch:
-        """By the fanouts, but no more than the graph has."""
-        targets = int(graph.splits.train.numel())
-        vertices = [math.ceil(min(batch_size or targets, targets) / ranks)]
-        edges = []
+    def of(drawn: Drawn, sampler: Sampler, model: Model) -> _Batch:
+        """By the fanouts, but no more than there is to draw from."""
+        vertices, edges = [drawn.targets], []
         for fanout in sampler.hops(model.num_layers):
-            drawn = graph.num_edges if fanout < 0 else vertices[-1] * fanout
-            edges.append(min(drawn, graph.num_edges))
-            vertices.append(min(vertices[-1] + edges[-1], graph.num_nodes))
+            edges.append(min(drawn.edges if fanout < 0 else vertices[-1] * fanout, drawn.edges))
+            vertices.append(min(vertices[-1] + edges[-1], drawn.vertices))
         return _Batch(tuple(vertices), tuple(edges))
 
 

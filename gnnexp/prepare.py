@@ -6,20 +6,25 @@ is never stale. Several processes may prepare the same one: the first makes it, 
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import hashlib
 import json
 import logging
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gnnexp.datasets.base import Dataset
-from gnnexp.errors import DataError, Problem
+from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.arrays import mend
 from gnnexp.graph.format import open_graph, save_graph
 from gnnexp.graph.graph import Graph
@@ -30,15 +35,18 @@ from gnnexp.graph.quality import quality, stream_quality
 from gnnexp.graph.stream import EdgeStream, GraphStream
 from gnnexp.graph.validate import validate_graph, validate_ids
 from gnnexp.graph.writer import move_into_place, staging_prefix, write_json
+from gnnexp.measure.needs import Profile
 from gnnexp.partitioners.base import Partitioner, check_num_parts
 from gnnexp.partitioners.streaming import StreamPartitioner
 from gnnexp.presample import presample, presample_key
 
-Artifact = TypeVar("Artifact", Graph, Partition, Presample, Parts)
+Artifact = TypeVar("Artifact", Graph, Partition, Presample, Parts, Profile)
 log = logging.getLogger(__name__)
 
 CACHE_VARIABLE = "GNNEXP_CACHE"
 QUALITY = "quality.json"
+DRY_RUN, PROFILE = "dry_run.json", "profile.json"
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # 64 of the key's 256 bits: 2^32 artifacts before two names are likely to meet.
 _KEY_DIGITS = 16
 
@@ -106,7 +114,7 @@ def partition_folder(
 
 def prepare_partition(
     partitioner: Partitioner, graph: Graph, graph_key: str, num_parts: int, cache: Path,
-    sampled: tuple[Presample, Path] | None = None,
+    sampled: tuple[Presample, Path] | None = None, watched: EdgeStream | None = None,
 ) -> tuple[Partition, Path]:
     """The partition of `graph` and its folder, in which `quality.json` is its report; made only if it is not there yet.
 
@@ -117,6 +125,7 @@ def prepare_partition(
         num_parts: number of parts (`Partitioner.resolve`).
         cache: root of the artifact cache.
         sampled: counts of the epochs that the partitioner asks for, and their folder (`prepare_presample`).
+        watched: what a `StreamPartitioner` passes over instead of its own stream of the graph: the same edges.
 
     Raises:
         ConfigError: if the partitioner cannot make that many parts of this graph.
@@ -130,7 +139,11 @@ def prepare_partition(
         return open_partition(path, graph=graph, graph_key=graph_key)
 
     def make(staging: Path) -> None:
-        partition = partitioner.partition(graph, num_parts, graph_key, counts)
+        if watched is not None and isinstance(partitioner, StreamPartitioner):
+            owners = partial(partitioner.assign_stream, watched, num_parts)
+            partition = partitioner.timed(owners, graph, num_parts, graph_key)
+        else:
+            partition = partitioner.partition(graph, num_parts, graph_key, counts)
         partition.save(staging)
         cost = {"seconds": partition.seconds, "peak_rss_bytes": float(partition.peak_rss_bytes)}
         write_json(staging / QUALITY, quality(graph, partition) | cost | dict(partition.facts))
@@ -181,6 +194,53 @@ def prepare_parts(
     return _prepare(folder, open_sound, make), folder
 
 
+def prepare_profile(
+    trial: Mapping[str, Any], graph_folder: Path, graph_key: str, cache: Path, variables: Mapping[str, str]
+) -> Profile:
+    """What computing takes in a short dry run of `trial`, measured in a process of its own if it is not kept yet.
+
+    Args:
+        trial: a configuration for one rank (`Paradigm.dry_run`).
+        graph_folder: of the graph that it trains on.
+        graph_key: of its dataset.
+        cache: root of the artifact cache.
+        variables: of a worker's environment.
+
+    Raises:
+        ConfigError: the dry run fails.
+    """
+    hardware, train = trial["hardware"], trial["train"]
+    chosen = [hardware.get(name) for name in ("workers", "threads", "device", "allocator")]
+    shape = [train.get(name) for name in ("batch_size", "dtype", "optimizer", "overlap")]
+    groups = [trial[name] for name in ("sampler", "feature_store", "model", "task")]
+    key = hashlib.sha256(json.dumps([1, graph_key, chosen, shape, groups], sort_keys=True).encode()).hexdigest()
+    folder = cache / "profiles" / f"{graph_folder.name}-{key[:_KEY_DIGITS]}"
+
+    def make(staging: Path) -> None:
+        staging.mkdir()
+        request = {"config": trial, "graph": str(graph_folder), "local_ranks": hardware["workers"]}
+        write_json(staging / DRY_RUN, request)
+        command = [sys.executable, "-m", "gnnexp.dry_run", str(staging)]
+        done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+        if done.returncode:
+            reason = " ".join(done.stderr.rpartition("Error: ")[2].split()) or f"exit code {done.returncode}"
+            raise ConfigError(Problem("paradigm.reserve", "profile", f"the dry run failed: {reason}",
+                                      "set paradigm.reserve to a number of bytes, or null for two thirds"))
+
+    return _prepare(folder, _read_profile, make)
+
+
+def _read_profile(folder: Path) -> Profile:
+    path = folder / PROFILE
+    try:
+        profile = Profile(**json.loads(path.read_text(encoding="utf-8")))
+        if not all(type(number) is int and number > 0 for number in (profile.num_bytes, profile.targets)):
+            raise ValueError(str(profile))
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(Problem(str(path), str(error), "must be what a dry run took", mend(folder))) from None
+    return profile
+
+
 def read_quality(folder: Path) -> dict[str, float]:
     """The quality report (`gnnexp.graph.quality`) of the partition in `folder`.
 
@@ -203,7 +263,11 @@ def _slug(name: str) -> str:
 
 
 def _prepare(folder: Path, open_it: Callable[[Path], Artifact], make: Callable[[Path], None]) -> Artifact:
-    """Open the artifact in `folder`, made first if it is missing or damaged."""
+    """Open the artifact in `folder`, made first if it is missing or damaged.
+
+    Raises:
+        DataError: the disk is full; nothing is left behind.
+    """
     if folder.exists() and (found := _open_or_say(folder, open_it)) is not None:
         return found
     with _lock(folder):
@@ -217,6 +281,11 @@ def _prepare(folder: Path, open_it: Callable[[Path], Artifact], make: Callable[[
             if folder.exists():
                 folder.replace(work / "damaged")
             move_into_place(work / folder.name, folder)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            raise DataError(Problem(str(folder), error.strerror, "the artifact cache needs room for it",
+                                    f"make room there, or set {CACHE_VARIABLE} to another disk")) from None
         finally:
             shutil.rmtree(work)
     return open_it(folder)

@@ -103,6 +103,7 @@ def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: 
             "provenance": {**request.get("provenance", {}), "chosen": {**job.facts, "draws": _draws(job)}},
             "partition": request.get("partition"),
             "presampled": request.get("presampled", []),
+            "profile": request.get("profile"),
             "paradigm": {"exact": paradigm.exact, "approximates": paradigm.approximates, **paradigm.facts()},
             "notes": list(job.graph.notes),
             "attempts": read_attempts(run_dir),

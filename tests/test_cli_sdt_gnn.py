@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from command_line import place
+from full_disk import room_for
 
 from gnnexp.cli.main import run_command
-from gnnexp.prepare import cache_root
+from gnnexp.datasets.digits import Digits
+from gnnexp.graph.partition import open_partition
+from gnnexp.paradigms.allocation import reserved
+from gnnexp.partitioners.dbh import DbhPartitioner
+from gnnexp.prepare import cache_root, prepare_graph
 
 __all__ = ["place"]
 
@@ -48,7 +55,46 @@ def test_memory_decides_how_many_parts(place: Path) -> None:
     assert parts > 2 and (parts - 1) * room > features, "topology and features need that many"
 
 
+@pytest.mark.slow
+def test_a_dry_run_decides_how_many_parts(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """T follows the model's size, is measured once, and p is section III-C's; a run that is resumed keeps it."""
+    monkeypatch.setenv("GNNEXP_CACHE", str(place / "cache"))
+    config = ["system=sdt_gnn", "hardware.workers=2", "hardware.threads=1", "model.layers=2", "sampler.fanouts=[4,3]",
+              "paradigm.local_batch_size=16", "paradigm.reserve=profile", "tracker=none"]
+
+    def refused(hidden: int) -> tuple[Path, dict[str, Any]]:
+        """The dry run, which leaves no room for data."""
+        before = set(place.glob("cache/profiles/*"))
+        assert run_command(["partition", *config, f"model.hidden={hidden}", "paradigm.memory=100000"]) == 2
+        said = capsys.readouterr().err
+        assert "a dry run of 16 targets a batch takes" in said and "mend: set paradigm.memory=" in said
+        (kept,) = set(place.glob("cache/profiles/*")) - before
+        return kept, json.loads((kept / "profile.json").read_text())
+
+    (_, large), (kept, small) = refused(60_000), refused(16)
+    grown = 4 * 4 * (2 * 64 + 1 + 2 * 10) * 60_000 + 2 * 4 * 16 * 60_000
+    assert (small["targets"], small["batches"], small["device"]) == (16, 3, "cpu") and small["num_bytes"] < 250e6
+    assert 0.95 * grown < large["num_bytes"] - small["num_bytes"] < 2 * grown, "four of all parameters, activations"
+    written, (graph, _) = (kept / "profile.json").stat().st_mtime_ns, prepare_graph(Digits(), cache_root())
+    room = (graph.topology_bytes + 4 * graph.num_nodes * 64) // 5 + 1
+    run = [*config, "model.hidden=16", f"paradigm.memory={reserved(small['num_bytes']) + room}", "train.epochs=1"]
+    assert run_command(["run", *run, "hydra.run.dir=run"]) == 0
+    found = json.loads(Path("run/result.json").read_text())
+    assert found["profile"] == small and found["paradigm"]["parts"] == 5, "data is a bit less than five times the room"
+    assert (kept / "profile.json").stat().st_mtime_ns == written
+    shutil.rmtree(kept)
+    Path("run/result.json").unlink()
+    assert run_command(["resume", "run"]) == 0 and not kept.exists()
+    assert json.loads(Path("run/result.json").read_text())["paradigm"]["parts"] == 5
+
+
 @pytest.mark.parametrize(("overrides", "words"), [
+    ("paradigm.reserve=profile partitioner.num_parts=3", ["paradigm.reserve='profile'", "set paradigm.memory",
+                                                          "partitioner.num_parts=3", "2 config"]),
+    ("paradigm.reserve=guess paradigm.memory=5 paradigm.sync_every=0", ["paradigm.reserve='guess'", "profile",
+                                                                        "1 config"]),
     ("paradigm.sync_every=0", ["paradigm.sync_every=0", "1 or more epochs", "mend: set paradigm.sync_every=1"]),
     ("paradigm.sync_every=3 train.eval_every=2", ["train.eval_every=2", "multiple of 3", "set train.eval_every=3"]),
     ("paradigm.optimizer_state=lost paradigm.local_batch_size=0",
@@ -83,7 +129,7 @@ def test_a_stream_is_partitioned_without_a_graph(place: Path, capsys: pytest.Cap
             assert run_command(["partition", "dataset=edge_list", f"dataset.path={path}", f"partitioner={rule}",
                                 "partitioner.num_parts=3", *graph]) == 0
             said = capsys.readouterr().out
-            assert ("pass 1 over" in said and "M edges" in said) == (len(graph) == 2)
+            assert "pass 1 over" in said and "M edges" in said
             folders.append(Path(said.split("partition: ")[1].split("\n")[0]))
     for streamed, whole in (folders[:2], folders[2:]):
         assert np.array_equal(np.load(streamed / "node_owner.npy"), np.load(whole / "node_owner.npy"))
@@ -93,6 +139,38 @@ def test_a_stream_is_partitioned_without_a_graph(place: Path, capsys: pytest.Cap
             k: v for k, v in expected.items() if k not in cost}
     made = [path for path in (cache_root() / "graphs").glob("edge_list-*") if path.stat().st_mtime >= began]
     assert len(made) == 1, "of the list that is read as a whole"
+
+
+def test_passes_over_a_graph_are_shown_and_change_nothing(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """DBH counts degrees in stored order and places edges shuffled; then their homes are counted."""
+    assert run_command(["partition", "dataset=digits", "partitioner=dbh", "partitioner.num_parts=3",
+                        "partitioner.order=shuffled", "partitioner.seed=5"]) == 0
+    said = capsys.readouterr().out
+    assert [f"pass {number} over digits" in said for number in range(1, 5)] == [True, True, True, False]
+    graph, _ = prepare_graph(Digits(), cache_root())
+    alone = DbhPartitioner(order="shuffled", seed=5).partition(graph, 3)
+    shown = open_partition(Path(said.split("partition: ")[1].split("\n")[0]), graph=graph)
+    assert torch.equal(shown.node_owner, alone.node_owner)
+    assert alone.edge_owner is not None and shown.edge_owner is not None
+    assert torch.equal(shown.edge_owner, alone.edge_owner)
+
+
+def test_a_disk_that_fills_ends_with_2_and_the_next_run_succeeds(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the parts: features of one are 64 columns, the partition's owners 2 bytes a vertex."""
+    run = ["run", "system=sdt_gnn", "dataset=digits", "partitioner.num_parts=3", "tracker=none", "train.epochs=1",
+           "hardware.threads=1", "sampler.threads=0"]
+    assert run_command(["partition", *run[1:]]) == 0
+    parts = cache_root() / "parts"
+    before = set(parts.iterdir()) if parts.exists() else set()
+    with room_for(120_000):
+        assert run_command([*run, "hydra.run.dir=full"]) == 2
+    said = capsys.readouterr().err
+    assert "/parts/" in said and "File too large" in said and "mend: make room there" in said
+    assert "Traceback" not in said
+    assert (set(parts.iterdir()) if parts.exists() else set()) == before and not Path("full").exists()
+    assert run_command([*run, "hydra.run.dir=full"]) == 0
 
 
 @pytest.mark.parametrize(("content", "name", "words"), [

@@ -11,6 +11,7 @@ from nasty_graphs import nasty_graph
 from training import MODELS, small_config
 
 from gnnexp.cli.main import run_command
+from gnnexp.graph.parts import Parts, PartSizes
 from gnnexp.preflight import as_text, estimate, judge
 from gnnexp.reports.runs import read_run
 
@@ -79,6 +80,37 @@ def test_full_graph_training_holds_its_share_once():
     columns = full_graph(4, {"_target_": TENSOR})
     assert columns[topology] == 16 * graph.num_edges + 40 * 2 * 750
     assert columns["features of 1,500 vertices"] == 1500 * graph.num_features * 8
+
+
+def averaged(parts: Parts | None, **changes: Any) -> dict[tuple[str, str], int]:
+    """Bytes by place and line, of model averaging over 5 parts on 2 ranks."""
+    config = configured(hardware={"workers": 2}, train={"batch_size": 40, "dtype": "float32"}, **changes)
+    config["paradigm"] = {"_target_": "gnnexp.paradigms.model_averaging.ModelAveraging"}
+    config["partitioner"]["num_parts"] = 5
+    found = estimate(config, nasty_graph(3000, 60000), 0, parts)
+    return {(need.place, need.what): need.num_bytes for need in found.needs}
+
+
+def test_model_averaging_holds_two_parts_not_the_graph():
+    """The largest one and the next largest, with their samplers; two or three models; batches of 40 / 5 targets."""
+    sizes = [PartSizes(600 + 10 * part, 600, 20_000 + part, 300) for part in range(5)]
+    found, graph = averaged(Parts(Path(), tuple(sizes), True)), nasty_graph(3000, 60000)
+    topology = sum(8 * (size.vertices + 1) + 4 * size.edges + 4 * size.vertices + 8 * 600 for size in sizes[3:])
+    assert found["host", "topology of 2 parts"] == topology
+    assert found["host", "the sampler's tables of vertices"] == 4 * (630 + 640)
+    assert found["host", "cutting the parts"] == 9 * 3000 + 22 * 20_004
+    assert found["shared", "features of parts, mapped"] == 4 * 13 * (630 + 640)
+    parameters = 4 * 2 * (13 * 16 + 16 + 16 * 4 + 4)
+    assert found["device", "3 models of parts"] == 5 * 3 * parameters
+    assert found["disk", "checkpoints"] == 3 * parameters * 7 * 3, "of the average, and of 3 models on each of 2 ranks"
+    edges, inputs = 8 * 4 + 40 * 3, 8 + 8 * 4 + 40 * 3
+    assert found["device", f"1 batches: blocks of {edges} edges each"] == 8 * edges
+    assert found["device", f"1 batches: features of {inputs} vertices each"] == inputs * 4 * 13
+    in_memory = averaged(Parts(Path(), tuple(sizes), True), feature_store={"memory": "ram"})
+    assert in_memory["host", "features that the store holds"] == (630 + 640) * 13 * 4
+    least = averaged(None)
+    assert least["host", "topology of 2 parts"] == 2 * (8 * 601 + 4 * -(-graph.num_edges // 5) + 12 * 600)
+    assert least["host", "topology of 2 parts"] < topology, "even parts without halo: none can be smaller"
 
 
 def test_a_shortage_names_every_line_and_the_mend(tmp_path):

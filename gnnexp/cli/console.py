@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnexp.graph.graph import Graph
+from gnnexp.measure.needs import Profile
+from gnnexp.preflight import as_text
 from gnnexp.records import EPOCHS_FILE
 
 _POLL_S = 0.2
@@ -31,6 +33,12 @@ def describe_presample(told: Mapping[str, Any]) -> str:
     last = "".join(f"; the last one moved the mean weights of vertices by {100 * line['vertices']:.2f} %, of edges by "
                    f"{100 * line['edges']:.2f} %" for line in moved)
     return f"pre-sampled {told['epochs']} epochs in {told['seconds']:.2f} s{last}"
+
+
+def describe_profile(profile: Profile) -> str:
+    """One line about a dry run."""
+    return (f"dry run: computing takes {as_text(profile.num_bytes)} beside the data ({profile.device}, "
+            f"{profile.batches} batches of {profile.targets} targets)")
 
 
 def describe_graph(graph: Graph) -> str:

@@ -15,7 +15,7 @@ import yaml
 from rich.console import Console
 
 from gnnexp.attempts import alone, note, restarts_spent
-from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample
+from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, describe_profile
 from gnnexp.cli.prepare import Prepared, check_run_dir, prepare
 from gnnexp.cli.provenance import make_provenance
 from gnnexp.config.build import build
@@ -57,6 +57,8 @@ def start_run(composed: Composed, console: Console, sweep: str | None) -> Path:
         console.print(f"  note: {line}", soft_wrap=True, markup=False)
     for told in prepared.presampled:
         console.print(f"  {describe_presample(told)}", soft_wrap=True)
+    if prepared.profile is not None:
+        console.print(f"  {describe_profile(prepared.profile)}", soft_wrap=True)
     tell_preflight(prepared, console)
     run_dir = create_run(composed, prepared, sweep)
     console.print(f"run directory {run_dir}", soft_wrap=True, markup=False)
@@ -144,6 +146,7 @@ def write_job(run_dir: Path, config: Mapping[str, Any], prepared: Prepared, prov
     write_json(run_dir / "job.json", {
         "schema": 1, "config": config, "graph": str(prepared.folder), "partition": partition, "parts": parts,
         "presample": presample, "presampled": list(prepared.presampled), "provenance": provenance,
+        "profile": None if prepared.profile is None else vars(prepared.profile),
     })
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from gnnexp.cli.console import describe_graph, describe_presample, make_console
-from gnnexp.cli.prepare import checked, dataset_of, prepare_owners, told
+from gnnexp.cli.console import describe_graph, describe_presample, describe_profile, make_console
+from gnnexp.cli.prepare import checked, count_parts, dataset_of, prepare_owners, told
 from gnnexp.cli.progress import WatchedStream
 from gnnexp.config.build import build, missing_module
 from gnnexp.config.schema import run_config
@@ -41,10 +41,13 @@ def main(options: argparse.Namespace) -> int:
 def _from_graph(config: Mapping[str, Any], console: Console) -> tuple[Partition, Path]:
     """Of the prepared graph."""
     dataset = dataset_of(config)
-    graph, _ = prepare_graph(dataset, cache_root())
+    graph, place = prepare_graph(dataset, cache_root())
     console.print(describe_graph(graph), soft_wrap=True)
+    config, profile = count_parts(config, graph, place, dataset.key())
+    if profile is not None:
+        console.print(describe_profile(profile), soft_wrap=True)
     paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
-    folder, sampled = prepare_owners(config, graph, dataset.key(), paradigm.num_parts(config, graph))
+    folder, sampled = prepare_owners(config, graph, dataset.key(), paradigm.num_parts(config, graph), console)
     for item in sampled.items():
         console.print(describe_presample(told(*item)), soft_wrap=True)
     return open_partition(folder, graph=graph), folder

@@ -8,22 +8,38 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+
+from gnnexp.cli.progress import WatchedStream
 from gnnexp.config.build import build, check_fields, missing_module
 from gnnexp.config.check import check_config, check_data
 from gnnexp.config.compose import Composed, draft
-from gnnexp.config.schema import HardwareConfig
+from gnnexp.config.schema import HardwareConfig, run_config
 from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import open_partition
+from gnnexp.graph.parts import Parts, open_parts
 from gnnexp.graph.presample import Presample
 from gnnexp.launchers.base import Launcher
+from gnnexp.launchers.local import num_cores
+from gnnexp.launchers.variables import worker_variables
+from gnnexp.measure.needs import Profile
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.partitioners.base import Partitioner
+from gnnexp.partitioners.streaming import StreamPartitioner
 from gnnexp.preflight import Estimate, estimate, judge
-from gnnexp.prepare import cache_root, graph_folder, prepare_graph, prepare_partition, prepare_parts, prepare_presample
+from gnnexp.prepare import (
+    cache_root,
+    graph_folder,
+    prepare_graph,
+    prepare_partition,
+    prepare_parts,
+    prepare_presample,
+    prepare_profile,
+)
 from gnnexp.samplers.base import Sampler
 from gnnexp.tasks.base import Task
 from gnnexp.trackers.base import Tracker
@@ -47,6 +63,7 @@ class Prepared:
         presample: folder of the pre-sampled epochs that the feature cache asks for, None where nothing does.
         presampled: what was pre-sampled, for the cache or the partition: folder, epochs, seconds, convergence.
         estimate: of the memory that the run needs, None where nobody asked (`preflight=off`).
+        profile: what computing took in a dry run, where parts are counted by it.
         shortages: what there is not enough of, where the run may be tried all the same (`preflight=warn`).
     """
 
@@ -59,6 +76,7 @@ class Prepared:
     estimate: Estimate | None = None
     shortages: tuple[Problem, ...] = ()
     parts: Path | None = None
+    profile: Profile | None = None
 
 
 def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
@@ -145,8 +163,10 @@ def dataset_of(config: Mapping[str, Any]) -> Dataset:
     return build(config["dataset"], Dataset)
 
 
-def prepare(config: Mapping[str, Any], run_dir: Path) -> Prepared:
+def prepare(config: Mapping[str, Any], run_dir: Path, profile: Profile | None = None) -> Prepared:
     """Graph and, if the paradigm wants one, partition, from the cache or made now.
+
+    `profile` is the dry run by which the parts of a run were counted when it began, None if it begins now.
 
     Raises:
         ConfigError: the configuration does not fit the data or the memory, or needs a package that is not installed.
@@ -157,15 +177,42 @@ def prepare(config: Mapping[str, Any], run_dir: Path) -> Prepared:
         graph, folder = prepare_graph(dataset, cache_root())
         if problems := check_data(config, graph):
             raise ConfigError(problems)
+        config, profile = count_parts(config, graph, folder, dataset.key(), profile)
         needed, shortages = _preflight(config, graph, folder, run_dir)
         prepared = _with_parts(config, graph, folder, dataset.key())
-        return replace(prepared, estimate=needed, shortages=shortages)
+        if prepared.parts is not None:  # now it is known how large they are
+            needed, shortages = _preflight(config, graph, folder, run_dir, open_parts(prepared.parts))
+        return replace(prepared, estimate=needed, shortages=shortages, profile=profile)
     except ModuleNotFoundError as error:
         raise ConfigError(missing_module("dataset", config["dataset"]["_target_"], error)) from error
 
 
+def count_parts(
+    config: Mapping[str, Any], graph: Graph, folder: Path, key: str, known: Profile | None = None
+) -> tuple[Mapping[str, Any], Profile | None]:
+    """`config` with all that the number of parts depends on, and the dry run that it took, if any.
+
+    Args:
+        config: resolved.
+        graph: prepared.
+        folder: of the graph.
+        key: of its dataset.
+        known: by which the parts of a run were counted when it began.
+
+    Raises:
+        ConfigError: the dry run fails, or computing leaves no room for data.
+    """
+    paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
+    trial = paradigm.dry_run(config, graph)
+    if trial is None:
+        return config, None
+    variables = worker_variables(run_config(config).hardware, num_cores())
+    profile = known or prepare_profile(trial, folder, key, cache_root(), variables)
+    return paradigm.profiled(config, profile), profile
+
+
 def _preflight(
-    config: Mapping[str, Any], graph: Graph, folder: Path, run_dir: Path
+    config: Mapping[str, Any], graph: Graph, folder: Path, run_dir: Path, parts: Parts | None = None
 ) -> tuple[Estimate | None, tuple[Problem, ...]]:
     """What the run needs, and what of it is not there.
 
@@ -174,7 +221,7 @@ def _preflight(
     """
     if config["preflight"] == "off":
         return None, ()
-    needed = estimate(config, graph, sum(file.stat().st_size for file in folder.iterdir()))
+    needed = estimate(config, graph, sum(file.stat().st_size for file in folder.iterdir()), parts)
     shortages = judge(needed, config, run_dir)
     if shortages and config["preflight"] == "refuse":
         raise ConfigError(shortages)
@@ -203,13 +250,19 @@ def _with_parts(config: Mapping[str, Any], graph: Graph, folder: Path, key: str)
 
 
 def prepare_owners(
-    config: Mapping[str, Any], graph: Graph, key: str, num_ranks: int
+    config: Mapping[str, Any], graph: Graph, key: str, num_ranks: int, console: Console | None = None
 ) -> tuple[Path, dict[Path, Presample]]:
-    """The folder of the partition of `config` for `num_ranks` ranks (of a group), and what was pre-sampled for it."""
+    """The folder of the partition of `config` for `num_ranks` ranks (of a group), and what was pre-sampled for it.
+
+    Passes over a stream are shown on the `console`, if there is one.
+    """
     partitioner = build(config["partitioner"], Partitioner)
     num_parts, epochs = partitioner.resolve(num_ranks), partitioner.presampled_epochs
     sampled = prepare_presample(config, graph, key, epochs, cache_root()) if epochs else None
-    folder = prepare_partition(partitioner, graph, key, num_parts, cache_root(), sampled)[1]
+    watched = None
+    if console is not None and isinstance(partitioner, StreamPartitioner):
+        watched = WatchedStream(partitioner.stream(graph), console)
+    folder = prepare_partition(partitioner, graph, key, num_parts, cache_root(), sampled, watched)[1]
     return folder, {} if sampled is None else {sampled[1]: sampled[0]}
 
 

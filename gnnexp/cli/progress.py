@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
 
 import numpy as np
 from rich.console import Console
@@ -27,10 +28,12 @@ class WatchedStream(EdgeStream):
     Args:
         edges: what is streamed.
         console: where.
+        passes: numbers them.
     """
 
-    def __init__(self, edges: EdgeStream, console: Console) -> None:
-        self.name, self._edges, self._console, self._passes = edges.name, edges, console, 0
+    def __init__(self, edges: EdgeStream, console: Console, passes: Iterator[int] | None = None) -> None:
+        self.name, self._edges, self._console = edges.name, edges, console
+        self._passes = count(1) if passes is None else passes
 
     @property
     def num_nodes(self) -> int:
@@ -44,14 +47,13 @@ class WatchedStream(EdgeStream):
 
     def sequential(self) -> EdgeStream:
         """The same edges in the order that is cheapest to pass over."""
-        return WatchedStream(self._edges.sequential(), self._console)
+        return WatchedStream(self._edges.sequential(), self._console, self._passes)
 
     def chunks(self) -> Iterator[EdgeChunk]:
         """One pass."""
-        self._passes += 1
         columns = (TextColumn("{task.description}"), BarColumn(), _Rate(), TimeRemainingColumn())
         with Progress(*columns, console=self._console) as progress:
-            task = progress.add_task(f"pass {self._passes} over {self.name}", total=self.num_edges)
+            task = progress.add_task(f"pass {next(self._passes)} over {self.name}", total=self.num_edges)
             for chunk in self._edges.chunks():
                 yield chunk
                 progress.advance(task, int(np.size(chunk.sources)))

@@ -20,6 +20,7 @@ from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.slurm_jobs import job_state, read_job_id
+from gnnexp.measure.needs import Profile
 from gnnexp.records import RESULT_FILE
 from gnnexp.reports.runs import read_run
 from gnnexp.reports.table import group_runs, make_table, row_keys
@@ -75,7 +76,8 @@ def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console) -> No
 
 def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console) -> None:
     job = read_job(run_dir)
-    prepared = prepare(config, run_dir / "checkpoints")
+    known = job.get("profile")  # other parts would not fit the checkpoints
+    prepared = prepare(config, run_dir / "checkpoints", None if known is None else Profile(**known))
     if prepared.key != job["provenance"]["dataset_key"]:
         raise DataError(Problem("dataset", prepared.key, "is not the data that this run began with "
                                 f"({job['provenance']['dataset_key']})", "bring that data back, or start a new run"))

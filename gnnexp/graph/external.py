@@ -99,7 +99,7 @@ def write_csc(chunks: Chunks, num_nodes: int, rules: EdgeRules, buffer_bytes: in
     dtype = index_dtype(num_nodes)
     indptr, buckets = csc_buckets(chunks, num_nodes, rules, max(1, buffer_bytes // dtype.itemsize))
     # How many edges merging leaves is only known at the end, so they wait in a nameless file.
-    with tempfile.TemporaryFile(dir=writer.folder.parent) as spool:
+    with tempfile.TemporaryFile(dir=writer.folder.parent, buffering=0) as spool:
         for bucket in buckets:
             _append(spool, bucket.indices, writer)
         writer.put("indptr", indptr)
@@ -112,7 +112,10 @@ def write_csc(chunks: Chunks, num_nodes: int, rules: EdgeRules, buffer_bytes: in
 
 def _append(spool: IO[bytes], indices: np.ndarray, writer: ArrayWriter) -> None:
     try:
-        indices.tofile(spool)
+        # Not `tofile`: what its buffer cannot write when it closes, it drops without a word.
+        rest = indices.view(np.uint8).data
+        while rest:
+            rest = rest[spool.write(rest) :]
     except OSError as error:
         mend = "make room there or choose another place"
-        raise DataError(Problem(str(writer.folder), str(error), "needs room for all edges", mend)) from None
+        raise DataError(Problem(str(writer.folder), error.strerror, "needs room for all edges", mend)) from None

@@ -2,7 +2,7 @@
 
 With full neighbours, a part holds every edge with an owned end, in its direction: all in-edges of what it owns, and of
 the halo what the part knows. A vertex keeps its place in the order of ids, so that an owned one has its in-edges in the
-same order as in the whole graph.
+same order as in the whole graph. Types of edges and vertices come along; edge features, which no model reads, do not.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ from gnnexp.graph.stream import EdgeChunk, EdgeStream
 from gnnexp.graph.writer import ArrayWriter, write_json
 from gnnexp.kernels.scatter import count_held, sort_by_part
 
-KIND, SCHEMA = "part", 1
+KIND, SCHEMA = "part", 2
+# Of memory per edge of a part that is being written: about 22 measured on 8 M edges in 2 parts (not kept); with types,
+# whose edges are sorted by way of their numbers, about 50 by the arrays that are alive at once.
+BYTES_PER_EDGE, BYTES_PER_TYPED_EDGE = 22, 50
 # Of what is copied row by row at a time.
 _COPY_BYTES = 64 << 20
 
@@ -38,7 +41,7 @@ class Part:
     """A part of a graph; n vertices, owned ones and halo.
 
     Attributes:
-        graph: edges, features, labels and splits by local id; splits are of owned vertices only.
+        graph: edges, types, features, labels and splits by local id; splits are of owned vertices only.
         names: `[n]` original ids, ascending (dtype of the whole graph's `indices`).
         owned: `[m]` int64 local ids of the owned vertices, ascending.
     """
@@ -59,18 +62,19 @@ class Part:
 def write_parts(graph: Graph, stream: EdgeStream, partition: Partition, folder: Path, *, full_neighbors: bool) -> None:
     """Write every part of `partition` to `folder/part_<p>`; takes two passes over the stream.
 
-    Memory: 5 to 9 bytes per vertex of the graph, and about 22 per edge of the largest part.
+    Memory: 5 to 9 bytes per vertex of the graph, and about 22 per edge of the largest part (50 with types).
 
     Args:
-        graph: whose vertex data is cut; its edges are read through `stream`.
-        stream: its edges.
+        graph: whose types and vertex data are cut; its edges are read through `stream`.
+        stream: its edges, positions canonical.
         partition: who owns what.
         folder: empty, or to be made; what calls this removes it if it fails.
         full_neighbors: whether a part holds all edges with an owned end. If not: those that the partition gave it,
             in an edge-cut those with both ends owned.
 
     Raises:
-        DataError: the disk has no room for the parts.
+        DataError: the disk has no room for the parts, as far as can be told before.
+        OSError: or it is full half-way.
     """
     owners, cut = partition.node_owner.numpy(), partition.edge_owner
     mode = 0 if full_neighbors else 1 if cut is None else 2
@@ -82,15 +86,14 @@ def write_parts(graph: Graph, stream: EdgeStream, partition: Partition, folder: 
     dtype = index_dtype(graph.num_nodes)
     _check_room(graph, counts, dtype, folder)
     for chunk in stream.chunks():
-        _append(chunk, owners, _of(edge_parts, chunk), mode, partition.num_parts, folder, dtype)
+        _spool(chunk, owners, _of(edge_parts, chunk), mode, counts.size, graph.edge_types, folder, dtype)
     places = np.empty(graph.num_nodes, dtype)
     sizes = []
     for part in range(partition.num_parts):
-        path = _edges_file(folder, part)
-        pairs = np.fromfile(path, dtype).reshape(-1, 2) if counts[part] else np.empty((0, 2), dtype)
-        assert pairs.shape[0] == counts[part], "every edge that was counted is there"
-        path.unlink(missing_ok=True)
-        sizes.append(_write_part(graph, owners == part, pairs, places, _part_folder(folder, part)))
+        pairs = _read_spool(_spool_file(folder, "edges", part), 2 * counts[part], dtype).reshape(-1, 2)
+        types = None if graph.edge_types is None else _read_spool(
+            _spool_file(folder, "types", part), counts[part], np.dtype(np.int32))
+        sizes.append(_write_part(graph, owners == part, pairs, types, places, _part_folder(folder, part)))
     write_json(folder / META, {"kind": "parts", "schema": SCHEMA, "arrays": {}, "parts": sizes,
                                "full_neighbors": full_neighbors})
 
@@ -99,8 +102,8 @@ def _of(edge_parts: np.ndarray, chunk: EdgeChunk) -> np.ndarray:
     return edge_parts[chunk.positions] if edge_parts.size else edge_parts
 
 
-def _edges_file(folder: Path, part: int) -> Path:
-    return folder / f"edges_{part}.bin"
+def _spool_file(folder: Path, kind: str, part: int) -> Path:
+    return folder / f"{kind}_{part}.bin"
 
 
 def _part_folder(folder: Path, part: int) -> Path:
@@ -110,7 +113,8 @@ def _part_folder(folder: Path, part: int) -> Path:
 def _check_room(graph: Graph, counts: np.ndarray, dtype: np.dtype[Any], folder: Path) -> None:
     """Pairs of all parts, which go one after the other, their topology, and every vertex's features once at least."""
     row = 8 if isinstance(graph.features, SparseRows) else 4 * graph.num_features
-    least = int(counts.sum()) * 2 * dtype.itemsize + graph.num_nodes * (row + 2 * dtype.itemsize)
+    edge = 2 * dtype.itemsize + (0 if graph.edge_types is None else 4)
+    least = int(counts.sum()) * edge + graph.num_nodes * (row + 2 * dtype.itemsize)
     free = shutil.disk_usage(folder).free
     if least > free:
         raise DataError(Problem(str(folder), f"{free / 2**30:.2f} GiB are free",
@@ -118,41 +122,53 @@ def _check_room(graph: Graph, counts: np.ndarray, dtype: np.dtype[Any], folder: 
                                 "make room there, or set GNNEXP_CACHE to another disk"))
 
 
-def _append(
-    chunk: EdgeChunk, owners: np.ndarray, edge_parts: np.ndarray, mode: int, num_parts: int, folder: Path,
-    dtype: np.dtype[Any],
+def _spool(
+    chunk: EdgeChunk, owners: np.ndarray, edge_parts: np.ndarray, mode: int, num_parts: int, types: Tensor | None,
+    folder: Path, dtype: np.dtype[Any],
 ) -> None:
-    """A chunk's edges to the files of the parts that hold them."""
+    """A chunk's edges and their types, of `types` `[E]`, to the files of the parts that hold them."""
     counts = np.zeros(num_parts, np.int64)
     count_held(chunk.sources, chunk.destinations, owners, edge_parts, mode, counts)
-    starts = np.cumsum(counts) - counts
-    pairs = np.empty((int(counts.sum()), 2), dtype)
-    sort_by_part(chunk.sources, chunk.destinations, owners, edge_parts, mode, starts, pairs)
-    for part in np.flatnonzero(counts):
-        path = _edges_file(folder, int(part))
-        try:
-            with path.open("ab") as file:
-                file.write(pairs[starts[part] - counts[part] : starts[part]].data)
-        except OSError as error:
-            raise DataError(Problem(str(path), error.strerror, "edges of a part are written here",
-                                    "make room there, or set GNNEXP_CACHE to another disk")) from None
+    ends = np.cumsum(counts)
+    order = np.empty(int(ends[-1]), np.int64)
+    sort_by_part(chunk.sources, chunk.destinations, owners, edge_parts, mode, ends - counts, order)
+    rows = {"edges": np.stack([chunk.sources[order], chunk.destinations[order]], axis=1).astype(dtype, copy=False)}
+    if types is not None:
+        rows["types"] = types.numpy()[chunk.positions][order]
+    for part in np.flatnonzero(counts).tolist():
+        for kind, values in rows.items():
+            with _spool_file(folder, kind, part).open("ab") as file:
+                file.write(values[ends[part] - counts[part] : ends[part]].data)
 
 
-def _write_part(graph: Graph, mine: np.ndarray, pairs: np.ndarray, places: np.ndarray, folder: Path) -> dict[str, int]:
+def _read_spool(path: Path, count: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """What was appended, `count` numbers; the file is removed."""
+    values = np.fromfile(path, dtype) if count else np.empty(0, dtype)
+    assert values.size == count, "every edge that was counted is there"
+    path.unlink(missing_ok=True)
+    return values
+
+
+def _write_part(
+    graph: Graph, mine: np.ndarray, pairs: np.ndarray, types: np.ndarray | None, places: np.ndarray, folder: Path
+) -> dict[str, int]:
     """One part, from its edges by original ids; `mine` `[V]` says what it owns, `places` `[V]` is room to work in."""
     held = mine.copy()
     held[pairs.reshape(-1)] = True
     names = np.flatnonzero(held).astype(places.dtype)
     places[names] = np.arange(names.size, dtype=places.dtype)
     local = places[pairs]
-    arrays = build_graph(local[:, 0], local[:, 1], names.size, duplicates="keep")
+    arrays = build_graph(local[:, 0], local[:, 1], names.size, types=types, duplicates="keep")
     owned = np.flatnonzero(mine[names])
     with GraphWriter(folder / "graph") as writer:
         writer.put("indptr", arrays.indptr)
         writer.put("indices", arrays.indices)
+        if arrays.types is not None:
+            writer.put("edge_types", arrays.types)
         _cut_features(graph, names, writer)
-        if graph.labels is not None:
-            writer.put("labels", graph.labels[torch.from_numpy(names.astype(np.int64))])
+        for name, rows in (("labels", graph.labels), ("node_types", graph.node_types)):
+            if rows is not None:
+                writer.put(name, rows[torch.from_numpy(names.astype(np.int64))])
         for split in SPLITS:
             members = getattr(graph.splits, split).numpy()
             writer.put(split, np.sort(places[members[mine[members]]]).astype(np.int64))
@@ -249,5 +265,7 @@ def open_parts(folder: Path) -> Parts:
 
 def in_memory(part: Part) -> Part:
     """With its topology and ids in RAM; features, labels and splits stay mapped."""
-    graph = replace(part.graph, indptr=part.graph.indptr.clone(), indices=part.graph.indices.clone())
+    mapped = part.graph
+    types = None if mapped.edge_types is None else mapped.edge_types.clone()
+    graph = replace(mapped, indptr=mapped.indptr.clone(), indices=mapped.indices.clone(), edge_types=types)
     return Part(graph, part.names.clone(), part.owned.clone())

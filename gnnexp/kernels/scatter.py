@@ -42,9 +42,9 @@ def count_held(
 @compiled(nogil=True)
 def sort_by_part(
     sources: np.ndarray, destinations: np.ndarray, owners: np.ndarray, edge_parts: np.ndarray, mode: int,
-    starts: np.ndarray, pairs: np.ndarray,
+    starts: np.ndarray, order: np.ndarray,
 ) -> None:
-    """Write the edges that each part holds one after the other into `pairs` `[m, 2]`.
+    """Write the edges that each part holds one after the other into `order`, as they come.
 
     Args:
         sources: `[n]`.
@@ -52,17 +52,15 @@ def sort_by_part(
         owners: `[V]`.
         edge_parts: `[n]` or empty.
         mode: see `count_held`.
-        starts: `[p]` int64 where each part begins in `pairs`; afterwards where it ends.
-        pairs: `[m, 2]`, m of `count_held`.
+        starts: `[p]` int64 where each part begins in `order`; afterwards where it ends.
+        order: `[m]` int64, from 0 to n - 1, m of `count_held`.
     """
     for edge in range(sources.size):
         part = np.int64(edge_parts[edge]) if mode == 2 else np.int64(-1)
         for holder in _holders(np.int64(owners[sources[edge]]), np.int64(owners[destinations[edge]]), part, mode):
             if holder >= 0:
-                place = starts[holder]
-                pairs[place, 0] = sources[edge]
-                pairs[place, 1] = destinations[edge]
-                starts[holder] = place + 1
+                order[starts[holder]] = edge
+                starts[holder] += 1
 
 
 def warm_up() -> None:
@@ -70,4 +68,4 @@ def warm_up() -> None:
     ids, owners = np.zeros(1, np.int32), np.zeros(1, np.int16)
     for parts in (np.empty(0, np.int16), np.zeros(1, np.int16)):
         count_held(ids, ids, owners, parts, 2 * parts.size, np.zeros(1, np.int64))
-        sort_by_part(ids, ids, owners, parts, 2 * parts.size, np.zeros(1, np.int64), np.zeros((1, 2), np.int32))
+        sort_by_part(ids, ids, owners, parts, 2 * parts.size, np.zeros(1, np.int64), np.zeros(1, np.int64))

@@ -26,10 +26,24 @@ def reset_host_peak() -> None:
 
 def host_peak_bytes() -> int:
     """Peak resident set since the last reset."""
-    for line in _STATUS.read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"{_STATUS} has no VmHWM line")
+    return _status()["VmHWM"]
+
+
+def own_bytes() -> int:
+    """Resident now, mapped files apart."""
+    return _status()["RssAnon"]
+
+
+def own_peak_bytes() -> int:
+    """As much of the peak as no mapped file explains; exact where no page of a file came since the last reset."""
+    status = _status()
+    return status["VmHWM"] - status["RssFile"] - status["RssShmem"]
+
+
+def _status() -> dict[str, int]:
+    """Bytes by name of this process."""
+    lines = (line.split() for line in _STATUS.read_text().splitlines() if line.endswith(" kB"))
+    return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines}
 
 
 def give_back_heap() -> None:

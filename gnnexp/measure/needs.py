@@ -39,3 +39,40 @@ class Resident:
     edges: int
     inputs: int
     rows: int
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a rank draws batches from.
+
+    Attributes:
+        vertices: of the topology that a batch is drawn from, at most.
+        edges: of it.
+        targets: of a rank's batch.
+        held: vertices of all such topologies that it has at once, each with a sampler and a store of its own.
+        models: that it keeps for later, with their optimizers' states, beside the one that is trained.
+    """
+
+    vertices: int
+    edges: int
+    targets: int
+    held: int
+    models: int = 0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What computing took in a short dry run, beside the data (`gnnexp.dry_run`).
+
+    Attributes:
+        num_bytes: peak of parameters, gradients, optimizer, batches, activations and buffers; on a GPU of its memory,
+            else of the process beyond what it had before anything was set up.
+        targets: of every batch.
+        batches: trained.
+        device: `cpu` or `cuda`.
+    """
+
+    num_bytes: int
+    targets: int
+    batches: int
+    device: str

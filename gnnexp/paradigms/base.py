@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.parts import Parts
 from gnnexp.job import Job
-from gnnexp.measure.needs import Need, Resident
+from gnnexp.measure.needs import Drawn, Need, Profile, Resident
 from gnnexp.models.model import Model
 from gnnexp.paradigms.checks import num_ranks, store_of
 
@@ -62,9 +63,30 @@ class Paradigm(ABC, Generic[B]):
         """What of the resolved `config` does not fit `graph`."""
         return []
 
-    def needs(self, config: Mapping[str, Any], graph: Graph) -> Iterable[Need]:
-        """What a rank will need beside graph, features, batches and model, for the preflight."""
+    def needs(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> Iterable[Need]:
+        """What a rank will need beside graph, features, batches and model, for the preflight.
+
+        `parts` are those of a paradigm that works on parts; None: they are not cut yet.
+        """
         return ()
+
+    def dry_run(self, config: Mapping[str, Any], graph: Graph) -> dict[str, Any] | None:
+        """A configuration for one process, whose memory is measured before parts are counted; None: nobody asks."""
+        return None
+
+    def profiled(self, config: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
+        """`config` with what the dry run has found.
+
+        Raises:
+            ConfigError: computing leaves no room for data.
+        """
+        raise NotImplementedError("a paradigm that asks for a dry run takes what it has found")
+
+    def drawn_from(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> Drawn:
+        """What a rank draws its batches from: the graph, unless it works on `parts`."""
+        targets, size = int(graph.splits.train.numel()), config["train"].get("batch_size")
+        share = -(-min(size or targets, targets) // num_ranks(config))
+        return Drawn(graph.num_nodes, graph.num_edges, share, graph.num_nodes)
 
     def resident_share(self, config: Mapping[str, Any], graph: Graph) -> Resident | None:
         """What a rank will have at once, where no batches are drawn; None where they are."""

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.parts import Parts
 from gnnexp.job import Job
 from gnnexp.measure.needs import Need
 from gnnexp.models.dgl_layers import SUPPORTED, DGLStack, supported, wants_self_loops
@@ -36,7 +37,7 @@ class DGLFullGraph(Paradigm[Tensor]):
             )
         return problems
 
-    def needs(self, config: Mapping[str, Any], graph: Graph) -> Iterable[Need]:
+    def needs(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> Iterable[Need]:
         """DGL's own copies of the graph and the features."""
         return dgl_needs(graph)
 

@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from gnnexp.config.build import build
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.parts import Parts
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.job import Job
 from gnnexp.kernels.counter import Purpose, stream
@@ -75,7 +76,7 @@ class DGLReference(Paradigm[DGLBatch]):
         return [*problems, *unsupported_model(config), *plain_features(config, "dgl_reference"),
                 *whole_topology(config, "dgl_reference")]
 
-    def needs(self, config: Mapping[str, Any], graph: Graph) -> Iterable[Need]:
+    def needs(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> Iterable[Need]:
         """DGL's own copies of the graph and the features."""
         return dgl_needs(graph)
 

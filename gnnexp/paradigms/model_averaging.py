@@ -19,20 +19,19 @@ import torch
 from torch import Tensor
 
 from gnnexp.config.build import build
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.block import Batch, BatchKey, Block
-from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Part, in_memory
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.model import Model
-from gnnexp.paradigms.allocation import num_parts, parts_of
-from gnnexp.paradigms.averaging_options import AveragingOptions
-from gnnexp.paradigms.checks import num_ranks
-from gnnexp.paradigms.global_batch import ByAutograd, Ready
+from gnnexp.paradigms.allocation import parts_of
+from gnnexp.paradigms.averaging_options import AveragingOptions, Reserve
+from gnnexp.paradigms.global_batch import Ready
 from gnnexp.paradigms.local_models import LocalModels, OptimizerState
+from gnnexp.paradigms.on_parts import OnParts
 from gnnexp.paradigms.pipeline import prepared
 from gnnexp.paradigms.targets import TargetSchedule
 from gnnexp.samplers.base import Sampler
@@ -71,7 +70,7 @@ class Local(Ready):
     features: Rows | None
 
 
-class ModelAveraging(ByAutograd[Local]):
+class ModelAveraging(OnParts[Local]):
     """Local training of every part, and the average of all models.
 
     Args:
@@ -82,17 +81,16 @@ class ModelAveraging(ByAutograd[Local]):
         local_batch_size: targets of a part's batch; null: the global batch's share, train.batch_size / p.
         memory: bytes of a rank for data and computing, which decide p where partitioner.num_parts=auto; null:
             hardware.device_memory, and where that is null as many parts as ranks.
-        reserve: of these, bytes for computing; null: two thirds.
+        reserve: of these, bytes for computing; null: two thirds; `profile`: what a short dry run takes, which is done
+            once and kept in the artifact cache.
     """
 
     exact = False
-    needs_partition = True
     takes_vertex_cut = True
-    works_on_parts = True
 
     def __init__(
         self, sync_every: int = 1, optimizer_state: OptimizerState = "kept", full_neighbors: bool = True,
-        local_batch_size: int | None = None, memory: int | None = None, reserve: int | None = None,
+        local_batch_size: int | None = None, memory: int | None = None, reserve: Reserve = None,
     ) -> None:
         self.options = AveragingOptions(sync_every, optimizer_state, full_neighbors, local_batch_size, memory, reserve)
         if problems := self.options.problems():
@@ -101,23 +99,12 @@ class ModelAveraging(ByAutograd[Local]):
         self.approximates = (f"every part trains a model of its own, averaged every {sync_every} epochs; beyond the "
                              f"first hop a halo vertex aggregates what its part holds{halo}")
 
-    def num_parts(self, config: Mapping[str, Any], graph: Graph) -> int:
-        """Section III-C."""
-        features = 0 if graph.features is None else 4 * graph.num_nodes * graph.num_features
-        memory = self.options.bound(config)
-        parts = num_parts(graph.topology_bytes + features, num_ranks(config), memory, self.options.reserve)
-        return min(parts, graph.num_nodes)
-
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
-        """Epochs between averages, samplers and stores that a part can have of its own."""
-        return [*super().check(config), *self.options.check(config)]
-
     # --- setup -----------------------------------------------------------------------------------------------------
     def setup(self, job: Job) -> None:
         """Take the parts, one model each."""
         super().setup(job)
         assert job.parts is not None
-        self.evaluation_memory = self.options.bound(job.config)
+        self.evaluation_memory = self.options.memory_of(job.config)
         self._sizes = job.parts.sizes
         self._mine = parts_of(job.comm.rank, job.comm.size, len(self._sizes))
         self._models = LocalModels(job.model, self._mine, self.options.optimizer_state)
@@ -207,10 +194,7 @@ class ModelAveraging(ByAutograd[Local]):
                     TargetSchedule(graph.splits.train, self._batch_size(), job.run.seed, train.shuffle))
 
     def _batch_size(self) -> int | None:
-        size = self.job.run.train.batch_size
-        if self.options.local_batch_size is not None or size is None:
-            return self.options.local_batch_size
-        return -(-size // len(self._sizes))
+        return self.options.batch_size(self.job.run.train.batch_size, len(self._sizes))
 
     def _longest(self) -> int:
         """Steps of the rank that has most."""
@@ -268,9 +252,9 @@ class ModelAveraging(ByAutograd[Local]):
         """The largest part of this rank; another one beside it while it is prefetched."""
         flat = self.gradients.flat
         sizes = [self._sizes[part] for part in self._mine]
-        row = 4 * self.job.graph.num_features
+        row, edge = 4 * self.job.graph.num_features, 4 if self.job.graph.edge_types is None else 8
         return {
-            "topology_bytes": max((4 * size.edges + 12 * size.vertices for size in sizes), default=0),
+            "topology_bytes": max((edge * size.edges + 12 * size.vertices for size in sizes), default=0),
             "vertex_bytes": max((row * size.vertices for size in sizes), default=0),
             "cache_bytes": 0,
             "buffers_bytes": 2 * flat.numel() * flat.element_size(),

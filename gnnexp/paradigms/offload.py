@@ -19,6 +19,7 @@ from torch import Tensor
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.parts import Parts
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.measure.host_tier import Place
@@ -77,7 +78,7 @@ class Offload(FullGraph):
         """Dense features, a budget for the largest vertices."""
         return check_offload(config, graph, self.options)
 
-    def needs(self, config: Mapping[str, Any], graph: Graph) -> list[Need]:
+    def needs(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> list[Need]:
         """Vertex data of all layers, in RAM or in files; topology with its transpose; what chunks may take."""
         in_ram = self.options.host == "ram"
         rows, sums = host_bytes(config, graph, self.options)

@@ -9,7 +9,7 @@ import torch
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.partition import owner_dtype
-from gnnexp.graph.stream import EdgeStream, StreamOrder
+from gnnexp.graph.stream import EdgeStream, StreamOrder, check_degrees
 from gnnexp.kernels import spring
 from gnnexp.partitioners.base import Owners
 from gnnexp.partitioners.streaming import NumParts, StreamPartitioner
@@ -73,6 +73,7 @@ class SpringPartitioner(StreamPartitioner):
         max_volume = self.alpha * 2 * stream.num_edges / num_parts
         for chunk in stream.chunks():
             spring.cluster_edges(chunk.sources, chunk.destinations, records, volumes, sizes, max_volume, most, streamed)
+        check_degrees(records[spring.DEGREE :: spring.FIELDS], stream.name)
         return records
 
 

@@ -49,9 +49,13 @@ class StreamPartitioner(Partitioner):
         """What a shuffled stream holds; a stored one holds nothing."""
         return SHUFFLED_BYTES_PER_EDGE if self.order == "shuffled" else 0
 
+    def stream(self, graph: Graph) -> EdgeStream:
+        """The graph's edges, in the order in which they are wanted."""
+        return GraphStream(graph, self.order, self.seed)
+
     def assign(self, graph: Graph, num_parts: int) -> Owners:
         """Owners from the stream of the graph's edges."""
-        return self.assign_stream(GraphStream(graph, self.order, self.seed), num_parts)
+        return self.assign_stream(self.stream(graph), num_parts)
 
     def partition_stream(self, stream: EdgeStream, num_parts: int, key: str = "") -> Partition:
         """Split the vertices (and in a vertex-cut the edges, by position) of a stream, in its order.

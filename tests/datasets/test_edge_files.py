@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from full_disk import room_for
 
 from gnnexp.datasets.edge_files import TextFormat, TextStream, open_edges
 from gnnexp.datasets.edge_list import EdgeList
@@ -163,6 +164,21 @@ def test_nothing_half_written_stays(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="line 2"):
         prepare_graph(dataset, tmp_path / "cache")
     assert not any(path.is_dir() for path in (tmp_path / "cache" / "graphs").iterdir())
+
+
+@pytest.mark.parametrize(("room", "told"), [(1000, "needs room for all edges"), (1650, "indices needs")],
+                         ids=["where edges wait", "where they stay"])
+def test_a_disk_that_fills_leaves_nothing_and_the_next_start_succeeds(tmp_path: Path, room: int, told: str) -> None:
+    """400 edges are 1,600 bytes, and a header more."""
+    EDGES.astype("<i4").tofile(tmp_path / "e.bin")
+    dataset = EdgeList(path=str(tmp_path / "e.bin"), streamed=True, duplicates="keep", self_loops="keep",
+                       symmetrize=False)
+    whole, _ = prepare_graph(dataset, tmp_path / "elsewhere")
+    with room_for(room), pytest.raises(DataError, match=rf"(?s){told}.*mend: make room there"):
+        prepare_graph(dataset, tmp_path / "cache")
+    assert list((tmp_path / "cache" / "graphs").iterdir()) == []
+    graph, _ = prepare_graph(dataset, tmp_path / "cache")
+    assert torch.equal(graph.indices, whole.indices) and graph.num_edges == 400
 
 
 def test_archives_that_cannot_be_mapped(tmp_path: Path) -> None:

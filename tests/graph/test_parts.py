@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from full_disk import room_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import edge_list, full_graph, graphs
@@ -17,7 +18,7 @@ from gnnexp.errors import DataError
 from gnnexp.graph import parts as module
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
-from gnnexp.graph.parts import Part, Parts, open_parts, write_parts
+from gnnexp.graph.parts import Part, Parts, in_memory, open_parts, write_parts
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.stream import GraphStream
 from gnnexp.prepare import prepare_parts
@@ -28,23 +29,32 @@ def written(graph: Graph, partition: Partition, folder: Path, *, full: bool, chu
     return open_parts(folder / "parts")
 
 
-def original_edges(part: Part) -> list[tuple[int, int]]:
+Edge = tuple[int, int, int]
+
+
+def typed_edges(graph: Graph) -> list[Edge]:
+    """(src, dst, type), -1 for none."""
+    types = [-1] * graph.num_edges if graph.edge_types is None else graph.edge_types.tolist()
+    return [(src, dst, kind) for (src, dst), kind in zip(edge_list(graph), types, strict=True)]
+
+
+def original_edges(part: Part) -> list[Edge]:
     names = part.names.tolist()
-    return [(names[src], names[dst]) for src, dst in edge_list(part.graph)]
+    return [(names[src], names[dst], kind) for src, dst, kind in typed_edges(part.graph)]
 
 
-def held(graph: Graph, partition: Partition, part: int, *, full: bool) -> Counter[tuple[int, int]]:
+def held(graph: Graph, partition: Partition, part: int, *, full: bool) -> Counter[Edge]:
     """By sets."""
-    owner = partition.node_owner.tolist()
+    owner, edges = partition.node_owner.tolist(), typed_edges(graph)
     if full:
-        return Counter(edge for edge in edge_list(graph) if part in (owner[edge[0]], owner[edge[1]]))
+        return Counter(edge for edge in edges if part in (owner[edge[0]], owner[edge[1]]))
     if partition.edge_owner is None:
-        return Counter(edge for edge in edge_list(graph) if owner[edge[0]] == owner[edge[1]] == part)
-    return Counter(edge for edge, of in zip(edge_list(graph), partition.edge_owner.tolist(), strict=True) if of == part)
+        return Counter(edge for edge in edges if owner[edge[0]] == owner[edge[1]] == part)
+    return Counter(edge for edge, of in zip(edges, partition.edge_owner.tolist(), strict=True) if of == part)
 
 
 @settings(max_examples=40)
-@given(graph=graphs(), data=st.data(), full=st.booleans(), cut=st.booleans(), chunk=st.integers(1, 100))
+@given(graph=graphs(typed=True), data=st.data(), full=st.booleans(), cut=st.booleans(), chunk=st.integers(1, 100))
 def test_every_part_holds_what_it_should(graph, data, full, cut, chunk) -> None:
     num_parts = data.draw(st.integers(1, 4))
     owners = st.integers(0, num_parts - 1)
@@ -54,12 +64,13 @@ def test_every_part_holds_what_it_should(graph, data, full, cut, chunk) -> None:
     with tempfile.TemporaryDirectory() as folder:
         parts = written(graph, partition, Path(folder), full=full, chunk=chunk)
         for number in range(num_parts):
-            part, wanted = parts.open(number), held(graph, partition, number, full=full)
+            part, wanted = in_memory(parts.open(number)), held(graph, partition, number, full=full)
             found = original_edges(part)
             assert Counter(found) == wanted
-            assert found == sorted(found, key=lambda edge: (edge[1], edge[0])), "in the order of the whole graph"
+            assert found == sorted(found, key=lambda edge: (edge[1], edge[0], edge[2])), "as in the whole graph"
+            assert (part.graph.edge_types is None) == (graph.edge_types is None)
             owned = {v for v in range(graph.num_nodes) if nodes[v] == number}
-            assert part.names.tolist() == sorted(owned | {v for edge in wanted for v in edge})
+            assert part.names.tolist() == sorted(owned | {v for edge in wanted for v in edge[:2]})
             assert set(part.names[part.owned].tolist()) == owned
             sizes = parts.sizes[number]
             assert (sizes.vertices, sizes.owned, sizes.edges) == (len(part.names), len(owned), sum(wanted.values()))
@@ -84,6 +95,8 @@ def test_vertex_data_comes_with_its_vertices(tmp_path: Path, sparse: bool, multi
         assert graph.labels is not None and part.graph.labels is not None
         assert torch.equal(part.graph.labels.nan_to_num(-7), graph.labels[ids].nan_to_num(-7))
         assert part.graph.num_classes == graph.num_classes
+        assert graph.node_types is not None and part.graph.node_types is not None
+        assert torch.equal(part.graph.node_types, graph.node_types[ids])
         for split in members:
             mine = getattr(part.graph.splits, split)
             original = getattr(graph.splits, split)
@@ -111,6 +124,21 @@ def test_a_cut_that_dies_leaves_nothing_and_the_next_one_starts_clean(tmp_path: 
     parts, folder = prepare_parts(graph, partition, Path("spring-3-abc"), tmp_path, full_neighbors=True)
     assert [path.name for path in (tmp_path / "parts").iterdir()] == [folder.name]
     assert parts.sizes == prepare_parts(graph, partition, Path("spring-3-abc"), tmp_path, full_neighbors=True)[0].sizes
+
+
+@pytest.mark.parametrize(("room", "where"), [(200, "edges"), (1000, "features"), (1300, "meta.json")])
+def test_a_disk_that_fills_leaves_nothing_and_the_next_cut_succeeds(tmp_path: Path, room: int, where: str) -> None:
+    graph = full_graph()
+    partition = Partition(torch.arange(graph.num_nodes).remainder(2).short(), 2)
+    _, elsewhere = prepare_parts(graph, partition, Path("p"), tmp_path / "elsewhere", full_neighbors=True)
+    sizes = {"edges": 8 * open_parts(elsewhere).sizes[0].edges} | {
+        path.name: path.stat().st_size for path in (elsewhere / "part_0" / "graph").iterdir()}
+    assert next(name for name in ("edges", "features.npy", "meta.json") if sizes[name] > room).startswith(where)
+    with room_for(room), pytest.raises(DataError, match=r"(?s)File too large.*mend: make room there"):
+        prepare_parts(graph, partition, Path("p"), tmp_path / "cache", full_neighbors=True)
+    assert list((tmp_path / "cache" / "parts").iterdir()) == []
+    parts, _ = prepare_parts(graph, partition, Path("p"), tmp_path / "cache", full_neighbors=True)
+    assert original_edges(parts.open(1)) == original_edges(open_parts(elsewhere).open(1))
 
 
 def test_a_damaged_part_is_cut_again(tmp_path: Path) -> None:

@@ -9,7 +9,14 @@ import psutil
 import pytest
 import torch
 
-from gnnexp.measure.memory import TensorMeter, give_back_pages, host_peak_bytes, reset_host_peak
+from gnnexp.measure.memory import (
+    TensorMeter,
+    give_back_pages,
+    host_peak_bytes,
+    own_bytes,
+    own_peak_bytes,
+    reset_host_peak,
+)
 
 
 def test_meter_counts_live_storages_and_their_peak():
@@ -80,3 +87,17 @@ def test_memory_that_is_in_no_file_stays(tmp_path):
     assert torch.equal(private, heap + 1)
     assert (anonymous == 7).all()
     assert torch.equal(heap, torch.arange(1000))
+
+
+def test_own_peak_leaves_out_mapped_files(tmp_path):
+    """32 MiB of a file that were read before do not count, 16 MiB that came and went since do."""
+    (tmp_path / "data").write_bytes(bytes(32 << 20))
+    data = np.memmap(tmp_path / "data", np.uint8, "r")
+    data.sum()
+    before = own_bytes()
+    reset_host_peak()
+    room = mmap.mmap(-1, 16 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    room.write(bytes([1]) * (16 << 20))
+    room.close()
+    assert 16 << 20 <= own_peak_bytes() - before < 40 << 20
+    assert host_peak_bytes() > own_peak_bytes() + (32 << 20)

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from nasty_graphs import nasty_graph
 from small_graphs import csc, edge_list, graphs
 
-from gnnexp.errors import ConfigError
+from gnnexp.errors import ConfigError, DataError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import ArrayStream, GraphStream, Symmetrized
+from gnnexp.kernels import spring
 from gnnexp.partitioners.spring import SpringPartitioner
 
 Degrees = Literal["exact", "streamed"]
@@ -131,6 +132,16 @@ def test_the_stream_is_taken_as_it_comes_whatever_its_chunks(graph, order, seed,
         pairs = ArrayStream(np.array(edges, np.int64), graph.num_nodes, chunk_edges=chunk)
         again = SpringPartitioner(**options).assign_stream(pairs, min(2, graph.num_nodes)).nodes.tolist()
         assert again == owners
+
+
+def test_a_streamed_degree_that_does_not_fit_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Begun where degrees are about to leave their type."""
+    begin = spring.start
+    monkeypatch.setattr(spring, "start", lambda degrees, *rest: begin(degrees + np.int32(2**31 - 3), *rest))
+    rule = SpringPartitioner(degrees="streamed")
+    rule.assign_stream(ArrayStream(np.array([[0, 1], [0, 1]]), name="file"), 2)
+    with pytest.raises(DataError, match=r"file='vertex 0': must have fewer than 2\^31 edges"):
+        rule.assign_stream(ArrayStream(np.array([[0, 1], [0, 0]]), name="file"), 2)
 
 
 def test_both_directions_of_edges_that_are_there_once() -> None:

@@ -1,0 +1,51 @@
+"""What training part by part holds at once: the largest part, the next one beside it, and a model for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.parts import BYTES_PER_EDGE, BYTES_PER_TYPED_EDGE, PartSizes
+from gnnexp.measure.needs import Drawn, Need
+
+
+def least_sizes(graph: Graph, parts: int) -> list[PartSizes]:
+    """Of `parts` parts that are not cut yet: the largest one has no less than an even share, without any halo."""
+    totals = graph.num_nodes, graph.num_nodes, graph.num_edges, int(graph.splits.train.numel())
+    return [PartSizes(*(-(-total // parts) for total in totals))] * parts
+
+
+def at_once(sizes: Sequence[PartSizes], ranks: int) -> list[PartSizes]:
+    """The largest parts that a rank may have in memory: one, and while it is trained the next one of several."""
+    return sorted(sizes, key=lambda size: (size.vertices, size.edges))[-2 if len(sizes) > ranks else -1 :]
+
+
+def drawn_from_parts(sizes: Sequence[PartSizes], ranks: int, batch_size: int | None) -> Drawn:
+    """What batches are drawn from.
+
+    Args:
+        sizes: of every part.
+        ranks: q.
+        batch_size: targets of a part's batch, None for all.
+    """
+    train = max(size.train for size in sizes)
+    return Drawn(
+        vertices=max(size.vertices for size in sizes), edges=max(size.edges for size in sizes),
+        targets=min(batch_size or train, train), held=sum(size.vertices for size in at_once(sizes, ranks)),
+        models=-(-len(sizes) // ranks),
+    )
+
+
+def part_needs(graph: Graph, sizes: Sequence[PartSizes], ranks: int) -> list[Need]:
+    """Topology and ids are in memory, features and labels are mapped; cutting comes before any rank starts."""
+    held, name = at_once(sizes, ranks), graph.indices.element_size()
+    edge, cutting = name, BYTES_PER_EDGE
+    if graph.edge_types is not None:
+        edge, cutting = name + 4, BYTES_PER_TYPED_EDGE
+    topology = sum(8 * (size.vertices + 1) + edge * size.edges + name * size.vertices + 8 * size.owned for size in held)
+    most = max(size.edges for size in sizes)
+    return [
+        Need(f"topology of {len(held)} parts" if len(held) > 1 else "topology of a part", "host", topology),
+        Need("features of parts, mapped", "shared", sum(4 * graph.num_features * size.vertices for size in held)),
+        Need("cutting the parts", "host", 9 * graph.num_nodes + cutting * most, per_rank=False),
+    ]
