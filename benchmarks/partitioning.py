@@ -15,7 +15,7 @@ import argparse
 import itertools
 import statistics
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 from machine import keep
 
@@ -59,6 +59,7 @@ RULES: dict[str, Make] = {
     # As SDT-GNN's published artifact sets it: smaller clusters, clustered twice.
     "two_ps_l, cap 0.1": lambda order, home: TwoPsLPartitioner(max_volume=0.1, passes=2, order=order, home=home),
 }
+SCORES: tuple[Literal["fennel", "ldg"], ...] = ("fennel", "ldg")
 RIVALS = ("hdrf", "dbh", "greedy", "two_ps_l", "two_ps_l, cap 0.1")
 ALPHAS, ALPHA = (0.05, 0.1, 0.2, 0.5, 1.0), 0.1
 ALPHA_PARTS = (4, 16)
@@ -101,9 +102,12 @@ def rows(graphs: list[str]) -> Iterator[dict[str, Any]]:
 def restreams() -> Iterator[tuple[str, Partitioner]]:
     """The variants of `restream` that are compared."""
     yield "restream", RestreamPartitioner()
-    yield "restream, edges 1.1", RestreamPartitioner(edge_balance=1.1)
-    yield "restream from empty, fennel", RestreamPartitioner(start="empty", copies_passes=0)
-    yield "restream from empty, ldg", RestreamPartitioner(start="empty", score="ldg", copies_passes=0)
+    for bound in (1.1, None):
+        name = "restream, edges unbounded" if bound is None else f"restream, edges {bound}"
+        yield name, RestreamPartitioner(edge_balance=bound)
+    for score in SCORES:
+        name = f"restream from empty, {score}"
+        yield name, RestreamPartitioner(start="empty", score=score, copies_passes=0, edge_balance=None)
 
 
 def summary(found: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
@@ -165,6 +169,7 @@ def main() -> None:
     for row in (alpha_rows if chosen.alpha else rows)(chosen.graphs):
         print(row, flush=True)
         found.append(row)
+    summed: dict[str, Any]
     if chosen.alpha:
         name, summed = "spring_alpha", {"in_units_of_alpha_0.1": alpha_summary(found)}
     else:

@@ -24,7 +24,6 @@ from typing import Any, Self
 
 import numpy as np
 import psutil
-import torch
 from machine import keep
 from stream_scale import Timed
 
@@ -111,9 +110,9 @@ def _assign(partitioner: Partitioner, graph: Graph, stream: Timed, parts: int) -
 
 
 def _small() -> Graph:
-    ends = torch.arange(64, dtype=torch.int32)
-    arrays = build_graph(ends, ends.roll(1), 64)
-    return Graph(arrays.indptr, arrays.indices)
+    """A ring."""
+    ends = np.arange(64)
+    return build_graph(ends, np.roll(ends, 1), 64)
 
 
 def prepared(scale: float) -> tuple[Path, Path]:
@@ -166,8 +165,7 @@ def compared(by: dict[str, dict[str, Any]]) -> dict[str, float]:
 
 def main() -> None:
     if sys.argv[1:2] == ["--child"]:
-        rule, graph, pairs, parts = sys.argv[2:]
-        print(json.dumps(measure(rule, Path(graph), Path(pairs), int(parts))))
+        print(json.dumps(measure(sys.argv[2], Path(sys.argv[3]), Path(sys.argv[4]), int(sys.argv[5]))))
         return
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=0.3)
