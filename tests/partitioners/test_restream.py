@@ -181,6 +181,19 @@ def test_full_parts_exchange_vertices_to_hold_the_cap_of_edges() -> None:
     assert sorted(np.bincount(owner).tolist()) == [2, 2] and loads.tolist() == [5, 5]
 
 
+def test_many_exchanges_in_one_call_hold_the_cap() -> None:
+    # Parts as full as they may be, the vertices with most in-edges in the first ones.
+    degrees = np.sort(np.random.default_rng(0).poisson(20, 400))[::-1]
+    indptr, falling = np.concatenate([[0], np.cumsum(degrees)]), np.arange(400, dtype=np.int32)
+    owner = (np.arange(400) // 100).astype(np.int16)
+    sizes, loads = np.bincount(owner), np.bincount(owner, weights=degrees).astype(np.int64)
+    cap = int(1.01 * loads.mean())
+    assert loads.max() > 1.2 * cap
+    assert unload(indptr, falling, owner, sizes, loads, 100, cap) == 0
+    assert loads.max() <= cap and np.bincount(owner, weights=degrees).tolist() == loads.tolist()
+    assert np.bincount(owner).tolist() == sizes.tolist() == [100] * 4
+
+
 def test_seeds_and_options_make_other_keys() -> None:
     graph = random_graph(60, 500, 0)
     assert owners(graph, 4, order="random", start="empty", seed=1).tolist() != owners(
