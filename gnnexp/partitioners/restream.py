@@ -123,7 +123,7 @@ class RestreamPartitioner(Partitioner):
     @property
     def version(self) -> str:
         """METIS decides on the last level of clusters."""
-        return f"1, metis {metis_version()}" if (self.start, self.coarsest) == ("clusters", "metis") else "1"
+        return f"2, metis {metis_version()}" if (self.start, self.coarsest) == ("clusters", "metis") else "2"
 
     def assign(self, graph: Graph, num_parts: int) -> Owners:
         """Owners by restreaming; no part is left empty."""
