@@ -137,7 +137,7 @@ class Symmetrized(EdgeStream):
     """Every chunk followed by its reverse: both directions of edges of which each is there once.
 
     Args:
-        edges: a stream that has them once; a self loop is not doubled.
+        edges: a stream that has them once; a self loop is not doubled. Its chunks decide the order.
     """
 
     def __init__(self, edges: EdgeStream) -> None:
@@ -192,7 +192,8 @@ class PairStream(EdgeStream):
         """V."""
         if self._given is not None:
             return self._given
-        return 1 + max(int(largest_id(chunk.sources, chunk.destinations)) for chunk in self._unchecked())
+        # Without any id that is right a pass has still to say which one is wrong.
+        return 1 + max(0, *(int(largest_id(chunk.sources, chunk.destinations)) for chunk in self._unchecked()))
 
     @property
     def num_edges(self) -> int:
@@ -266,6 +267,17 @@ def check_degrees(degrees: np.ndarray, name: str) -> None:
     if degrees.size and degrees.min() < 0:
         raise DataError(Problem(name, f"vertex {int(degrees.argmin())}", "must have fewer than 2^31 edges",
                                 "merge parallel edges before streaming them"))
+
+
+def check_record_ids(num_nodes: int, name: str) -> None:
+    """What keeps ids of vertices in int32 beside each other, to save memory, cannot take more.
+
+    Raises:
+        DataError: there are 2^31 vertices or more.
+    """
+    if num_nodes > 1 << 31:
+        raise DataError(Problem(name, f"{num_nodes} vertices", "must be 2^31 at most for clusters", "renumber the ids "
+                                "without gaps, or choose partitioner=hdrf or dbh"))
 
 
 def empty_stream(name: str) -> Problem:

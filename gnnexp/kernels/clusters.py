@@ -54,6 +54,24 @@ def order_by_degree(indptr: np.ndarray, falling: bool, order: np.ndarray) -> Non
         starts[at] += 1
 
 
+@compiled(inline="always")
+def _sum_row(
+    indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, vertex: int, labels: np.ndarray, sums: np.ndarray,
+    touched: np.ndarray,
+) -> int:
+    """Add the edges from every cluster to a vertex to `sums`; how many clusters `touched` names. Loops do not count."""
+    count, weighted = 0, weights.size > 0
+    for edge in range(indptr[vertex], indptr[vertex + 1]):
+        if indices[edge] == vertex:
+            continue
+        label = labels[indices[edge]]
+        if sums[label] == 0:
+            touched[count] = label
+            count += 1
+        sums[label] += weights[edge] if weighted else 1
+    return count
+
+
 @compiled(nogil=True)
 def join_clusters(
     indptr: np.ndarray, indices: np.ndarray, weights: np.ndarray, masses: np.ndarray, order: np.ndarray,
@@ -75,18 +93,11 @@ def join_clusters(
         sums: `[n]` zeros, room to work in; holds the weight of a row.
         touched: room for the longest row.
     """
-    moved, weighted = 0, weights.size > 0
+    moved = 0
     for place in range(order.size):
         ask_ahead(indptr, indices, order, place, labels)
-        vertex, count = np.int64(order[place]), 0
-        for edge in range(indptr[vertex], indptr[vertex + 1]):
-            if indices[edge] == vertex:
-                continue
-            label = labels[indices[edge]]
-            if sums[label] == 0:
-                touched[count] = label
-                count += 1
-            sums[label] += weights[edge] if weighted else 1
+        vertex = np.int64(order[place])
+        count = _sum_row(indptr, indices, weights, vertex, labels, sums, touched)
         own, mass = labels[vertex], masses[vertex] if masses.size > 0 else 1
         best, most = own, sums[own]
         for slot in range(count):
@@ -114,21 +125,13 @@ def join_leftovers(
     So the leaves of a hub, and vertices without any neighbour, do not stay as many as they are. Arguments as of
     `join_clusters`.
     """
-    num_nodes, weighted = indptr.size - 1, weights.size > 0
+    num_nodes = indptr.size - 1
     gathering = np.full(num_nodes + 1, -1, labels.dtype)
     for vertex in range(num_nodes):
         mass = masses[vertex] if masses.size > 0 else 1
         if sizes[labels[vertex]] != mass:
             continue
-        count = 0
-        for edge in range(indptr[vertex], indptr[vertex + 1]):
-            if indices[edge] == vertex:
-                continue
-            label = labels[indices[edge]]
-            if sums[label] == 0:
-                touched[count] = label
-                count += 1
-            sums[label] += weights[edge] if weighted else 1
+        count = _sum_row(indptr, indices, weights, vertex, labels, sums, touched)
         liked, most = num_nodes, np.int64(0)
         for slot in range(count):
             label = touched[slot]

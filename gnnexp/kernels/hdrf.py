@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gnnexp.kernels.compiled import compiled
-from gnnexp.kernels.parts import IN, NOT_IN, hold, least_loaded, next_least
-from gnnexp.kernels.prefetch import prefetch
-from gnnexp.kernels.stream import AHEAD
+from gnnexp.kernels.parts import IN, NOT_IN, least_loaded, put
+from gnnexp.kernels.stream import ask_for_ends
 
 
 @compiled(inline="always")
@@ -67,12 +66,9 @@ def place_edges(
         parts: `[n]`.
     """
     words, held = replicas.shape[1], replicas.reshape(-1)
-    last, least, most = sources.size - 1, np.argmin(loads), loads.max()
+    least, most = np.argmin(loads), loads.max()
     for edge in range(sources.size):
-        ahead = min(edge + AHEAD, last)
-        for vertex in (np.int64(sources[ahead]), np.int64(destinations[ahead])):
-            prefetch(degrees, vertex)
-            prefetch(held, words * vertex)
+        ask_for_ends(sources, destinations, edge, degrees, held, words)
         src, dst = np.int64(sources[edge]), np.int64(destinations[edge])
         at_src, at_dst = words * src, words * dst
         if streamed:
@@ -82,12 +78,8 @@ def place_edges(
         balance = weight / (epsilon + (most - loads[least]))
         part = _best_part(held, at_src, at_dst, words, loads, 2.0 - share, 1.0 + share, balance, most, least)
         parts[edge] = part
-        hold(held, at_src, part)
-        hold(held, at_dst, part)
-        loads[part] += 1
+        least = put(held, at_src, at_dst, part, loads, least)
         most = max(most, loads[part])
-        if part == least:
-            least = next_least(loads, least)
 
 
 def warm_up() -> None:

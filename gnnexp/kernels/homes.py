@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gnnexp.kernels.compiled import compiled
+from gnnexp.kernels.parts import next_least
 from gnnexp.kernels.prefetch import prefetch
 from gnnexp.kernels.stream import AHEAD
 
@@ -53,11 +54,12 @@ def place_homeless(homes: np.ndarray, num_parts: int) -> None:
     for vertex in range(homes.size):
         if homes[vertex] >= 0:
             sizes[homes[vertex]] += 1
+    least = np.argmin(sizes)
     for vertex in range(homes.size):
         if homes[vertex] < 0:
-            part = np.argmin(sizes)
-            homes[vertex] = part
-            sizes[part] += 1
+            homes[vertex] = least
+            sizes[least] += 1
+            least = next_least(sizes, least)
 
 
 def warm_up() -> None:

@@ -31,12 +31,6 @@ def lowest_bit(typing: Any, word: Any) -> tuple[Any, Callable[..., Any]] | None:
 
 
 @compiled(inline="always")
-def hold(held: np.ndarray, first_word: int, part: int) -> None:
-    """Add `part` to the set of the vertex whose words start at `first_word` of `held` `[V words]`."""
-    held[first_word + (part >> 6)] |= ONE << np.uint64(part & 63)
-
-
-@compiled(inline="always")
 def least_loaded(
     held: np.ndarray, one: int, other: int, outside: np.uint64, words: int, loads: np.ndarray
 ) -> int:
@@ -74,7 +68,7 @@ def held_or_least(held: np.ndarray, first: int, second: int, words: int, loads: 
 
 @compiled(inline="always")
 def next_least(loads: np.ndarray, least: int) -> int:
-    """The part with the fewest edges, the lowest on ties, after `least`, which was it, got one more.
+    """The part with the fewest, the lowest on ties, after `least`, which was it, got one more.
 
     No part below `least` is as empty as it was, so that looking costs a step per edge on average.
     """
@@ -86,3 +80,22 @@ def next_least(loads: np.ndarray, least: int) -> int:
         if loads[part] == full:
             return part
     return least
+
+
+@compiled(inline="always")
+def put(held: np.ndarray, one: int, other: int, part: int, loads: np.ndarray, least: int) -> int:
+    """Place an edge in `part`; the part with the fewest edges afterwards, which was `least` before.
+
+    Args:
+        held: `[V words]` uint64, changed.
+        one: where the words of an end's set of parts start.
+        other: where those of the other end start.
+        part: of the edge.
+        loads: `[p]` edges of every part, changed.
+        least: the part with the fewest edges, the lowest on ties.
+    """
+    word, bit = part >> 6, ONE << np.uint64(part & 63)
+    held[one + word] |= bit
+    held[other + word] |= bit
+    loads[part] += 1
+    return next_least(loads, least) if part == least else least

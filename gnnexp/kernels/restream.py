@@ -106,34 +106,46 @@ def _relieve(
     return True
 
 
+@compiled(inline="always")
+def _next_offer(falling: np.ndarray, place: int, owners: np.ndarray, part: int) -> int:
+    """Where the next vertex of `part` stands before `place`, going to more in-edges; -1 without any."""
+    place -= 1
+    while place >= 0 and owners[falling[place]] != part:
+        place -= 1
+    return place
+
+
 @compiled(nogil=True)
 def _exchange(
     indptr: np.ndarray, falling: np.ndarray, full: int, owners: np.ndarray, loads: np.ndarray, max_edges: int
-) -> bool:
-    """Swap a vertex of part `full` for one with fewer in-edges of another part, if that keeps the cap there.
+) -> int:
+    """Swap vertices of part `full` for ones with fewer in-edges of other parts, until the cap holds; how many.
 
-    Of every other part the vertex with the fewest in-edges is offered: none leaves more room.
+    Vertices come once, most in-edges first. Every other part offers the vertex with the fewest in-edges that it has not
+    given yet: none leaves more room.
     """
-    offers = np.full(loads.size, -1, np.int64)
-    for place in range(falling.size - 1, -1, -1):
-        part = owners[falling[place]]
-        if offers[part] < 0:
-            offers[part] = falling[place]
+    offers, swapped = np.empty(loads.size, np.int64), 0
+    for part in range(loads.size):
+        offers[part] = _next_offer(falling, falling.size, owners, part)
     for vertex in falling:
+        if loads[full] <= max_edges:
+            break
         if owners[vertex] != full:
             continue
         degree = indptr[vertex + 1] - indptr[vertex]
         for part in range(loads.size):
-            offer = offers[part]
-            if part == full or offer < 0:
+            if part == full or offers[part] < 0:
                 continue
+            offer = falling[offers[part]]
             less = degree - (indptr[offer + 1] - indptr[offer])
             if less > 0 and loads[part] + less <= max_edges:
                 owners[vertex], owners[offer] = part, full
                 loads[part] += less
                 loads[full] -= less
-                return True
-    return False
+                offers[part] = _next_offer(falling, offers[part], owners, part)
+                swapped += 1
+                break
+    return swapped
 
 
 @compiled(nogil=True)
@@ -163,7 +175,7 @@ def unload(
             _relieve(indptr, vertex, owners, sizes, loads, max_vertices, _ANY)
     over = np.int64(0)
     for part in range(loads.size):
-        while loads[part] > max_edges and _exchange(indptr, falling, part, owners, loads, max_edges):
+        while loads[part] > max_edges and _exchange(indptr, falling, part, owners, loads, max_edges) > 0:
             pass
         over = max(over, loads[part] - max_edges)
     return int(over)

@@ -11,8 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from gnnexp.kernels.compiled import compiled
-from gnnexp.kernels.prefetch import prefetch
-from gnnexp.kernels.stream import AHEAD
+from gnnexp.kernels.stream import ask_for_clusters
 
 # Columns of a vertex's record.
 DEGREE, CLUSTER, RICHEST, RICHEST_DEGREE = 0, 1, 2, 3
@@ -74,13 +73,8 @@ def cluster_edges(
         max_size: vertices that a cluster takes at most, where sizes are kept.
         streamed: degrees are those of the stream so far, this edge included, instead of known ones.
     """
-    last = sources.size - 1
     for edge in range(sources.size):
-        far, near = min(edge + 2 * AHEAD, last), min(edge + AHEAD, last)
-        prefetch(records, FIELDS * np.int64(sources[far]))
-        prefetch(records, FIELDS * np.int64(destinations[far]))
-        prefetch(volumes, records[FIELDS * np.int64(sources[near]) + CLUSTER])
-        prefetch(volumes, records[FIELDS * np.int64(destinations[near]) + CLUSTER])
+        ask_for_clusters(sources, destinations, edge, records, FIELDS, CLUSTER, volumes)
         u, v = np.int64(sources[edge]), np.int64(destinations[edge])
         at_u, at_v = FIELDS * u, FIELDS * v
         c_u, c_v = records[at_u + CLUSTER], records[at_v + CLUSTER]

@@ -11,6 +11,31 @@ from gnnexp.kernels.prefetch import prefetch
 AHEAD = 32
 
 
+@compiled(inline="always")
+def ask_for_ends(
+    sources: np.ndarray, destinations: np.ndarray, edge: int, values: np.ndarray, held: np.ndarray, words: int
+) -> None:
+    """Ask for what is known of the ends of an edge that comes soon: `values` `[V]`, and `held` `[V words]`."""
+    ahead = min(edge + AHEAD, sources.size - 1)
+    for vertex in (np.int64(sources[ahead]), np.int64(destinations[ahead])):
+        prefetch(values, vertex)
+        prefetch(held, words * vertex)
+
+
+@compiled(inline="always")
+def ask_for_clusters(
+    sources: np.ndarray, destinations: np.ndarray, edge: int, records: np.ndarray, fields: int, column: int,
+    volumes: np.ndarray,
+) -> None:
+    """Ask for the `records` `[fields V]` of an edge that comes, then for the `volumes` of the clusters they tell."""
+    last = sources.size - 1
+    far, near = min(edge + 2 * AHEAD, last), min(edge + AHEAD, last)
+    for vertex in (np.int64(sources[far]), np.int64(destinations[far])):
+        prefetch(records, fields * vertex)
+    for vertex in (np.int64(sources[near]), np.int64(destinations[near])):
+        prefetch(volumes, records[fields * vertex + column])
+
+
 @compiled(nogil=True)
 def add_degrees(sources: np.ndarray, destinations: np.ndarray, degrees: np.ndarray) -> None:
     """Count every edge at both of its ends; `degrees` `[V]`."""

@@ -6,9 +6,8 @@ import numpy as np
 
 from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.dbh import hashed_part
-from gnnexp.kernels.parts import ONE, hold, next_least
-from gnnexp.kernels.prefetch import prefetch
-from gnnexp.kernels.stream import AHEAD
+from gnnexp.kernels.parts import ONE, put
+from gnnexp.kernels.stream import ask_for_clusters, ask_for_ends
 
 # Columns of a vertex's record.
 DEGREE, CLUSTER = 0, 1
@@ -37,13 +36,8 @@ def cluster_edges(
         volumes: `[V]` sum of degrees of every cluster.
         max_volume: a cluster with more neither gives nor takes a vertex, and none grows beyond it.
     """
-    last = sources.size - 1
     for edge in range(sources.size):
-        far, near = min(edge + 2 * AHEAD, last), min(edge + AHEAD, last)
-        prefetch(records, FIELDS * np.int64(sources[far]))
-        prefetch(records, FIELDS * np.int64(destinations[far]))
-        prefetch(volumes, records[FIELDS * np.int64(sources[near]) + CLUSTER])
-        prefetch(volumes, records[FIELDS * np.int64(destinations[near]) + CLUSTER])
+        ask_for_clusters(sources, destinations, edge, records, FIELDS, CLUSTER, volumes)
         at_u, at_v = FIELDS * np.int64(sources[edge]), FIELDS * np.int64(destinations[edge])
         c_u, c_v = records[at_u + CLUSTER], records[at_v + CLUSTER]
         if c_u == c_v or volumes[c_u] > max_volume or volumes[c_v] > max_volume:
@@ -96,12 +90,9 @@ def place_within(
         Edges whose part was full.
     """
     words, held = replicas.shape[1], replicas.reshape(-1)
-    last, least, overflow = sources.size - 1, np.argmin(loads), 0
+    least, overflow = np.argmin(loads), 0
     for edge in range(sources.size):
-        ahead = min(edge + AHEAD, last)
-        for vertex in (np.int64(sources[ahead]), np.int64(destinations[ahead])):
-            prefetch(homes, vertex)
-            prefetch(held, words * vertex)
+        ask_for_ends(sources, destinations, edge, homes, held, words)
         src, dst = np.int64(sources[edge]), np.int64(destinations[edge])
         part = np.int64(homes[src])
         if part != homes[dst]:
@@ -112,11 +103,7 @@ def place_within(
             part = _overflow(key, higher, loads, capacity, least)
             overflow += 1
         parts[edge] = part
-        hold(held, words * src, part)
-        hold(held, words * dst, part)
-        loads[part] += 1
-        if part == least:
-            least = next_least(loads, least)
+        least = put(held, words * src, words * dst, part, loads, least)
     return overflow
 
 
@@ -165,16 +152,11 @@ def place_between(
         Edges with a full candidate.
     """
     words, held = replicas.shape[1], replicas.reshape(-1)
-    last, least, overflow = sources.size - 1, np.argmin(loads), 0
+    least, overflow = np.argmin(loads), 0
     for edge in range(sources.size):
-        far, near = min(edge + 2 * AHEAD, last), min(edge + AHEAD, last)
         # For edges that are placed too: to tell which are not is dearer, a branch that cannot be foreseen.
-        for vertex in (np.int64(sources[far]), np.int64(destinations[far])):
-            prefetch(records, FIELDS * vertex)
-            prefetch(homes, vertex)
-            prefetch(held, words * vertex)
-        prefetch(volumes, records[FIELDS * np.int64(sources[near]) + CLUSTER])
-        prefetch(volumes, records[FIELDS * np.int64(destinations[near]) + CLUSTER])
+        ask_for_ends(sources, destinations, edge, homes, held, words)
+        ask_for_clusters(sources, destinations, edge, records, FIELDS, CLUSTER, volumes)
         if parts[edge] >= 0:
             continue
         src, dst = np.int64(sources[edge]), np.int64(destinations[edge])
@@ -188,11 +170,7 @@ def place_between(
             v_src, v_dst = volumes[records[FIELDS * src + CLUSTER]], volumes[records[FIELDS * dst + CLUSTER]]
             part = _better_part(held, at_src, at_dst, p_src, p_dst, d_src / (d_src + d_dst), v_src / (v_src + v_dst))
         parts[edge] = part
-        hold(held, at_src, part)
-        hold(held, at_dst, part)
-        loads[part] += 1
-        if part == least:
-            least = next_least(loads, least)
+        least = put(held, at_src, at_dst, part, loads, least)
     return overflow
 
 

@@ -38,4 +38,4 @@ class GreedyPartitioner(EdgePlacer):
 
     def place(self, state: Placement, sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray) -> None:
         """By the kernel."""
-        place_edges(sources, destinations, state.degrees, state.replicas, state.loads, parts)
+        place_edges(sources, destinations, state.degrees, state.replicas, state.loads, True, parts)

@@ -68,7 +68,8 @@ class RestreamPartitioner(Partitioner):
         copies_passes: passes of moves afterwards, at most, that bring down the copies per vertex (`replication_full`)
             themselves.
         vertex_balance: vertices of a part over the mean, at most (a part takes V / p rounded up in any case).
-        edge_balance: in-edges of a part over the mean, at most; None: as it comes.
+        edge_balance: in-edges of a part over the mean, at most (a part takes E / p rounded up, and all in-edges of any
+            vertex, in any case); None: as it comes, for 9 % fewer copies, with up to 5 times the mean in a part.
         gamma: exponent of what a part's size costs in Fennel's score.
         order: in which vertices come: by in-edges, most first (`falling`) or fewest first (`rising`), by ids (`stored`)
             or at `random`.
@@ -86,7 +87,7 @@ class RestreamPartitioner(Partitioner):
         passes: int | Literal["auto"] = "auto",
         copies_passes: int = 2,
         vertex_balance: float = 1.05,
-        edge_balance: float | None = None,
+        edge_balance: float | None = 1.2,
         gamma: float = 1.5,
         order: Order = "falling",
         coarsest: Coarsest = "metis",
@@ -108,7 +109,7 @@ class RestreamPartitioner(Partitioner):
         ]
         least = 1 if self.start == "empty" else 0
         for key, low, default in (("passes", least, "auto"), ("copies_passes", 0, 2), ("vertex_balance", 1, 1.05),
-                                  ("edge_balance", 1, 1.5), ("gamma", 1, 1.5), ("seed", 0, 0)):
+                                  ("edge_balance", 1, 1.2), ("gamma", 1, 1.5), ("seed", 0, 0)):
             value = getattr(self, key)
             if key == "passes" and isinstance(value, str):
                 if value != "auto":
@@ -122,7 +123,7 @@ class RestreamPartitioner(Partitioner):
     @property
     def version(self) -> str:
         """METIS decides on the last level of clusters."""
-        return f"1, metis {metis_version()}" if (self.start, self.coarsest) == ("clusters", "metis") else "1"
+        return f"2, metis {metis_version()}" if (self.start, self.coarsest) == ("clusters", "metis") else "2"
 
     def assign(self, graph: Graph, num_parts: int) -> Owners:
         """Owners by restreaming; no part is left empty."""
@@ -157,13 +158,11 @@ class RestreamPartitioner(Partitioner):
         vertices = max(-(-V // num_parts), int(self.vertex_balance * V / num_parts))
         if self.edge_balance is None:
             return Caps(vertices, int(_UNBOUNDED))
-        edges, most = int(self.edge_balance * E / num_parts), int(graph.in_degree.max()) if E else 0
+        edges, most = max(-(-E // num_parts), int(self.edge_balance * E / num_parts)), int(graph.in_degree.max())
         if most > edges:
-            least = math.ceil(100 * most * num_parts / E) / 100
-            raise ConfigError(Problem("partitioner.edge_balance", self.edge_balance, f"must be {least} or more: one "
-                                      f"vertex has {most} of {E} in-edges, {num_parts} parts are to be made",
-                                      f"set partitioner.edge_balance={least}, or null, or take fewer parts"))
-        return Caps(vertices, edges)
+            log.warning("partitioner.edge_balance=%g cannot be held: one vertex has %d in-edges, %.2f times the mean "
+                        "of %d parts", self.edge_balance, most, most * num_parts / E, num_parts)
+        return Caps(vertices, max(edges, most))
 
     def _order(self, level: Level) -> np.ndarray:
         """`[V]` in the type of ids."""

@@ -9,7 +9,7 @@ import torch
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.partition import owner_dtype
-from gnnexp.graph.stream import EdgeStream, StreamOrder, check_degrees
+from gnnexp.graph.stream import EdgeStream, StreamOrder, check_degrees, check_record_ids
 from gnnexp.kernels import spring
 from gnnexp.partitioners.base import Owners
 from gnnexp.partitioners.streaming import NumParts, StreamPartitioner
@@ -67,6 +67,7 @@ class SpringPartitioner(StreamPartitioner):
     def _cluster(self, stream: EdgeStream, num_parts: int, most: float) -> np.ndarray:
         """`[4 V]` records after the pass over the edges."""
         V, streamed = stream.num_nodes, self.degrees == "streamed"
+        check_record_ids(V, stream.name)
         records, volumes = np.empty(spring.FIELDS * V, np.int32), np.empty(V, np.int64)
         spring.start(np.zeros(V, np.int32) if streamed else stream.degrees, records, volumes)
         sizes = np.ones(V if self.bound_sizes else 0, np.int32)

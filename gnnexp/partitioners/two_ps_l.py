@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.graph.stream import EdgeStream, StreamOrder
+from gnnexp.graph.stream import EdgeStream, StreamOrder, check_record_ids
 from gnnexp.kernels import two_ps_l
 from gnnexp.kernels.spring import assign_clusters
 from gnnexp.partitioners.dbh import hash_key
@@ -35,8 +35,9 @@ class TwoPsLPartitioner(VertexCut):
     where its end of the higher degree (the destination on ties) is hashed to, and if that is full to the least loaded
     part, the lowest on ties.
 
-    Unlike the authors' program, ties go to the lower part instead of the destination's, the hash mixes ids instead of
-    taking them modulo p, and the cap of a part is one that holds all edges. The published artifact of SDT-GNN is
+    Unlike the authors' program, ties of volumes go to the lower cluster instead of the higher, ties of scores to the
+    lower part instead of the destination's, the hash mixes ids instead of taking them modulo p, and the cap of a part
+    is one that holds all edges. The published artifact of SDT-GNN is
     max_volume=0.1, passes=2, with edges of step 4 hashed without a score.
 
     Takes 22 + 8 ceil(p / 64) bytes per vertex while edges are streamed.
@@ -92,6 +93,7 @@ class TwoPsLPartitioner(VertexCut):
 
     def _cluster(self, stream: EdgeStream, num_parts: int) -> tuple[np.ndarray, np.ndarray]:
         """`[2 V]` records and `[V]` volumes after step 1."""
+        check_record_ids(stream.num_nodes, stream.name)
         records, volumes = np.empty(two_ps_l.FIELDS * stream.num_nodes, np.int32), np.empty(stream.num_nodes, np.int64)
         two_ps_l.start(stream.degrees, records, volumes)
         max_volume = self.max_volume * 2 * stream.num_edges / num_parts

@@ -24,7 +24,16 @@ from gnnexp.partitioners.dbh import DbhPartitioner
 from gnnexp.partitioners.greedy import GreedyPartitioner
 from gnnexp.partitioners.hdrf import HdrfPartitioner
 from gnnexp.partitioners.libra import LibraPartitioner
-from gnnexp.partitioners.streaming import EdgePlacer, EdgeScorer, Home, NumParts, Placement, VertexCut
+from gnnexp.partitioners.spring import SpringPartitioner
+from gnnexp.partitioners.streaming import (
+    EdgePlacer,
+    EdgeScorer,
+    Home,
+    NumParts,
+    Placement,
+    StreamPartitioner,
+    VertexCut,
+)
 from gnnexp.partitioners.two_ps_l import TwoPsLPartitioner
 
 
@@ -193,11 +202,26 @@ class Repeated(EdgeStream):
         return self.times << 20
 
 
-def test_a_degree_that_does_not_fit_is_told() -> None:
+@pytest.mark.parametrize("rule", [
+    TwoPsLPartitioner(), pytest.param(SpringPartitioner(degrees="streamed"), marks=pytest.mark.slow),
+])
+def test_a_degree_that_does_not_fit_is_told(rule: StreamPartitioner) -> None:
     # 2^30 loops are 2^31 ends of edges at vertex 0.
     with pytest.raises(DataError, match=r"hub='vertex 0': must have fewer than 2\^31 edges"):
-        TwoPsLPartitioner().assign_stream(Repeated(1 << 10), 2)
+        rule.assign_stream(Repeated(1 << 10), 2)
     assert Repeated(3).degrees.tolist() == [3 << 21, 0]
+
+
+@pytest.mark.parametrize("rule", [TwoPsLPartitioner(), SpringPartitioner(), SpringPartitioner(degrees="streamed")])
+def test_more_vertices_than_records_can_name_are_told(rule: StreamPartitioner) -> None:
+    stream = ArrayStream(np.array([[0, 1]]), (1 << 31) + 1, "wide")
+    with pytest.raises(DataError, match=r"wide='2147483649 vertices': must be 2\^31 at most"):
+        rule.assign_stream(stream, 2)
+
+
+def test_ids_that_are_all_negative_are_told() -> None:
+    with pytest.raises(DataError, match="file, edge 0='-3 -> -1'"):
+        TwoPsLPartitioner().partition_stream(ArrayStream(np.array([[-3, -1]]), name="file"), 1)
 
 
 class Late(HdrfPartitioner):
