@@ -1,0 +1,112 @@
+"""Figures of the report `partitioning`: copies (SDT-GNN, Figure 6), time and memory (Figures 7 and 9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gnnexp.reports.drawing import colour_of, empty_figure, save
+from gnnexp.reports.partitioning import SPRING, Partitioned, find_partitions, spring_beside
+from gnnexp.reports.runs import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_PANELS = 3  # in a row
+
+
+def draw(runs: Sequence[Run], folder: Path, title: str = "") -> list[Path]:
+    """Save `replication` and `cost` as png and svg; the files.
+
+    `replication`: copies per vertex, a panel per graph, a group of bars per number of parts. `cost`: of the fewest
+    parts of every graph, a group of bars per graph.
+    """
+    found = find_partitions(runs)
+    if not found:
+        return []
+    return save({"replication": _replication(found), "cost": _cost(found)}, folder, title)
+
+
+# --- Figure 6 --------------------------------------------------------------------------------------------------------
+def _replication(found: Sequence[Partitioned]) -> Figure:
+    """Bars: one home and full neighbours; dashes: the artifact's accounting. Collapsed partitions are hatched."""
+    graphs = list(dict.fromkeys(one.graph for one in found))
+    across = min(_PANELS, len(graphs))
+    rows = -(-len(graphs) // across)
+    figure = empty_figure(2.0 + 4.0 * across, 0.6 + 2.9 * rows)
+    panels = figure.subplots(rows, across, squeeze=False).flatten()
+    names = list(dict.fromkeys(one.partitioner for one in found))
+    for axes, graph in zip(panels, graphs, strict=False):
+        _draw_copies(axes, [one for one in found if one.graph == graph], names)
+    for axes in panels[len(graphs):]:
+        axes.set_visible(False)
+    _legend(figure, names)
+    return figure
+
+
+def _draw_copies(axes: Axes, found: Sequence[Partitioned], names: Sequence[str]) -> None:
+    parts = sorted({one.parts for one in found})
+    for one in found:
+        number, place = names.index(one.partitioner), _place(parts.index(one.parts), one.partitioner, names)
+        axes.bar(place, one.quality["replication_full"], 0.8 / len(names), color=colour_of(number),
+                 hatch="////" if one.collapsed else None, edgecolor="white", linewidth=0)
+        axes.scatter(place, one.quality["replication_artifact"], marker="_", color="black", s=300 / len(names))
+    axes.set_xticks(range(len(parts)), [f"p = {count}" for count in parts])
+    axes.set_ylim(bottom=1.0)  # no partition has fewer copies than vertices
+    axes.set_ylabel("copies per vertex: full (bar),\nartifact (dash); hatched: collapsed", fontsize=7)
+    axes.set_title(found[0].dataset, fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+# --- Figures 7 and 9 -------------------------------------------------------------------------------------------------
+def _cost(found: Sequence[Partitioned]) -> Figure:
+    """Seconds in units of SPRING's (above) and memory added (below, the dash is the data), both logarithmic."""
+    fewest = {graph: min(one.parts for one in found if one.graph == graph) for graph in (one.graph for one in found)}
+    shown = [one for one in found if one.parts == fewest[one.graph]]
+    names, graphs = list(dict.fromkeys(one.partitioner for one in shown)), list(fewest)
+    figure = empty_figure(max(6.5, 3.0 + 0.25 * len(graphs) * len(names)), 6.0)
+    times, memory = figure.subplots(2, 1, sharex=True)
+    _draw_costs(times, shown, lambda one: _slower(one, found), "seconds in units of SPRING's\n(its own and collapsed "
+                "ones: none)", names)
+    times.axhline(1.0, color="black", linewidth=0.8)
+    _draw_costs(memory, shown, lambda one: None if one.added_bytes is None else one.added_bytes / 1e6,
+                "memory added, MB\n(line: the edges, 8 bytes each)", names)
+    for number, graph in enumerate(graphs):
+        data = next(one for one in shown if one.graph == graph).data_bytes / 1e6
+        memory.hlines(data, number - 0.45, number + 0.45, colors="black")
+    titles = [f"{one.dataset}\np = {one.parts}" for one in {one.graph: one for one in shown}.values()]
+    memory.set_xticks(range(len(graphs)), titles, fontsize=8)
+    _legend(figure, names)
+    return figure
+
+
+def _slower(one: Partitioned, found: Sequence[Partitioned]) -> float | None:
+    """Seconds in units of SPRING's; None where there is nothing to compare."""
+    spring = spring_beside(one, found)
+    return None if spring is None or one.method == SPRING else one.quality["seconds"] / spring.quality["seconds"]
+
+
+def _draw_costs(axes: Axes, shown: Sequence[Partitioned], value_of: Callable[[Partitioned], float | None], label: str,
+                names: Sequence[str]) -> None:
+    graphs = list(dict.fromkeys(one.graph for one in shown))
+    for one in shown:
+        if value := value_of(one):  # a logarithmic scale has no zero
+            axes.bar(_place(graphs.index(one.graph), one.partitioner, names), value, 0.8 / len(names),
+                     color=colour_of(names.index(one.partitioner)))
+    axes.set_yscale("log")
+    axes.set_ylabel(label, fontsize=8)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _place(group: int, name: str, names: Sequence[str]) -> float:
+    """Middle of the bar of `name` in the `group`th group."""
+    return group + 0.8 * ((names.index(name) + 0.5) / len(names) - 0.5)
+
+
+def _legend(figure: Figure, names: Sequence[str]) -> None:
+    from matplotlib.patches import Patch
+
+    handles = [Patch(color=colour_of(number), label=name) for number, name in enumerate(names)]
+    figure.legend(handles=handles, frameon=False, fontsize=8, loc="outside right center")
