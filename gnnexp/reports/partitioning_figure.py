@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnexp.reports.drawing import colour_of, empty_figure, save
-from gnnexp.reports.partitioning import SPRING, Partitioned, find_partitions, spring_beside
+from gnnexp.reports.partitioning import Partitioned, find_partitions, spring_beside
 from gnnexp.reports.runs import Run
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _replication(found: Sequence[Partitioned]) -> Figure:
     rows = -(-len(graphs) // across)
     figure = empty_figure(2.0 + 4.0 * across, 0.6 + 2.9 * rows)
     panels = figure.subplots(rows, across, squeeze=False).flatten()
-    names = list(dict.fromkeys(one.partitioner for one in found))
+    names = _names(found)
     for axes, graph in zip(panels, graphs, strict=False):
         _draw_copies(axes, [one for one in found if one.graph == graph], names)
     for axes in panels[len(graphs):]:
@@ -62,42 +62,49 @@ def _draw_copies(axes: Axes, found: Sequence[Partitioned], names: Sequence[str])
 
 # --- Figures 7 and 9 -------------------------------------------------------------------------------------------------
 def _cost(found: Sequence[Partitioned]) -> Figure:
-    """Seconds in units of SPRING's (above) and memory added (below, the dash is the data), both logarithmic."""
+    """Seconds in units of SPRING's (above), memory added in units of the edges' (below), both logarithmic."""
     fewest = {graph: min(one.parts for one in found if one.graph == graph) for graph in (one.graph for one in found)}
     shown = [one for one in found if one.parts == fewest[one.graph]]
-    names, graphs = list(dict.fromkeys(one.partitioner for one in shown)), list(fewest)
-    figure = empty_figure(max(6.5, 3.0 + 0.25 * len(graphs) * len(names)), 6.0)
+    figure = empty_figure(max(6.5, 3.0 + 0.2 * len(shown)), 6.0)
     times, memory = figure.subplots(2, 1, sharex=True)
-    _draw_costs(times, shown, lambda one: _slower(one, found), "seconds in units of SPRING's\n(its own and collapsed "
-                "ones: none)", names)
-    times.axhline(1.0, color="black", linewidth=0.8)
-    _draw_costs(memory, shown, lambda one: None if one.added_bytes is None else one.added_bytes / 1e6,
-                "memory added, MB\n(line: the edges, 8 bytes each)", names)
-    for number, graph in enumerate(graphs):
-        data = next(one for one in shown if one.graph == graph).data_bytes / 1e6
-        memory.hlines(data, number - 0.45, number + 0.45, colors="black")
-    titles = [f"{one.dataset}\np = {one.parts}" for one in {one.graph: one for one in shown}.values()]
-    memory.set_xticks(range(len(graphs)), titles, fontsize=8)
-    _legend(figure, names)
+    _draw_ratios(times, shown, lambda one: _slowdown(one, found),
+                 "seconds in units of SPRING's\n(not of collapsed partitions)")
+    _draw_ratios(memory, shown, _memory, "memory added, in units of\nthe edges' 8 bytes each")
+    titles = {one.graph: f"{one.dataset}\np = {one.parts}" for one in shown}
+    memory.set_xticks(range(len(titles)), [*titles.values()], fontsize=8)
+    _legend(figure, _names(shown))
     return figure
 
 
-def _slower(one: Partitioned, found: Sequence[Partitioned]) -> float | None:
+def _slowdown(one: Partitioned, found: Sequence[Partitioned]) -> float | None:
     """Seconds in units of SPRING's; None where there is nothing to compare."""
     spring = spring_beside(one, found)
-    return None if spring is None or one.method == SPRING else one.quality["seconds"] / spring.quality["seconds"]
+    return None if spring is None else one.quality["seconds"] / spring.quality["seconds"]
 
 
-def _draw_costs(axes: Axes, shown: Sequence[Partitioned], value_of: Callable[[Partitioned], float | None], label: str,
-                names: Sequence[str]) -> None:
-    graphs = list(dict.fromkeys(one.graph for one in shown))
+def _memory(one: Partitioned) -> float | None:
+    """In units of the raw graph's."""
+    return one.added_bytes / one.data_bytes if one.added_bytes is not None and one.data_bytes else None
+
+
+def _draw_ratios(
+    axes: Axes, shown: Sequence[Partitioned], value_of: Callable[[Partitioned], float | None], label: str
+) -> None:
+    """Bars from 1 up or down."""
+    graphs, names = list(dict.fromkeys(one.graph for one in shown)), _names(shown)
     for one in shown:
         if value := value_of(one):  # a logarithmic scale has no zero
-            axes.bar(_place(graphs.index(one.graph), one.partitioner, names), value, 0.8 / len(names),
+            axes.bar(_place(graphs.index(one.graph), one.partitioner, names), value - 1.0, 0.8 / len(names), 1.0,
                      color=colour_of(names.index(one.partitioner)))
+    axes.axhline(1.0, color="black", linewidth=0.8)
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.set_ylabel(label, fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def _names(found: Sequence[Partitioned]) -> list[str]:
+    return list(dict.fromkeys(one.partitioner for one in found))
 
 
 def _place(group: int, name: str, names: Sequence[str]) -> float:
