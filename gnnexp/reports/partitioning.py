@@ -34,12 +34,12 @@ _CAPTION = (
     "Copies: vertices that parts hold, per vertex. Full: one home per vertex, all its in-neighbours there. Artifact: a "
     "part has these and both ends of its edges, as SDT-GNN's published code counts (whose homes are those of "
     "partitioner.home=last). Cut: a part has its vertices and both ends of its edges; –: an edge-cut, where all three "
-    "are one. SPRING / it: SPRING's copies in units of this partitioner's (below 1: SPRING copies less). SPRING faster: "
-    "this partitioner's seconds in units of SPRING's. Both for the same graph and parts, and the same order of edges "
-    "where there is one. Balance: the largest part over the mean; of edges in an edge-cut: in-edges. Collapsed: a part "
-    "has more than twice the mean of vertices, or in a vertex-cut of edges; never compared. Added: peak resident memory "
-    "of the process less what it had before, the mapped graph included; –: not recorded. Data: the directed edges as "
-    "pairs of int32. MB: 10^6 bytes. Clusters: before and after merging, mean size ± deviation."
+    "are one. SPRING / it: SPRING's copies in units of this partitioner's (below 1: SPRING copies less). SPRING "
+    "faster: this partitioner's seconds in units of SPRING's. Both for the same graph and parts, and the same order of "
+    "edges where there is one. Balance: the largest part over the mean; of edges in an edge-cut: in-edges. Collapsed: "
+    "a part has more than twice the mean of vertices, or in a vertex-cut of edges; never compared. Added: peak memory "
+    "of the process less what it had before, the mapped graph included; –: not recorded. Data: the directed "
+    "edges as pairs of int32. MB: 10^6 bytes. Clusters: before and after merging, mean size ± deviation."
 )
 
 
