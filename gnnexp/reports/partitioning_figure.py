@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnexp.reports.drawing import colour_of, empty_figure, save
-from gnnexp.reports.partitioning import Partitioned, find_partitions, spring_beside
+from gnnexp.reports.partitioning import Partitioned, find_partitions, slowdown
 from gnnexp.reports.runs import Run
 
 if TYPE_CHECKING:
@@ -67,19 +67,13 @@ def _cost(found: Sequence[Partitioned]) -> Figure:
     shown = [one for one in found if one.parts == fewest[one.graph]]
     figure = empty_figure(max(6.5, 3.0 + 0.2 * len(shown)), 6.0)
     times, memory = figure.subplots(2, 1, sharex=True)
-    _draw_ratios(times, shown, lambda one: _slowdown(one, found),
+    _draw_ratios(times, shown, lambda one: slowdown(one, found),
                  "seconds in units of SPRING's\n(not of collapsed partitions)")
     _draw_ratios(memory, shown, _memory, "memory added, in units of\nthe edges' 8 bytes each")
     titles = {one.graph: f"{one.dataset}\np = {one.parts}" for one in shown}
     memory.set_xticks(range(len(titles)), [*titles.values()], fontsize=8)
     _legend(figure, _names(shown))
     return figure
-
-
-def _slowdown(one: Partitioned, found: Sequence[Partitioned]) -> float | None:
-    """Seconds in units of SPRING's; None where there is nothing to compare."""
-    spring = spring_beside(one, found)
-    return None if spring is None else one.quality["seconds"] / spring.quality["seconds"]
 
 
 def _memory(one: Partitioned) -> float | None:
