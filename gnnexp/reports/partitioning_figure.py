@@ -65,12 +65,12 @@ def _cost(found: Sequence[Partitioned]) -> Figure:
     """Seconds in units of SPRING's (above), memory added in units of the edges' (below), both logarithmic."""
     fewest = {graph: min(one.parts for one in found if one.graph == graph) for graph in (one.graph for one in found)}
     shown = [one for one in found if one.parts == fewest[one.graph]]
-    figure = empty_figure(max(6.5, 3.0 + 0.2 * len(shown)), 6.0)
+    titles = {one.graph: f"{one.dataset}\np = {one.parts}" for one in shown}
+    figure = empty_figure(max(6.5, 2.5 + 1.3 * len(titles), 3.0 + 0.2 * len(shown)), 6.0)
     times, memory = figure.subplots(2, 1, sharex=True)
     _draw_ratios(times, shown, lambda one: slowdown(one, found),
                  "seconds in units of SPRING's\n(not of collapsed partitions)")
     _draw_ratios(memory, shown, _memory, "memory added, in units of\nthe edges' 8 bytes each")
-    titles = {one.graph: f"{one.dataset}\np = {one.parts}" for one in shown}
     memory.set_xticks(range(len(titles)), [*titles.values()], fontsize=8)
     _legend(figure, _names(shown))
     return figure
@@ -85,6 +85,8 @@ def _draw_ratios(
     axes: Axes, shown: Sequence[Partitioned], value_of: Callable[[Partitioned], float | None], label: str
 ) -> None:
     """Bars from 1 up or down."""
+    from matplotlib.ticker import LogLocator
+
     graphs, names = list(dict.fromkeys(one.graph for one in shown)), _names(shown)
     for one in shown:
         if value := value_of(one):  # a logarithmic scale has no zero
@@ -92,7 +94,9 @@ def _draw_ratios(
                      color=colour_of(names.index(one.partitioner)))
     axes.axhline(1.0, color="black", linewidth=0.8)
     axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("")
     axes.set_ylabel(label, fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)
 
