@@ -32,7 +32,7 @@ def _partial_result(run_dir: Path) -> dict[str, Any]:
     job: Mapping[str, Any] = json.loads((run_dir / "job.json").read_text(encoding="utf-8"))
     epochs = read_epochs(run_dir)
     return {"schema": 1, "config": job["config"], "provenance": job["provenance"], "partition": job["partition"],
-            "epochs": epochs, "summary": summarize(epochs, _primary(epochs))}
+            "quality": job.get("quality", {}), "epochs": epochs, "summary": summarize(epochs, _primary(epochs))}
 
 
 def _primary(epochs: list[dict[str, Any]]) -> str:

@@ -16,11 +16,10 @@ from gnnexp.config.folders import product_folder
 from gnnexp.config.signature import unknown
 from gnnexp.config.yaml_limits import check_yaml
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.reports.kinds import KINDS
 
 # Raised when the same configuration starts to give other results: older runs are then no longer taken as finished.
 RESULT_VERSION = 1
-# Reports other than the comparison table; `gnnexp.cli.report` knows how each is made.
-REPORT_KINDS = ("redundancy", "splitting", "balance", "offload")
 # Keys that change neither a result nor a time of it.
 _WITHOUT_RESULTS = {
     "hardware": {"launcher", "timeout_s", "max_restarts", "detach"}, "train": {"checkpoint_every", "checkpoints_kept"},
@@ -50,7 +49,7 @@ class Sweep:
         name: of its file.
         description: one sentence.
         cases: in order, without repetition.
-        report: how to show it (`rows`: config keys that name a row; `kind`: one of `REPORT_KINDS`).
+        report: how to show it (`rows`: config keys that name a row; `kind`: one of `KINDS`).
     """
 
     name: str
@@ -136,8 +135,8 @@ def _check_shape(file: Path, content: Mapping[str, Any]) -> list[Problem]:
     problems += [unknown(f"{file}: report.{key}", value, str(key), ("kind", "rows"))
                  for key, value in content.get("report", {}).items() if key not in ("kind", "rows")]
     kind = content.get("report", {}).get("kind")
-    if kind is not None and kind not in REPORT_KINDS:
-        problems.append(unknown(f"{file}: report.kind", kind, str(kind), REPORT_KINDS))
+    if kind is not None and kind not in [*KINDS]:
+        problems.append(unknown(f"{file}: report.kind", kind, str(kind), KINDS))
     return problems
 
 

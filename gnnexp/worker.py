@@ -102,6 +102,7 @@ def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: 
             "config": request["config"],
             "provenance": {**request.get("provenance", {}), "chosen": {**job.facts, "draws": _draws(job)}},
             "partition": request.get("partition"),
+            "quality": request.get("quality", {}),
             "presampled": request.get("presampled", []),
             "profile": request.get("profile"),
             "paradigm": {"exact": paradigm.exact, "approximates": paradigm.approximates, **paradigm.facts()},

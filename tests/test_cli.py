@@ -167,11 +167,13 @@ def test_a_run_from_the_console_to_mlflow(workplace: Path, capsys: pytest.Captur
 
 
 def test_a_run_that_fails_says_why_once(workplace: Path) -> None:
-    done = gnnexp("run", *SMALL, "tracker=none", "hydra.run.dir=runs/bad", "+hardware.launcher.worker_module=no_worker")
+    done = gnnexp("run", "system=sdt_gnn", *SMALL, "tracker=none", "hydra.run.dir=runs/bad",
+                  "+hardware.launcher.worker_module=no_worker")
     assert done.returncode == 1
     assert done.stderr.count("No module named no_worker") == 1
     result = json.loads((workplace / "runs" / "bad" / "result.json").read_text())
     assert result["status"] == "failed" and "rank 0" in result["reason"]
+    assert result["quality"]["parts"] == 1, "what was prepared is in the record of a run that failed, too"
 
 
 SWEEP = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 from pathlib import Path
@@ -44,6 +45,16 @@ def test_more_parts_than_workers_and_the_same_curve_on_one(place: Path) -> None:
     last = two["epochs"][-1]["metrics"]
     assert last["work/parts_loaded"] == 3 and last["time/unaccounted_s"] < 0.2 * last["time/epoch_s"]
     assert last["comm/rounds_parameters"] == 1
+    kept = json.loads((Path(two["partition"]) / "quality.json").read_text())
+    assert two["quality"] == one["quality"] == kept and kept["peak_rss_bytes"] >= kept["rss_before_bytes"] > 0
+    assert run_command(["report", "partitioning", "run0", "run1", "--csv", "--out=out"]) == 0
+    header, row = csv.reader(Path("out/partitioning.csv").read_text().splitlines())
+    cells = dict(zip(header, row, strict=True))
+    assert (cells["dataset"], cells["parts"], cells["partitioner"]) == ("digits", "5", "spring")
+    assert cells["copies, full"] == f"{two['paradigm']['replication']:.3f}" and cells["SPRING faster"] == "1.00x"
+    graph = Path(json.loads(Path("run0/job.json").read_text())["graph"])
+    edges = json.loads((graph / "meta.json").read_text())["num_edges"]
+    assert cells["data MB"] == f"{8e-6 * edges:.2f}" and float(cells["added MB"]) < 50
 
 
 def test_memory_decides_how_many_parts(place: Path) -> None:
@@ -134,7 +145,7 @@ def test_a_stream_is_partitioned_without_a_graph(place: Path, capsys: pytest.Cap
     for streamed, whole in (folders[:2], folders[2:]):
         assert np.array_equal(np.load(streamed / "node_owner.npy"), np.load(whole / "node_owner.npy"))
         quality, expected = (json.loads((folder / "quality.json").read_text()) for folder in (streamed, whole))
-        cost = {"seconds", "peak_rss_bytes"}
+        cost = {"seconds", "peak_rss_bytes", "rss_before_bytes"}
         assert {k: v for k, v in quality.items() if k not in cost} == {
             k: v for k, v in expected.items() if k not in cost}
     made = [path for path in (cache_root() / "graphs").glob("edge_list-*") if path.stat().st_mtime >= began]

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,10 @@ from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.format import GraphWriter, open_graph
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.layout import arrays_of
+from gnnexp.graph.partition import Partition
 from gnnexp.graph.quality import quality
+from gnnexp.graph.stream import EdgeStream
+from gnnexp.partitioners.base import Owners
 from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.partitioners.range import RangePartitioner
 from gnnexp.prepare import (
@@ -219,13 +223,28 @@ def test_partitions_are_kept_with_their_quality(tmp_path: Path, journal: Path) -
     assert torch.equal(first.node_owner, second.node_owner)
     assert second.graph_key == dataset.key()
     assert second.seconds == first.seconds > 0
-    cost = {"seconds": first.seconds, "peak_rss_bytes": float(first.peak_rss_bytes)}
-    assert read_quality(folder) == quality(graph, first) | cost
+    assert read_quality(folder) == quality(graph, first) | first.cost and first.rss_before_bytes > 0
     others = {prepare_partition(made, graph, key, parts, tmp_path)[1]
               for made, key, parts in ((partitioner, dataset.key(), 2), (partitioner, "other", 3),
                                        (RandomPartitioner(seed=1), dataset.key(), 3),
                                        (RangePartitioner(), dataset.key(), 3))}
     assert len(others | {folder}) == 5
+
+
+@pytest.mark.parametrize(("first_s", "calls"), [(29.0, 2), (31.0, 1)])
+def test_what_a_quick_partition_took_is_told_without_loading_kernels(
+    tmp_path: Path, first_s: float, calls: int
+) -> None:
+    """The clock goes on by `first_s` in the first call, and by one second in a second one."""
+    took = iter([first_s, 1.0])
+
+    class Timed(RandomPartitioner):
+        def timed(self, assign: Callable[[], Owners], graph: Graph | EdgeStream, num_parts: int, key: str) -> Partition:
+            return replace(super().timed(assign, graph, num_parts, key), seconds=next(took))
+
+    partition, _ = prepare_partition(Timed(), full_graph(), "key", 3, tmp_path)
+    assert partition.seconds == (1.0 if calls == 2 else first_s)
+    assert len(list(took)) == 2 - calls
 
 
 @pytest.mark.parametrize("damage", ["owner", "quality gone", "quality is no JSON", "quality is a list"])
@@ -245,8 +264,7 @@ def test_a_damaged_partition_is_said_and_made_again(
         second, _ = prepare_partition(RandomPartitioner(), graph, "key", 3, tmp_path)
     assert "is damaged and is made again" in caplog.text
     assert torch.equal(owners, second.node_owner)
-    cost = {"seconds": second.seconds, "peak_rss_bytes": float(second.peak_rss_bytes)}
-    assert read_quality(folder) == quality(graph, second) | cost
+    assert read_quality(folder) == quality(graph, second) | second.cost
 
 
 def test_too_many_parts_are_refused_before_anything_is_made(tmp_path: Path) -> None:

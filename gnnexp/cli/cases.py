@@ -117,6 +117,6 @@ def _record(run_dir: Path, composed: Composed, state: State, sweep: Sweep) -> No
     provenance: Mapping[str, Any] = make_provenance(composed, state.dataset_key, None, state.key, sweep.name)
     write_text(run_dir / "config.yaml", yaml.safe_dump(composed.config, sort_keys=False))
     write_json(run_dir / "job.json", {"schema": 1, "config": composed.config, "graph": None, "partition": None,
-                                      "presample": None, "presampled": [], "provenance": provenance})
+                                      "quality": {}, "presample": None, "presampled": [], "provenance": provenance})
 
 

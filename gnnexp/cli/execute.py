@@ -25,6 +25,7 @@ from gnnexp.ending import settle
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.preflight import summary
+from gnnexp.prepare import read_quality
 from gnnexp.records import write_json, write_text
 from gnnexp.reports.figure import draw_breakdown
 from gnnexp.reports.runs import read_run
@@ -142,10 +143,11 @@ def write_job(run_dir: Path, config: Mapping[str, Any], prepared: Prepared, prov
     """`config.yaml` for readers, `job.json` for the ranks."""
     partition, parts, presample = (None if folder is None else str(folder)
                                    for folder in (prepared.partition, prepared.parts, prepared.presample))
+    found = {} if prepared.partition is None else read_quality(prepared.partition)
     write_text(run_dir / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
     write_json(run_dir / "job.json", {
-        "schema": 1, "config": config, "graph": str(prepared.folder), "partition": partition, "parts": parts,
-        "presample": presample, "presampled": list(prepared.presampled), "provenance": provenance,
+        "schema": 1, "config": config, "graph": str(prepared.folder), "partition": partition, "quality": found,
+        "parts": parts, "presample": presample, "presampled": list(prepared.presampled), "provenance": provenance,
         "profile": None if prepared.profile is None else vars(prepared.profile),
     })
 

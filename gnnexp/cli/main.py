@@ -155,7 +155,8 @@ def _add_jobs(commands: Commands[argparse.ArgumentParser]) -> None:
 def _add_report(commands: Commands[argparse.ArgumentParser]) -> None:
     report = commands.add_parser("report", help="table and figure of a sweep or of run directories")
     report.add_argument("names", nargs="*", metavar="[KIND] NAME|RUN", help="a sweep's name or run directories; none = "
-                        "list. After the kind `redundancy` or `splitting`: none = all runs")
+                        "list. After a kind (redundancy, splitting, balance, "
+                        "offload, partitioning): none = all runs")
     report.add_argument("--rows", metavar="KEY,KEY", help="config keys that name a row")
     report.add_argument("--markdown", action="store_true", help="write the table as .md too")
     report.add_argument("--csv", action="store_true", help="write the table as .csv too")

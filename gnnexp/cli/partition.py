@@ -32,7 +32,7 @@ def main(options: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise ConfigError(missing_module("partitioner", config["partitioner"]["_target_"], error)) from error
     report = read_quality(folder)
-    console.print(_overall(report, partition.seconds, partition.peak_rss_bytes, partition.method))
+    console.print(_overall(report, partition))
     console.print(_parts(report))
     console.print(f"partition: {folder}\nquality: {folder / QUALITY}", soft_wrap=True, markup=False)
     return 0
@@ -64,13 +64,13 @@ def _from_stream(config: Mapping[str, Any], console: Console) -> tuple[Partition
     return prepare_stream_partition(partitioner, watched, dataset.key(), num_parts, cache_root())
 
 
-def _overall(report: dict[str, float], seconds: float, peak_bytes: int, method: str) -> Table:
-    table = Table("quality", "", title=f"{method}, {int(report['parts'])} parts", title_justify="left")
+def _overall(report: dict[str, float], partition: Partition) -> Table:
+    table = Table("quality", "", title=f"{partition.method}, {partition.num_parts} parts", title_justify="left")
     for name, value in report.items():
-        if "/" not in name and name not in ("parts", "seconds", "peak_rss_bytes"):
+        if "/" not in name and name != "parts" and name not in partition.cost:
             table.add_row(name, f"{value:.4f}")
-    table.add_row("seconds", f"{seconds:.2f}")
-    table.add_row("peak_rss_bytes", f"{peak_bytes:,}")
+    for name, value in partition.cost.items():
+        table.add_row(name, f"{value:,.0f}" if name.endswith("_bytes") else f"{value:.2f}")
     return table
 
 

@@ -16,12 +16,11 @@ from gnnexp.config.build import build
 from gnnexp.config.compose import compose
 from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.reports import balance, balance_figure, offload, offload_figure, redundancy, splitting
 from gnnexp.reports.accuracy import curve_table, curves, draw_curves
 from gnnexp.reports.figure import draw_breakdown
+from gnnexp.reports.kinds import KINDS
 from gnnexp.reports.runs import RUNS, Run, find_runs, read_run
 from gnnexp.reports.table import Table, group_runs, make_table, row_keys, save_table
-from gnnexp.sweep import REPORT_KINDS
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import read_run as read_record
 from gnnexp.trackers.delivery import undelivered
@@ -37,7 +36,7 @@ def main(options: argparse.Namespace) -> int:
         return sync(console, [Path(name) for name in options.names] or [RUNS])
     if not options.names:
         return list_runs(console)
-    if options.rows and options.names[0] in REPORT_KINDS:
+    if options.rows and options.names[0] in KINDS:
         raise ConfigError(Problem("--rows", options.rows, f"{options.names[0]} has rows of its own", "leave it out"))
     choice = choose(options.names)
     if options.out and (problems := check_folder("--out", Path(options.out))):
@@ -70,7 +69,7 @@ class Choice:
         name: of its folder.
         paths: run directories.
         rows: config keys that name a row; empty: those that differ.
-        kind: one of `REPORT_KINDS`, empty for the comparison table.
+        kind: one of `KINDS`, empty for the comparison table.
     """
 
     name: str
@@ -81,7 +80,7 @@ class Choice:
 
 def choose(names: Sequence[str]) -> Choice:
     """A sweep by its name, or run directories; after a kind several of them, or every run."""
-    if names[0] not in REPORT_KINDS:
+    if names[0] not in KINDS:
         return _choose(names)
     chosen = [_choose([name]) for name in names[1:]] or [Choice(names[0], _below(RUNS))]
     return Choice(chosen[0].name, [path for one in chosen for path in one.paths], kind=names[0])
@@ -91,7 +90,7 @@ def _choose(names: Sequence[str]) -> Choice:
     if len(names) == 1 and not Path(names[0]).is_dir():
         sweeps = {file.stem: file for file in STATES.glob("*.json")}
         if names[0] not in sweeps:
-            raise ConfigError(unknown("report", names[0], names[0], [*sweeps, *REPORT_KINDS]))
+            raise ConfigError(unknown("report", names[0], names[0], [*sweeps, *KINDS]))
         state = json.loads(sweeps[names[0]].read_text(encoding="utf-8"))
         paths = [Path(case["run_dir"]) for case in state["cases"] if case["run_dir"]]
         return Choice(names[0], paths, state["rows"], state.get("kind") or "")
@@ -121,7 +120,7 @@ def show(
         console.print("no run has ended: nothing to compare")
         return
     folder = out or REPORTS / choice.name
-    table, figures = _of_kind(choice, runs, folder) if choice.kind else _comparison(choice, runs, folder)
+    table, figures = (_of_kind if choice.kind else _comparison)(choice, runs, folder)
     console.print(table.rich(f"report {choice.name}"))
     files = [*figures, *save_table(table, folder, choice.kind or "table", formats)]
     if files:
@@ -148,15 +147,8 @@ def _comparison(choice: Choice, runs: Sequence[Run], folder: Path) -> tuple[Tabl
 
 
 def _of_kind(choice: Choice, runs: Sequence[Run], folder: Path) -> tuple[Table, list[Path]]:
-    if choice.kind == "redundancy":
-        return redundancy.make_table(runs), []
-    if choice.kind == "balance":
-        return balance.make_table(runs), balance_figure.draw(runs, folder, choice.name)
-    if choice.kind == "offload":
-        return offload.make_table(runs), offload_figure.draw(runs, folder, choice.name)
-    figures = [folder / "splitting.png", folder / "splitting.svg"]
-    splitting.draw(runs, figures, choice.name)
-    return splitting.make_table(runs), figures
+    kind = KINDS[choice.kind]
+    return kind.make_table(runs), kind.draw(runs, folder, choice.name) if kind.draw else []
 
 
 def sync(console: Console, folders: Sequence[Path]) -> int:

@@ -43,6 +43,7 @@ class Partition:
         graph_key: content key of the graph that was partitioned.
         seconds: wall time of the partitioning.
         peak_rss_bytes: peak resident memory of the process while partitioning, the graph included.
+        rss_before_bytes: resident memory of the process when it began, the mapped graph included; 0 if not recorded.
         facts: numbers by name that the partitioner tells of its work.
     """
 
@@ -54,7 +55,14 @@ class Partition:
     graph_key: str = ""
     seconds: float = 0.0
     peak_rss_bytes: int = 0
+    rss_before_bytes: int = 0
     facts: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def cost(self) -> dict[str, float]:
+        """What making it took, by name; without what was not recorded."""
+        before = {"rss_before_bytes": float(self.rss_before_bytes)} if self.rss_before_bytes else {}
+        return {"seconds": self.seconds, "peak_rss_bytes": float(self.peak_rss_bytes), **before}
 
     def part_sizes(self) -> Tensor:
         """`[num_parts]` int64, vertices of each part."""
@@ -74,7 +82,7 @@ class Partition:
                 "kind": KIND, "schema": SCHEMA, "num_parts": self.num_parts, "num_nodes": self.node_owner.numel(),
                 "method": self.method, "options": dict(self.options), "graph_key": self.graph_key,
                 "seconds": self.seconds, "peak_rss_bytes": self.peak_rss_bytes,
-                "facts": dict(self.facts),
+                "rss_before_bytes": self.rss_before_bytes, "facts": dict(self.facts),
             })
 
 
@@ -134,7 +142,8 @@ def open_partition(
     partition = Partition(
         node_owner=arrays["node_owner"], num_parts=meta["num_parts"], edge_owner=arrays.get("edge_owner"),
         method=meta["method"], options=meta["options"], graph_key=meta["graph_key"], seconds=meta["seconds"],
-        peak_rss_bytes=meta["peak_rss_bytes"], facts=meta.get("facts", {}),
+        peak_rss_bytes=meta["peak_rss_bytes"], rss_before_bytes=meta.get("rss_before_bytes", 0),
+        facts=meta.get("facts", {}),
     )
     problems = check_partition(partition, graph, name=str(folder))
     if problems:
@@ -146,12 +155,13 @@ def _check_meta(stored: ArrayFolder) -> list[Problem]:
     path, meta, help_ = str(stored.folder / META), stored.meta, mend(stored.folder)
     kinds: dict[str, type | tuple[type, ...]] = {
         "num_parts": int, "method": str, "options": dict, "graph_key": str, "seconds": (int, float),
-        "peak_rss_bytes": int,
+        "peak_rss_bytes": int, "rss_before_bytes": int,
     }
+    found = {"rss_before_bytes": 0, **meta}  # older partitions do not know it
     problems = [
-        Problem(f"{path}: {key}", str(meta.get(key))[:80], "must be there, and of the right type", help_)
+        Problem(f"{path}: {key}", str(found.get(key))[:80], "must be there, and of the right type", help_)
         for key, kind in kinds.items()
-        if not isinstance(meta.get(key), kind) or isinstance(meta[key], bool)
+        if not isinstance(found.get(key), kind) or isinstance(found[key], bool)
     ]
     facts = meta.get("facts", {})
     if not isinstance(facts, dict) or not all(isinstance(value, int | float) for value in facts.values()):

@@ -18,7 +18,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, check_partition
 from gnnexp.graph.presample import Presample
 from gnnexp.graph.stream import EdgeStream
-from gnnexp.measure.memory import host_peak_bytes, reset_host_peak
+from gnnexp.measure.memory import give_back_heap, host_peak_bytes, reset_host_peak
 
 
 class Owners(NamedTuple):
@@ -139,14 +139,17 @@ class Partitioner(ABC):
             ConfigError: if there are more parts than vertices, or fewer than one.
         """
         check_num_parts(num_parts, graph.num_nodes)
+        # What an earlier partition left in the heap is no memory that this one can do without.
+        give_back_heap()
         reset_host_peak()
+        before = host_peak_bytes()
         start = time.perf_counter()
         owners = assign()
         seconds = time.perf_counter() - start
         partition = Partition(
             node_owner=owners.nodes, num_parts=num_parts, edge_owner=owners.edges, method=self.method,
             options=self.options(), graph_key=graph_key, seconds=seconds, peak_rss_bytes=host_peak_bytes(),
-            facts=owners.facts,
+            rss_before_bytes=before, facts=owners.facts,
         )
         problems = check_partition(partition, graph, name=f"partitioner {self.method}")
         if (owners.edges is not None) != self.vertex_cut:

@@ -49,9 +49,9 @@ def figure_name(labels: Mapping[str, str], others: Sequence[Mapping[str, str]], 
     """The system, and those labels that differ from those of `others`, `but` for some; a line each."""
     differing = [column for column, value in labels.items() if column not in ("system", *but)
                  and value not in ("null", "–") and any(other[column] != value for other in others)]
-    return "\n".join([labels["system"], *(_said(column, labels[column]) for column in differing)])
+    return "\n".join([labels["system"], *(said(column, labels[column]) for column in differing)])
 
 
-def _said(column: str, value: str) -> str:
-    """With its key where it is a bare number."""
-    return f"{column.rpartition('.')[2]}={value}" if value[:1].isdigit() else value
+def said(column: str, value: str) -> str:
+    """With its key where it is a bare number, yes or no."""
+    return f"{column.rpartition('.')[2]}={value}" if value[:1].isdigit() or value in ("True", "False") else value

@@ -30,6 +30,8 @@ class Run:
         reason: why it failed.
         kind: of the failure (`gnnexp.failure.Kind`).
         facts: what the paradigm decided before the first epoch (`Paradigm.facts`).
+        quality: of the partition, what making it took, and what its method tells (`gnnexp.prepare.read_quality`); empty
+            where nothing was partitioned.
     """
 
     path: Path
@@ -41,6 +43,7 @@ class Run:
     reason: str = ""
     kind: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
+    quality: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -101,6 +104,7 @@ def read_run(path: Path) -> Run:
             epochs=[epoch["metrics"] for epoch in result["epochs"]], summary=result["summary"],
             status=result["status"], reason=result.get("reason") or "",
             kind=result.get("kind") or "", facts=result.get("paradigm") or {},
+            quality=result.get("quality") or {},
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         mend = "run it again" if file.exists() else "wait until it has ended, or name another run"

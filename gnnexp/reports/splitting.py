@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnexp.records import read_epochs
+from gnnexp.reports.drawing import empty_figure, save
 from gnnexp.reports.runs import Run
 from gnnexp.reports.setting import Setting, setting_columns, setting_of, splits_one_batch
 from gnnexp.reports.table import Table
@@ -151,25 +152,21 @@ def _caption(runs: Sequence[Run], splits: Sequence[Split]) -> str:
     ])
 
 
-def draw(runs: Sequence[Run], files: Sequence[Path], title: str = "") -> None:
-    """Save loads (left) and cross edges (right) by layer and partitioner, panels per setting, once per file."""
-    from matplotlib.figure import Figure
-
+def draw(runs: Sequence[Run], folder: Path, title: str = "") -> list[Path]:
+    """Save loads (left) and cross edges (right) by layer and partitioner, panels per setting, as png and svg."""
     splits = [split for split in find_splits(runs) if split.layers]
     settings = list(dict.fromkeys(split.setting for split in splits))
-    figure = Figure(figsize=(9, 0.4 + 3 * max(1, len(settings))), dpi=150, layout="constrained")
-    panels = figure.subplots(max(1, len(settings)), 2, squeeze=False)
-    for row, setting in zip(panels, settings, strict=False):
+    if not settings:
+        return []
+    figure = empty_figure(9, 0.4 + 3 * len(settings))
+    panels = figure.subplots(len(settings), 2, squeeze=False)
+    for row, setting in zip(panels, settings, strict=True):
         of_setting = [split for split in splits if split.setting == setting]
         _draw_loads(row[0], of_setting)
         _draw_crossing(row[1], of_setting)
         row[0].set_title(str(setting), fontsize=8)
         row[1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    if title:
-        figure.suptitle(title, fontsize=10)
-    for file in files:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(file)
+    return save({"splitting": figure}, folder, title)
 
 
 def _draw_loads(axes: Axes, splits: Sequence[Split]) -> None:

@@ -93,7 +93,7 @@ class Table:
         table = RichTable(title=title or None, caption=self.caption, caption_justify="left", title_justify="left")
         for column, name in enumerate(self.header):
             numeric = any(row[column][:1].isdigit() for row in self.rows)
-            table.add_column(name, justify="right" if numeric else "left")
+            table.add_column(name, justify="right" if numeric else "left", overflow="fold")
         for row in self.rows:
             table.add_row(*row)
         return table

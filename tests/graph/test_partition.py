@@ -27,7 +27,7 @@ def make(graph: Graph = GRAPH, num_parts: int = 4, *, edges: bool = False, seed:
     owners = [torch.randint(num_parts, (size,), generator=draws).to(owner_dtype(num_parts))
               for size in (graph.num_nodes, graph.num_edges)]
     return Partition(owners[0], num_parts, owners[1] if edges else None, "drawn", {"seed": seed, "balance": ["train"]},
-                     "key-of-graph", 1.5, 1 << 20)
+                     "key-of-graph", 1.5, 1 << 20, 1 << 19)
 
 
 @pytest.mark.parametrize("edges", [True, False])
@@ -41,8 +41,18 @@ def test_round_trip(tmp_path: Path, edges: bool, num_parts: int) -> None:
     assert (back.edge_owner is None) != edges
     if edges:
         assert torch.equal(back.edge_owner, partition.edge_owner)  # type: ignore[arg-type]
-    for name in ("num_parts", "method", "options", "graph_key", "seconds", "peak_rss_bytes"):
+    for name in ("num_parts", "method", "options", "graph_key", "seconds", "peak_rss_bytes", "rss_before_bytes"):
         assert getattr(back, name) == getattr(partition, name)
+
+
+def test_what_older_partitions_do_not_know_is_left_out(tmp_path: Path) -> None:
+    make().save(tmp_path / "p")
+    meta = json.loads((tmp_path / "p" / META).read_text())
+    del meta["rss_before_bytes"]
+    (tmp_path / "p" / META).write_text(json.dumps(meta))
+    back = open_partition(tmp_path / "p", graph=GRAPH, graph_key="key-of-graph")
+    assert back.cost == {"seconds": 1.5, "peak_rss_bytes": float(1 << 20)}
+    assert make().cost == back.cost | {"rss_before_bytes": float(1 << 19)}
 
 
 @settings(max_examples=30, deadline=None)
@@ -87,7 +97,7 @@ def test_an_owner_out_of_range_is_refused(tmp_path: Path, array: str, owner: int
 @pytest.mark.parametrize(
     ("key", "value"),
     [("num_parts", "4"), ("num_parts", True), ("num_parts", 0), ("method", 3), ("options", []), ("seconds", None),
-     ("kind", "graph"), ("arrays", {}), ("graph_key", 7)],
+     ("kind", "graph"), ("arrays", {}), ("graph_key", 7), ("rss_before_bytes", "0"), ("rss_before_bytes", True)],
 )
 def test_a_damaged_meta_is_refused(tmp_path: Path, key: str, value: object) -> None:
     make().save(tmp_path / "p")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 
 import numpy as np
@@ -88,7 +89,18 @@ def test_what_was_measured_and_chosen_is_kept() -> None:
     partition = RangePartitioner(balance="edges").partition(random_graph(50, 200, 0), 3)
     assert partition.options == {"balance": "edges"}
     assert partition.seconds > 0
-    assert partition.peak_rss_bytes > 10 << 20  # this process holds torch
+    assert partition.peak_rss_bytes >= partition.rss_before_bytes > 10 << 20  # this process holds torch
+
+
+def test_memory_is_what_partitioning_adds() -> None:
+    class Greedy(RangePartitioner):
+        def assign(self, graph: Graph, num_parts: int) -> Owners:
+            with mmap.mmap(-1, 64 << 20) as block:  # pages of its own, whatever earlier tests left in the heap
+                np.frombuffer(block, np.uint8)[:] = 1
+            return super().assign(graph, num_parts)
+
+    partition = Greedy().partition(random_graph(50, 200, 0), 3)
+    assert 60 << 20 < partition.peak_rss_bytes - partition.rss_before_bytes < 80 << 20
 
 
 def test_a_partitioner_that_errs_is_caught() -> None:

@@ -28,7 +28,7 @@ def both() -> list[Run]:
 
 def test_curves_are_over_seeds_and_only_evaluated_epochs() -> None:
     found = curves(group_runs(both(), KEYS), KEYS)
-    assert [(curve.dataset, curve.name, curve.metric) for curve in found] == [
+    assert [(curve.panel, curve.name, curve.metric) for curve in found] == [
         ("cora", "a", "acc/test"), ("cora", "b", "acc/test"), ("citeseer", "a", "acc/test")], "one point is no curve"
     assert found[0].values == {0: [0.1, 0.3], 2: [0.5, 0.6]}
     rows = curve_table(found).rows

@@ -13,9 +13,10 @@ from gnnexp.cli.main import run_command
 from gnnexp.cli.report import choose
 from gnnexp.config.folders import product_folder
 from gnnexp.errors import ConfigError
+from gnnexp.reports.kinds import KINDS
 from gnnexp.reports.runs import Run, read_run
 from gnnexp.reports.splitting import draw, find_splits, make_table, share_below
-from gnnexp.sweep import REPORT_KINDS, load_sweep
+from gnnexp.sweep import load_sweep
 
 Batches = list[list[list[int]]]  # [steps][layers][ranks]
 HEADER = (
@@ -104,13 +105,12 @@ def test_seeds_are_pooled_and_what_is_left_out_is_named(tmp_path: Path) -> None:
 
 
 def test_the_figure_has_two_panels_and_a_bar_per_layer_and_partitioner(tmp_path: Path) -> None:
-    draw(both(tmp_path), [tmp_path / "f" / "s.png", tmp_path / "f" / "s.svg"], "title")
-    assert (tmp_path / "f" / "s.png").read_bytes()[:4] == b"\x89PNG"
-    svg = (tmp_path / "f" / "s.svg").read_text()
+    assert draw(both(tmp_path), tmp_path / "f", "title") == [tmp_path / "f" / f"splitting.{s}" for s in ("png", "svg")]
+    assert (tmp_path / "f" / "splitting.png").read_bytes()[:4] == b"\x89PNG"
+    svg = (tmp_path / "f" / "splitting.svg").read_text()
     assert svg.count('id="axes_') == 2
     assert svg.count("fill: #56b4e9") == svg.count("fill: #d55e00") == 2 * 2 + 1, "and one in the legend"
-    draw([], [tmp_path / "none.png"])
-    assert (tmp_path / "none.png").exists(), "nothing to show is an empty figure, not a crash"
+    assert draw([], tmp_path / "none") == [] and not (tmp_path / "none").exists(), "nothing to show is no crash"
 
 
 def test_the_command_saves_table_and_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_the_command_saves_table_and_figure(tmp_path: Path, monkeypatch: pytest.
 
 def test_a_sweep_names_the_kind_of_its_report(tmp_path: Path) -> None:
     sweeps = [load_sweep(file.stem) for file in product_folder("sweeps").glob("*.yaml")]
-    assert {sweep.report["kind"] for sweep in sweeps if "kind" in sweep.report} == set(REPORT_KINDS)
+    assert {sweep.report["kind"] for sweep in sweeps if "kind" in sweep.report} == set(KINDS)
     for text in ("report: {kind: splittin}", "report: {kind: 3}", "report: {kind: [splitting]}"):
         (tmp_path / "mine.yaml").write_text(text)
         with pytest.raises(ConfigError, match=r"redundancy.*splitting") as caught:
