@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gnnexp.job import Job
-from gnnexp.paradigms.model_averaging import ModelAveraging, Turn
+from gnnexp.paradigms.model_averaging import ModelAveraging
+from gnnexp.paradigms.part_turn import Turn
 
 
 class HeldParts(ModelAveraging):

@@ -141,14 +141,14 @@ def prepare_partition(
         read_quality(path)
         return open_partition(path, graph=graph, graph_key=graph_key)
 
-    def once() -> Partition:
-        if watched is not None and isinstance(partitioner, StreamPartitioner):
-            owners = partial(partitioner.assign_stream, watched, num_parts)
+    def once(edges: EdgeStream | None = None) -> Partition:
+        if edges is not None and isinstance(partitioner, StreamPartitioner):
+            owners = partial(partitioner.assign_stream, edges, num_parts)
             return partitioner.timed(owners, graph, num_parts, graph_key)
         return partitioner.partition(graph, num_parts, graph_key, counts)
 
     def make(staging: Path) -> None:
-        partition = once()
+        partition = once(watched)
         if partition.seconds < _QUICK_S:
             partition = once()
         partition.save(staging)

@@ -231,19 +231,19 @@ def test_partitions_are_kept_with_their_quality(tmp_path: Path, journal: Path) -
     assert len(others | {folder}) == 5
 
 
-@pytest.mark.parametrize(("first_s", "calls"), [(29.0, 2), (31.0, 1)])
+@pytest.mark.parametrize(("first_s", "calls"), [(0.9, 2), (1.1, 1)])
 def test_what_a_quick_partition_took_is_told_without_loading_kernels(
     tmp_path: Path, first_s: float, calls: int
 ) -> None:
-    """The clock goes on by `first_s` in the first call, and by one second in a second one."""
-    took = iter([first_s, 1.0])
+    """The clock goes on by `first_s` in the first call, and by half a second in a second one."""
+    took = iter([first_s, 0.5])
 
     class Timed(RandomPartitioner):
         def timed(self, assign: Callable[[], Owners], graph: Graph | EdgeStream, num_parts: int, key: str) -> Partition:
             return replace(super().timed(assign, graph, num_parts, key), seconds=next(took))
 
     partition, _ = prepare_partition(Timed(), full_graph(), "key", 3, tmp_path)
-    assert partition.seconds == (1.0 if calls == 2 else first_s)
+    assert partition.seconds == (0.5 if calls == 2 else first_s)
     assert len(list(took)) == 2 - calls
 
 

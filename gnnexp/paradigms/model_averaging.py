@@ -18,12 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnexp.config.build import build
 from gnnexp.errors import ConfigError
-from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.block import Batch, BatchKey, Block
-from gnnexp.graph.parts import Part, in_memory
-from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.model import Model
@@ -32,31 +28,11 @@ from gnnexp.paradigms.averaging_options import AveragingOptions, Reserve
 from gnnexp.paradigms.global_batch import Ready
 from gnnexp.paradigms.local_models import LocalModels, OptimizerState
 from gnnexp.paradigms.on_parts import OnParts
+from gnnexp.paradigms.part_turn import Turn, take_turn
 from gnnexp.paradigms.pipeline import prepared
-from gnnexp.paradigms.targets import TargetSchedule
-from gnnexp.samplers.base import Sampler
 
 # The order of targets with as many as one in a part; what a rank without any more does while others train.
 _NO_TARGETS = torch.empty(0, dtype=torch.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class Turn:
-    """A part that is being trained.
-
-    Attributes:
-        number: of the part.
-        part: in memory.
-        sampler: of its topology.
-        store: of its features.
-        schedule: of its training vertices, by local ids.
-    """
-
-    number: int
-    part: Part
-    sampler: Sampler
-    store: FeatureStore
-    schedule: TargetSchedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,19 +155,10 @@ class ModelAveraging(OnParts[Local]):
 
     def _load(self, number: int) -> Turn:
         """A part, its topology in memory, its features mapped."""
-        job = self.job
-        assert job.parts is not None
-        part = in_memory(job.parts.open(number))
-        graph = part.graph
-        shard = Shard(graph, needs=job.model.needs, names=part.names)
-        sampler, store = build(job.config["sampler"], Sampler), build(job.config["feature_store"], FeatureStore)
-        sampler.setup(shard, job.model.num_layers)
-        store.setup(shard, job.dtype, job.device, job.batch_comm)
+        turn = take_turn(self.job, number, self._batch_size())
         self.count("parts_loaded", 1)
-        self.count("part_bytes_loaded", graph.topology_bytes + part.names.numel() * part.names.element_size())
-        train = job.run.train
-        return Turn(number, part, sampler, store,
-                    TargetSchedule(graph.splits.train, self._batch_size(), job.run.seed, train.shuffle))
+        self.count("part_bytes_loaded", turn.nbytes)
+        return turn
 
     def _batch_size(self) -> int | None:
         return self.options.batch_size(self.job.run.train.batch_size, len(self._sizes))
@@ -211,16 +178,13 @@ class ModelAveraging(OnParts[Local]):
         timer, names = self.job.timer, turn.part.names
         with timer.phase("sample"):
             order = turn.schedule.order(epoch)
-        micro = turn.number if turn.sampler.key == "micro" else -1
 
         def prepare(step: int) -> Local:
             with timer.phase("sample"):
-                targets = turn.schedule.global_batch(order, step)
-                key = BatchKey(self.job.run.seed, epoch, step, micro)
-                sampled = turn.sampler.sample(targets, key, int(targets.numel()))
+                sampled = turn.sample(order, BatchKey(self.job.run.seed, epoch, step))
             with timer.phase("load"):
-                features = turn.store.read(sampled.input_ids)
-                batch = replace(sampled, targets=names[targets].long(), blocks=self._by_name(sampled.blocks, names))
+                features = turn.read(sampled)
+                batch = replace(sampled, targets=names[sampled.targets].long(), blocks=self._renamed_of(turn, sampled))
                 self.count("tier/h2d_bytes", sum(block.nbytes() for block in batch.blocks))
                 for name, amount in turn.store.take_counts().items():
                     self.count(name, amount)
@@ -228,12 +192,11 @@ class ModelAveraging(OnParts[Local]):
 
         return prepare
 
-    def _by_name(self, blocks: tuple[Block, ...], names: Tensor) -> tuple[Block, ...]:
-        """With original ids: draws of dropout, degrees and labels are theirs. Blocks that come again stay the same."""
+    def _renamed_of(self, turn: Turn, sampled: Batch) -> tuple[Block, ...]:
+        """Blocks that come again (full batches) stay the same: what is kept with them is not made anew."""
         kept = self._renamed
-        if kept is None or kept[0] is not blocks:
-            kept = (blocks, tuple(replace(block, src_ids=names[block.src_ids.long()]) for block in blocks))
-            self._renamed = kept
+        if kept is None or kept[0] is not sampled.blocks:
+            kept = self._renamed = (sampled.blocks, turn.renamed(sampled.blocks))
         return kept[1]
 
     # --- what is recorded ------------------------------------------------------------------------------------------
