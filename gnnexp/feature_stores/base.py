@@ -27,6 +27,7 @@ class FeatureStore(ABC):
         cache: decorates the store, or None.
         partitioned: whether rows are placed by owner.
         origins: where rows may come from, see `take_counts`.
+        pool: memory of the rows that are read.
         communicates: whether `fetch` is a collective that all ranks have to take part in.
     """
 
@@ -36,7 +37,7 @@ class FeatureStore(ABC):
 
     def __init__(self, cache: FeatureCache | None = None) -> None:
         self.cache = cache
-        self._pool = Pool()
+        self.pool = Pool()
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 

@@ -34,7 +34,7 @@ class LocalStore(FeatureStore):
 
     def fetch(self, ids: Tensor) -> Rows:
         """Rows `ids` from the host tier."""
-        rows = take_rows(self._features, ids, self._pool).to(self._dtype)
+        rows = take_rows(self._features, ids, self.pool).to(self._dtype)
         self.count("host", rows.shape[0], rows_nbytes(rows))
         return self.deliver(rows)
 

@@ -44,11 +44,11 @@ class PartitionedStore(FeatureStore):
         routes: Routes = route(ids, self._owner, comm.rank, comm.size)
         asked = comm.swap(torch.tensor(routes.sent).unsqueeze(1)).flatten().tolist()
         wanted = comm.all_to_all(routes.foreign, routes.sent, asked, "features")
-        answer = take_rows(self._rows, self._row_of[wanted.long()], self._pool)
-        foreign = exchange_rows(answer, asked, routes.sent, comm, "features", self._pool)
+        answer = take_rows(self._rows, self._row_of[wanted.long()], self.pool)
+        foreign = exchange_rows(answer, asked, routes.sent, comm, "features", self.pool)
         self.count("remote", foreign.shape[0], rows_nbytes(foreign))
         own = self._row_of[routes.own.long()]
-        rows, num_bytes = together(self._rows, own, foreign, routes, self._pool)
+        rows, num_bytes = together(self._rows, own, foreign, routes, self.pool)
         self.count("host", own.numel(), num_bytes)
         return self.deliver(rows)
 

@@ -31,7 +31,7 @@ class SlicedStore(FeatureStore):
 
     def fetch(self, ids: Tensor) -> Rows:
         """`[n, len(dims)]` from the host tier."""
-        rows = take_rows(self._rows, ids, self._pool)
+        rows = take_rows(self._rows, ids, self.pool)
         self.count("host", rows.shape[0], rows_nbytes(rows))
         return self.deliver(rows)
 

@@ -22,6 +22,7 @@ from gnnexp.errors import ConfigError
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
+from gnnexp.kernels.pool import Pool
 from gnnexp.models.model import Model
 from gnnexp.paradigms.allocation import parts_of
 from gnnexp.paradigms.averaging_options import AveragingOptions, Reserve
@@ -85,6 +86,7 @@ class ModelAveraging(OnParts[Local]):
         self._mine = parts_of(job.comm.rank, job.comm.size, len(self._sizes))
         self._models = LocalModels(job.model, self._mine, self.options.optimizer_state)
         self._held: Turn | None = None
+        self._pool = Pool()
         self._renamed: tuple[tuple[Block, ...], tuple[Block, ...]] | None = None
         if len(self._sizes) == 1:
             self.exact, self.approximates = True, ""
@@ -139,10 +141,12 @@ class ModelAveraging(OnParts[Local]):
         """This rank's parts with training vertices; every other epoch backwards, so that one that is here is kept."""
         numbers = [part for part in self._mine if self._sizes[part].train]
         order = numbers if epoch % 2 == 0 else numbers[::-1]
-        held, self._held = self._held, None
+        if self._held is not None and order[:1] != [self._held.number]:
+            self._held = None
 
         def load(place: int) -> Turn:
-            if held is not None and held.number == order[place]:
+            held, self._held = self._held, None
+            if held is not None:
                 return held
             with self.job.timer.phase("load"):
                 return self._load(order[place])
@@ -155,7 +159,7 @@ class ModelAveraging(OnParts[Local]):
 
     def _load(self, number: int) -> Turn:
         """A part, its topology in memory, its features mapped."""
-        turn = take_turn(self.job, number, self._batch_size())
+        turn = take_turn(self.job, number, self._batch_size(), self._pool)
         self.count("parts_loaded", 1)
         self.count("part_bytes_loaded", turn.nbytes)
         return turn

@@ -13,6 +13,7 @@ from gnnexp.graph.parts import Part, in_memory
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
+from gnnexp.kernels.pool import Pool
 from gnnexp.paradigms.targets import TargetSchedule
 from gnnexp.samplers.base import Sampler
 
@@ -57,12 +58,20 @@ class Turn:
         return tuple(replace(block, src_ids=names[block.src_ids.long()]) for block in blocks)
 
 
-def take_turn(job: Job, number: int, batch_size: int | None) -> Turn:
-    """Part `number` of the job's, loaded; batches of `batch_size` targets, None for all in one."""
+def take_turn(job: Job, number: int, batch_size: int | None, pool: Pool) -> Turn:
+    """Load part `number` of the job's.
+
+    Args:
+        job: of the rank.
+        number: of the part.
+        batch_size: targets of a batch, None for all in one.
+        pool: memory of batches, which outlives a turn: fresh pages are costly.
+    """
     assert job.parts is not None
     part = in_memory(job.parts.open(number))
     shard = Shard(part.graph, needs=job.model.needs, names=part.names)
     sampler, store = build(job.config["sampler"], Sampler), build(job.config["feature_store"], FeatureStore)
+    sampler.pool = store.pool = pool
     sampler.setup(shard, job.model.num_layers)
     store.setup(shard, job.dtype, job.device, job.batch_comm)
     schedule = TargetSchedule(part.graph.splits.train, batch_size, job.run.seed, job.run.train.shuffle)

@@ -12,6 +12,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
+from gnnexp.kernels.pool import Pool
 
 Key = Literal["micro", "global"]
 Topology = Literal["replicated", "partitioned"]
@@ -29,6 +30,7 @@ class Sampler(ABC):
         topology: `replicated` on every rank, or `partitioned`: a rank has all in-edges of the vertices that it owns.
         threads: threads that prepare batches in the background, 0 = prepared when asked for.
         prefetch: batches prepared or in preparation at once.
+        pool: memory of blocks, for samplers that reuse it.
     """
 
     exact_key: ClassVar[bool] = True
@@ -48,6 +50,7 @@ class Sampler(ABC):
         self.topology = topology
         self.threads = threads
         self.prefetch = prefetch
+        self.pool = Pool()
 
     def hops(self, num_layers: int) -> tuple[int, ...]:
         """Fanout of every hop of a model with `num_layers` layers, target hop first, -1 for all neighbours.

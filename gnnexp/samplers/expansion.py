@@ -61,7 +61,10 @@ def _grown(array: np.ndarray, size: int, keep: int = 0) -> np.ndarray:
 class Expansion:
     """Expands targets into blocks; safe to call from several threads, each call works in memory of its own."""
 
-    def __init__(self, graph: Graph, needs: BlockNeeds, hops: Sequence[int], names: Tensor | None = None) -> None:
+    def __init__(
+        self, graph: Graph, needs: BlockNeeds, hops: Sequence[int], names: Tensor | None = None,
+        pool: Pool | None = None,
+    ) -> None:
         """Hold on to the graph.
 
         Args:
@@ -69,6 +72,7 @@ class Expansion:
             needs: what blocks must carry.
             hops: fanout of every hop, target hop first, -1 for all neighbours.
             names: `[V]` original ids, which draws are keyed by, where the graph is a part with ids of its own.
+            pool: memory of the blocks; None: one of its own.
 
         Raises:
             DataError: if a vertex has too many edges to draw from.
@@ -81,7 +85,7 @@ class Expansion:
         self._types = graph.edge_types if needs.edge_types or needs.edge_identity else None
         self._spare: list[_Workspace] = []
         # Batches are made by threads other than the main one, whose large buffers glibc serves from fresh pages.
-        self._pool = Pool()
+        self._pool = Pool() if pool is None else pool
         self._hops, self._largest = tuple(hops), 0
         if max(hops) >= kernels.LARGE_FANOUT or graph.num_edges >= 1 << 32:
             self._largest = int(kernels.largest_degree(self._indptr))

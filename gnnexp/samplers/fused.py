@@ -29,7 +29,8 @@ class FusedSampler(LayerSampler):
     def setup(self, shard: Shard, num_layers: int) -> None:
         """Take the graph of this rank."""
         super().setup(shard, num_layers)
-        self._expansion = Expansion(self.topology_of(shard), shard.needs, self.hops(num_layers), shard.names)
+        self._expansion = Expansion(
+            self.topology_of(shard), shard.needs, self.hops(num_layers), shard.names, self.pool)
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
         """The blocks of one batch, all hops in one memory."""
