@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPTS = ("sampling", "kernels", "epoch", "minibatch", "full_graph", "offload")
+SCRIPTS = (
+    "sampling", "kernels", "epoch", "minibatch", "full_graph", "offload", "partitioning", "partitioning_cost",
+    "model_averaging",
+)
 
 
 def main() -> int:
