@@ -28,7 +28,7 @@ from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.graph.subset import contains
 from gnnexp.job import Job
-from gnnexp.measure.memory import give_back_heap, give_back_pages, host_peak_bytes, reset_host_peak
+from gnnexp.measure.memory import MappedPages, give_back_heap, host_peak_bytes, reset_host_peak
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.samplers.full import FullSampler
@@ -120,10 +120,11 @@ class Evaluation:
         for chunk, values in self._layer(model, index, rows, ids):
             if out is None:
                 out = self._allocate(ids.numel(), values.shape[1], folder / f"layer{index}.rows")
+                pages = MappedPages(out)
             position = begin + start
             out[position : position + chunk.numel()] = values.cpu()
             start += chunk.numel()
-            give_back_pages(out)
+            pages.give_back()
         if out is None:
             layer: Any = model.layers[index]
             out = self._allocate(ids.numel(), layer.out_dim, folder / f"layer{index}.rows")
@@ -138,6 +139,7 @@ class Evaluation:
         itemsize = torch.empty(0, dtype=job.dtype).element_size()
         limit = max(1, self._half // (_CHUNK_COPIES * itemsize * max(widths)))
         cuts = chunks_by_edges(job.graph, own, limit)
+        pages = MappedPages(*_mapped(job.graph), *([] if rows is None else [rows]))
         for number, (first, last) in enumerate(pairwise(cuts)):
             chunk = own[first:last]
             if model.row_local(index):
@@ -149,7 +151,7 @@ class Evaluation:
                 sources = sources.to(job.device)
             yield chunk, model.run_layer(index, block.to(job.device), sources, None)
             if len(cuts) > 2:
-                give_back_pages(*_mapped(job.graph), *([] if rows is None else [rows]))
+                pages.give_back()
 
     def _block(self, last: bool, number: int, chunk: Tensor, keep: bool) -> Block:
         """All in-edges of a chunk; kept for the next evaluation when a rank's share is a single chunk."""
@@ -167,6 +169,7 @@ class Evaluation:
         job = self._job
         if job.comm.size == 1:
             return
+        pages = MappedPages(rows)
         piece = max(1, _BROADCAST_BYTES // (rows.shape[1] * rows.element_size()))
         for source in range(job.comm.size):
             for first in range(bounds[source], bounds[source + 1], piece):
@@ -175,7 +178,7 @@ class Evaluation:
                 job.comm.broadcast(payload, source, "evaluation")
                 if job.comm.rank != source:
                     part.copy_(payload)
-                give_back_pages(part)
+                pages.give_back()
 
     def _allocate(self, count: int, width: int, path: Path) -> Tensor:
         """`[count, width]` rows, in a file where two such matrices would exceed the budget."""

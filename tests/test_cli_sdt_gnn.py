@@ -59,7 +59,7 @@ def test_more_parts_than_workers_and_the_same_curve_on_one(place: Path) -> None:
 
 def test_memory_decides_how_many_parts(place: Path) -> None:
     """Section III-C: S bytes of data, q = 2, T = 2/3 M by default."""
-    found = result("hardware.workers=2", "train.epochs=1", "paradigm.memory=300000")["paradigm"]
+    found = result("hardware.workers=2", "train.epochs=1", "paradigm.memory=300000", "model.hidden=8")["paradigm"]
     features = 4 * 1797 * 64
     parts = found["parts"]
     room = 300_000 - 2 * 300_000 // 3

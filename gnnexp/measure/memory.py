@@ -53,18 +53,24 @@ def give_back_heap() -> None:
         trim(0)
 
 
-def give_back_pages(*tensors: Tensor) -> None:
-    """Let go of the resident pages of tensors in mapped files; what was written stays in the file, other tensors alone.
+class MappedPages:
+    """Resident pages of those tensors that lie in mapped files; what was written stays in the file.
 
-    Pages of mapped files count as resident memory until somebody asks for it: what passes over a large file says so.
+    Such pages count as resident memory until somebody asks for it: what passes over a large file says so.
     """
-    files = [(int(begin, 16), int(end, 16)) for begin, end in _shared_files()]
-    for tensor in tensors:
-        start = tensor.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
-        for begin, end in files:
-            if begin <= start < end:
-                length = min(end, tensor.data_ptr() + tensor.numel() * tensor.element_size()) - start
-                _LIBC.madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_DONTNEED)
+
+    def __init__(self, *tensors: Tensor) -> None:
+        files = [(int(begin, 16), int(end, 16)) for begin, end in _shared_files()]
+        self._ranges = []
+        for tensor in tensors:
+            start = tensor.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
+            stop = tensor.data_ptr() + tensor.numel() * tensor.element_size()
+            self._ranges += [(start, min(end, stop) - start) for begin, end in files if begin <= start < end]
+
+    def give_back(self) -> None:
+        """Let go of them."""
+        for start, length in self._ranges:
+            _LIBC.madvise(ctypes.c_void_p(start), ctypes.c_size_t(length), mmap.MADV_DONTNEED)
 
 
 def _shared_files() -> Iterable[list[str]]:

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from gnnexp.measure.memory import (
+    MappedPages,
     TensorMeter,
-    give_back_pages,
     host_peak_bytes,
     own_bytes,
     own_peak_bytes,
@@ -70,7 +70,7 @@ def test_pages_of_files_are_given_back_and_nothing_is_lost(tmp_path, mode):
         mapped += 1
     total = int(mapped.sum())
     before = psutil.Process().memory_info().rss
-    give_back_pages(mapped)
+    MappedPages(mapped).give_back()
     assert before - psutil.Process().memory_info().rss > 0.9 * size
     assert int(mapped.sum()) == total
     assert mapped[5] == (6 if mode == "r+" else 5)
@@ -83,7 +83,7 @@ def test_memory_that_is_in_no_file_stays(tmp_path):
     anonymous = torch.from_numpy(np.frombuffer(mmap.mmap(-1, 8000), np.int64))
     anonymous += 7
     heap = torch.arange(1000)
-    give_back_pages(private, anonymous, heap, torch.empty(0))
+    MappedPages(private, anonymous, heap, torch.empty(0)).give_back()
     assert torch.equal(private, heap + 1)
     assert (anonymous == 7).all()
     assert torch.equal(heap, torch.arange(1000))
