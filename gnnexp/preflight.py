@@ -166,9 +166,9 @@ def _activations(rows: int, edges: int, model: Model, config: Mapping[str, Any],
 
 
 def _parameters(graph: Graph, model: Model) -> int:
-    """Two weight matrices per layer, an upper bound for the models here."""
+    """An upper bound for the models here."""
     dims = [graph.num_features, *[model.hidden] * (model.num_layers - 1), graph.num_classes]
-    return 2 * sum(a * b + b for a, b in pairwise(dims))
+    return model.num_matrices(graph.num_relations) * sum(a * b + b for a, b in pairwise(dims))
 
 
 def _row_bytes(graph: Graph, itemsize: int) -> int:

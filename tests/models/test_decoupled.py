@@ -19,7 +19,7 @@ from gnnexp.comm.environment import Environment
 from gnnexp.config.build import build
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.models.decoupled import Decoupled
-from gnnexp.models.layer import Degrees
+from gnnexp.models.layer import GraphFacts
 from gnnexp.models.model import Model
 from gnnexp.samplers.expansion import Expansion
 
@@ -144,8 +144,8 @@ def assert_gradients(model: Model, p: Named) -> None:
 # --- the twin --------------------------------------------------------------------------------------------------------
 def made(case: str, kernel: str) -> Model:
     model = build({**options(case), "kernel": kernel}, Model)
-    model.setup(GRAPH.num_features, GRAPH.num_classes, Degrees(GRAPH.in_degree, GRAPH.out_degree), seed=0,
-                dtype=torch.float64, device=torch.device("cpu"))
+    model.setup(GRAPH.num_features, GRAPH.num_classes, GraphFacts.of(GRAPH), seed=0, dtype=torch.float64,
+                device=torch.device("cpu"))
     return model
 
 
