@@ -92,9 +92,8 @@ def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int) -> Estim
         Need("features that the store holds", "host", store.held_bytes(graph.num_nodes * row, parts)),
         Need("the sampler's tables of vertices", "host", 4 * graph.num_nodes * max(1, sampler.threads)),
         Need("feature cache", "device", cache),
-        *(_resident_needs(resident, model, config, row, itemsize) if resident else
-          _batch_needs(batch, 1 + (sampler.prefetch if train.overlap and sampler.threads else 0), model, config, row,
-                       itemsize)),
+        *(_resident_needs(resident, model, row, itemsize) if resident else _batch_needs(
+            batch, 1 + (sampler.prefetch if train.overlap and sampler.threads else 0), model, row, itemsize)),
         Need("parameters, gradients, optimizer", "device", 4 * parameters),
         Need("layer-wise evaluation", "host", _evaluation(graph, model, train.eval_memory, itemsize)),
         Need("checkpoints", "disk", 3 * parameters * (train.checkpoints_kept + 1), per_rank=False),
@@ -134,35 +133,30 @@ class _Batch:
         return _Batch(tuple(vertices), tuple(edges))
 
 
-def _batch_needs(
-    batch: _Batch, ahead: int, model: Model, config: Mapping[str, Any], row: int, itemsize: int
-) -> list[Need]:
+def _batch_needs(batch: _Batch, ahead: int, model: Model, row: int, itemsize: int) -> list[Need]:
     """Of batches that are drawn, some of them ahead."""
     rows = sum(batch.vertices[:-1])
     return [
         Need(f"{ahead} batches: features of {batch.inputs:,} vertices each", "device", ahead * batch.inputs * row),
         Need(f"{ahead} batches: blocks of {batch.edges:,} edges each", "device", ahead * 8 * batch.edges),
-        Need("activations and their gradients", "device", _activations(rows, batch.edges, model, config, itemsize)),
+        Need("activations and their gradients", "device", _activations(rows, batch.edges, model, itemsize)),
     ]
 
 
-def _resident_needs(
-    resident: Resident, model: Model, config: Mapping[str, Any], row: int, itemsize: int
-) -> list[Need]:
+def _resident_needs(resident: Resident, model: Model, row: int, itemsize: int) -> list[Need]:
     """Of full-graph training: a block has 4 bytes per edge, its transpose 12."""
     rows = (model.num_layers - 1) * resident.rows
     return [
         Need(f"features of {resident.inputs:,} vertices", "device", resident.inputs * row),
         Need(f"topology of {resident.edges:,} edges, with its transpose", "device",
              16 * resident.edges + 40 * resident.rows),
-        Need("activations and their gradients", "device", _activations(rows, resident.edges, model, config, itemsize)),
+        Need("activations and their gradients", "device", _activations(rows, resident.edges, model, itemsize)),
     ]
 
 
-def _activations(rows: int, edges: int, model: Model, config: Mapping[str, Any], itemsize: int) -> int:
-    """Rows of all layers; attention has a few values per edge and head beside."""
-    heads = int(config["model"].get("heads", 0))
-    return itemsize * (_ACTIVATION_COPIES * rows * model.hidden + 3 * heads * edges)
+def _activations(rows: int, edges: int, model: Model, itemsize: int) -> int:
+    """Rows of all layers, and what edges have beside."""
+    return itemsize * (_ACTIVATION_COPIES * rows * model.hidden + model.values_per_edge * edges)
 
 
 def _parameters(graph: Graph, model: Model) -> int:

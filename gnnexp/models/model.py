@@ -98,6 +98,11 @@ class Model(nn.Module, ABC):
         """Matrices `[Din, out]` that a layer's parameters amount to at most."""
         return 2
 
+    @property
+    def values_per_edge(self) -> int:
+        """What a hidden layer's edges have of their own in training: weights with what they are made from."""
+        return 0
+
     @abstractmethod
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer | BlockLayer:
         """The `index`-th layer, from `in_dim` to `out_dim` columns."""

@@ -43,7 +43,7 @@ class RelationalLayer(Layer):
         self.self_weight = nn.Parameter(torch.empty(out_dim, in_dim))
 
     def reset(self, generator: torch.Generator) -> None:
-        """Glorot with ReLU's gain, as all matrices here (and DGL's RelGraphConv)."""
+        """Glorot with ReLU's gain, as all matrices here."""
         super().reset(generator)
         nn.init.xavier_uniform_(self.self_weight, gain=_GAIN, generator=generator)
 

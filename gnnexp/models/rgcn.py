@@ -81,6 +81,11 @@ class RGCN(Model):
         """Bases, or what blocks of all relations amount to, beside the others."""
         return 2 + (self.bases if self.decomposition == "basis" else -(-num_relations // self.blocks))
 
+    @property
+    def values_per_edge(self) -> int:
+        """Weights of bases as attention's of heads; sums and projections, no more pairs of a relation than edges."""
+        return 3 * self.bases if self.decomposition == "basis" else 2 * self.hidden
+
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
         """The `index`-th layer."""
         if self.decomposition == "basis":
