@@ -175,11 +175,6 @@ class Relations:
     incoming: Block
     outgoing: Block
 
-    def arrays(self) -> list[Tensor]:
-        """What it is made of."""
-        blocks = (self.incoming, self.outgoing)
-        return [self.destinations, self.degree, *(part for it in blocks for part in (it.indptr, it.sources))]
-
 
 def by_relation(block: Block) -> Relations:
     """Sort the edges of a typed block twice by counting: by type, so that pairs lie together, then these back."""

@@ -208,7 +208,8 @@ class BlockDiagonalLayer(RelationalLayer):
     def _project(self, pairs: Relations, sums: Tensor, dims: slice, first: int, last: int) -> Tensor:
         """`[P, o]` of `[P, d]`: rows of every relation by its own blocks."""
         if not sums.shape[0]:
-            return sums.new_zeros(0, self.cuts.sums[last] - self.cuts.sums[first])
+            # Still a function of the rows: an exchange behind them takes all ranks, backwards too.
+            return sums @ sums.new_zeros(sums.shape[1], self.cuts.sums[last] - self.cuts.sums[first])
         wide = _spread(sums, self.row_place[dims] - first * self.rows_per_block, (last - first) * self.rows_per_block)
         by_block = wide.view(-1, last - first, self.rows_per_block).transpose(0, 1)
         of_relations = torch.split_with_sizes(by_block, pairs.counts, 1)
