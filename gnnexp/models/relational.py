@@ -207,15 +207,14 @@ class BlockDiagonalLayer(RelationalLayer):
 
     def _project(self, pairs: Relations, sums: Tensor, dims: slice, first: int, last: int) -> Tensor:
         """`[P, o]` of `[P, d]`: rows of every relation by its own blocks."""
-        if not sums.shape[0]:
-            # Still a function of the rows: an exchange behind them takes all ranks, backwards too.
-            return sums @ sums.new_zeros(sums.shape[1], self.cuts.sums[last] - self.cuts.sums[first])
         wide = _spread(sums, self.row_place[dims] - first * self.rows_per_block, (last - first) * self.rows_per_block)
         by_block = wide.view(-1, last - first, self.rows_per_block).transpose(0, 1)
-        of_relations = torch.split_with_sizes(by_block, pairs.counts, 1)
+        # Without any pairs still a function of rows and parameters: the next exchange needs all ranks in backward.
+        of_relations = torch.split_with_sizes(by_block, pairs.counts or (0,), 1)
         matrices = self.weight[: len(of_relations), first:last]
         projected = torch.cat([
-            torch.bmm(rows, own) for rows, own in zip(of_relations, matrices, strict=True) if rows.shape[1]
+            torch.bmm(rows, own) for rows, own in zip(of_relations, matrices, strict=True)
+            if rows.shape[1] or not pairs.counts
         ], 1)
         kept = self.sum_place[self.cuts.sums[first] : self.cuts.sums[last]] - first * self.sums_per_block
         return projected.transpose(0, 1).flatten(1).index_select(1, kept)
