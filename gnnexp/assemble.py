@@ -27,7 +27,7 @@ from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.job import Job
 from gnnexp.measure.phases import Delay, PhaseTimer
 from gnnexp.measure.tier import DeviceTier
-from gnnexp.models.layer import Degrees
+from gnnexp.models.layer import GraphFacts
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.samplers.base import Sampler
@@ -107,8 +107,7 @@ def _job(
         sampler.setup(shard, model.num_layers)
         store.setup(shard, dtype, torch.device("cpu") if on_host else device, batch_comm, crosses=not on_host)
     task.setup(graph)
-    degrees = Degrees(graph.in_degree, graph.out_degree)
-    model.setup(graph.num_features, graph.num_classes, degrees, seed=run.seed, dtype=dtype, device=device)
+    model.setup(graph.num_features, graph.num_classes, GraphFacts.of(graph), seed=run.seed, dtype=dtype, device=device)
     return Job(
         run, config, shard, comm, group_comm, batch_comm, timer, sampler, store, model, task, device,
         DeviceTier(device, timer), directory, facts, parts

@@ -90,8 +90,7 @@ class Evaluation:
     def _make_room(self) -> None:
         """Where what inference needs is not free, training's idle buffers go: fresh pages cost, thrashing more."""
         job, ranks = self._job, self._job.run.hardware.workers
-        widths = [job.graph.num_features, *(int(getattr(layer, "out_dim", 0)) for layer in job.model.layers)]
-        row = max(widths) * torch.empty(0, dtype=job.dtype).element_size()
+        row = _most_columns(job.graph, job.model) * torch.empty(0, dtype=job.dtype).element_size()
         chunk = min(self._half, _CHUNK_COPIES * row * job.graph.num_edges // ranks)
         wanted = ranks * (2 * job.graph.num_nodes * row + chunk)
         if psutil.virtual_memory().available < wanted and job.model.backend is not None:
@@ -135,9 +134,8 @@ class Evaluation:
         job = self._job
         bounds = split_by_edges(job.graph, ids, job.comm.size)
         own = ids[bounds[job.comm.rank] : bounds[job.comm.rank + 1]]
-        widths = [job.graph.num_features, *(int(getattr(layer, "out_dim", 0)) for layer in model.layers)]
         itemsize = torch.empty(0, dtype=job.dtype).element_size()
-        limit = max(1, self._half // (_CHUNK_COPIES * itemsize * max(widths)))
+        limit = max(1, self._half // (_CHUNK_COPIES * itemsize * _most_columns(job.graph, model)))
         cuts = chunks_by_edges(job.graph, own, limit)
         pages = MappedPages(*_mapped(job.graph), *([] if rows is None else [rows]))
         for number, (first, last) in enumerate(pairwise(cuts)):
@@ -201,11 +199,17 @@ class Evaluation:
                 folder.rmdir()
 
 
+def _most_columns(graph: Graph, model: Model) -> int:
+    """Of rows that inference has: read, projected (all heads or bases), and handed on."""
+    return max(graph.num_features, *(int(getattr(layer, name, 0)) for layer in model.layers
+                                     for name in ("width", "out_dim")))
+
+
 def _mapped(graph: Graph) -> list[Tensor]:
     """What may lie in files of the artifact."""
     features = graph.features
     rows = [features.indptr, features.columns, features.values] if isinstance(features, SparseRows) else [features]
-    return [graph.indptr, graph.indices, *(tensor for tensor in rows if tensor is not None)]
+    return [tensor for tensor in (graph.indptr, graph.indices, graph.edge_types, *rows) if tensor is not None]
 
 
 def split_by_edges(graph: Graph, ids: Tensor, parts: int) -> list[int]:

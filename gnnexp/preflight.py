@@ -96,9 +96,8 @@ def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int, parts: P
         Need("features that the store holds", "host", store.held_bytes(drawn.held * row, num_owners)),
         Need("the sampler's tables of vertices", "host", 4 * drawn.held * max(1, sampler.threads)),
         Need("feature cache", "device", cache),
-        *(_resident_needs(resident, model, config, row, itemsize) if resident else
-          _batch_needs(batch, 1 + (sampler.prefetch if train.overlap and sampler.threads else 0), model, config, row,
-                       itemsize)),
+        *(_resident_needs(resident, model, row, itemsize) if resident else _batch_needs(
+            batch, 1 + (sampler.prefetch if train.overlap and sampler.threads else 0), model, row, itemsize)),
         Need("parameters, gradients, optimizer", "device", 4 * parameters),
         Need(f"{drawn.models} models of parts", "device", _KEPT_MODEL * drawn.models * parameters),
         Need("layer-wise evaluation", "host", _evaluation(graph, model, train.eval_memory, itemsize)),
@@ -137,41 +136,36 @@ class _Batch:
         return _Batch(tuple(vertices), tuple(edges))
 
 
-def _batch_needs(
-    batch: _Batch, ahead: int, model: Model, config: Mapping[str, Any], row: int, itemsize: int
-) -> list[Need]:
+def _batch_needs(batch: _Batch, ahead: int, model: Model, row: int, itemsize: int) -> list[Need]:
     """Of batches that are drawn, some of them ahead."""
     rows = sum(batch.vertices[:-1])
     return [
         Need(f"{ahead} batches: features of {batch.inputs:,} vertices each", "device", ahead * batch.inputs * row),
         Need(f"{ahead} batches: blocks of {batch.edges:,} edges each", "device", ahead * 8 * batch.edges),
-        Need("activations and their gradients", "device", _activations(rows, batch.edges, model, config, itemsize)),
+        Need("activations and their gradients", "device", _activations(rows, batch.edges, model, itemsize)),
     ]
 
 
-def _resident_needs(
-    resident: Resident, model: Model, config: Mapping[str, Any], row: int, itemsize: int
-) -> list[Need]:
+def _resident_needs(resident: Resident, model: Model, row: int, itemsize: int) -> list[Need]:
     """Of full-graph training: a block has 4 bytes per edge, its transpose 12."""
     rows = (model.num_layers - 1) * resident.rows
     return [
         Need(f"features of {resident.inputs:,} vertices", "device", resident.inputs * row),
         Need(f"topology of {resident.edges:,} edges, with its transpose", "device",
              16 * resident.edges + 40 * resident.rows),
-        Need("activations and their gradients", "device", _activations(rows, resident.edges, model, config, itemsize)),
+        Need("activations and their gradients", "device", _activations(rows, resident.edges, model, itemsize)),
     ]
 
 
-def _activations(rows: int, edges: int, model: Model, config: Mapping[str, Any], itemsize: int) -> int:
-    """Rows of all layers; attention has a few values per edge and head beside."""
-    heads = int(config["model"].get("heads", 0))
-    return itemsize * (_ACTIVATION_COPIES * rows * model.hidden + 3 * heads * edges)
+def _activations(rows: int, edges: int, model: Model, itemsize: int) -> int:
+    """Rows of all layers, and what edges have beside."""
+    return itemsize * (_ACTIVATION_COPIES * rows * model.hidden + model.values_per_edge * edges)
 
 
 def _parameters(graph: Graph, model: Model) -> int:
-    """Two weight matrices per layer, an upper bound for the models here."""
+    """An upper bound for the models here."""
     dims = [graph.num_features, *[model.hidden] * (model.num_layers - 1), graph.num_classes]
-    return 2 * sum(a * b + b for a, b in pairwise(dims))
+    return model.num_matrices(graph.num_relations) * sum(a * b + b for a, b in pairwise(dims))
 
 
 def _row_bytes(graph: Graph, itemsize: int) -> int:

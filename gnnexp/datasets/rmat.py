@@ -32,6 +32,8 @@ class Rmat(Synthetic):
         b: of the second (source in the first half, destination in the second).
         c: of the third; the fourth has the rest. Graph500: 0.57, 0.19, 0.19.
         locality: share of the edges that are local, 0 to 1.
+        relations: R types of edges, drawn for every pair of vertices, each rarer than the one before; null = none.
+        inverse_relations: the reverse of an edge of type r has type R + r, so there are 2R.
         signal: length of the class centroids, in standard deviations of the noise.
         label_noise: share of labels that are drawn at random.
         train: share of training vertices, instead of the shape's.
@@ -55,6 +57,8 @@ class Rmat(Synthetic):
         b: float = 0.19,
         c: float = 0.19,
         locality: float = 0.5,
+        relations: int | None = None,
+        inverse_relations: bool = True,
         signal: float = 1.0,
         label_noise: float = 0.05,
         train: float | None = None,
@@ -73,12 +77,16 @@ class Rmat(Synthetic):
         if a + b + c > 1:
             allowed = "must add up to 1 at most"
             problems.append(Problem("dataset.a, b, c", [a, b, c], allowed, "use 0.57, 0.19, 0.19"))
+        if relations is not None and not 1 <= relations <= 1 << 20:
+            problems.append(Problem("dataset.relations", relations, "must be 1 to 1048576, or null",
+                                    "set dataset.relations=null"))
         if problems:
             raise ConfigError(problems)
         self.name, self.shape, self.scale = name, shape, scale
         self.num_nodes, self.num_edges = num_nodes, num_edges
         self.num_features, self.num_classes = num_features, num_classes
         self.a, self.b, self.c, self.locality = a, b, c, locality
+        self.relations, self.inverse_relations = relations, inverse_relations
         self.signal, self.label_noise = signal, label_noise
         self.train, self.val, self.test = train, val, test
         self.seed = seed
@@ -107,6 +115,8 @@ class Rmat(Synthetic):
             seed=self.seed,
             buffer_bytes=self.buffer_bytes,
             notes=("synthetic: the label is a stretch of the latent order that local edges and features follow",),
+            relations=self.relations or 0,
+            inverses=self.inverse_relations,
         )
 
     def model(self) -> EdgeModel:

@@ -21,10 +21,17 @@ from gnnexp.graph.external import Bucket, Chunks, EdgeRules, csc_buckets, write_
 from gnnexp.graph.format import GraphWriter, open_graph
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.kernels.counter import Purpose, stream
-from gnnexp.kernels.generate import class_features, latent_classes, noisy_labels, scrambled, unit_rows
+from gnnexp.kernels.generate import (
+    class_features,
+    edge_relations,
+    latent_classes,
+    noisy_labels,
+    scrambled,
+    unit_rows,
+)
 
 # Words that keep the streams of one seed apart.
-_PAIRS, _PILOT, _ORDER, _CENTROIDS, _NOISE, _LABELS = range(6)
+_PAIRS, _PILOT, _ORDER, _CENTROIDS, _NOISE, _LABELS, _RELATIONS = range(7)
 _CHUNK = 1 << 22
 _RULES = EdgeRules(symmetrize=True, drop_loops=True, merge=True)
 # Standard error of the estimated number of distinct edges: below 0.3 %.
@@ -57,6 +64,8 @@ class Plan:
         seed: of everything.
         buffer_bytes: memory for one bucket of edges.
         notes: what the generator has to say.
+        relations: types of edges, drawn for every pair; 0 for none.
+        inverses: whether the reverse of an edge has a type of its own.
     """
 
     name: str
@@ -67,6 +76,8 @@ class Plan:
     seed: int
     buffer_bytes: int
     notes: tuple[str, ...] = ()
+    relations: int = 0
+    inverses: bool = False
 
     def key(self, word: int) -> int:
         """The key of one of the streams."""
@@ -100,7 +111,7 @@ class Synthetic(Dataset):
         """
         plan = self.plan()
         sizes = plan.sizes
-        needed = 12 * sizes.num_edges + sizes.num_nodes * (4 * sizes.num_features + 64)
+        needed = (16 if plan.relations else 12) * sizes.num_edges + sizes.num_nodes * (4 * sizes.num_features + 64)
         check_memory(needed, f"dataset={plan.name}")
         order = scrambled(np.uint64(plan.key(_ORDER)), sizes.num_nodes)
         indptr, buckets = csc_buckets(_passes(plan, self.model(), order), sizes.num_nodes, _RULES, 2**62)
@@ -115,6 +126,7 @@ class Synthetic(Dataset):
             labels=torch.from_numpy(labels),
             num_classes=sizes.num_classes,
             splits=splits,
+            edge_types=_relations(plan, indptr, indices),
             name=plan.name,
             notes=plan.notes,
         )
@@ -131,7 +143,11 @@ class Synthetic(Dataset):
         check_memory(24 * sizes.num_nodes + plan.buffer_bytes, f"dataset={plan.name}")
         order = scrambled(np.uint64(plan.key(_ORDER)), sizes.num_nodes)
         with GraphWriter(folder) as writer:
-            write_csc(_passes(plan, self.model(), order), sizes.num_nodes, _RULES, plan.buffer_bytes, writer)
+            indptr, indices = write_csc(
+                _passes(plan, self.model(), order), sizes.num_nodes, _RULES, plan.buffer_bytes, writer
+            )
+            if plan.relations:
+                _fill_relations(plan, indptr, indices, writer.array("edge_types", indices.shape, np.int32))
             classes, labels, splits = _vertices(plan, order)
             writer.put("labels", labels)
             for split in ("train", "val", "test"):
@@ -201,6 +217,19 @@ def _vertices(plan: Plan, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, Sp
     classes = latent_classes(order, plan.num_communities, sizes.num_classes)
     labels = noisy_labels(np.uint64(plan.key(_LABELS)), classes, sizes.num_classes, plan.label_noise)
     return classes, labels, random_split(sizes.num_nodes, sizes.train, sizes.val, seed=plan.seed, test=sizes.test)
+
+
+def _relations(plan: Plan, indptr: np.ndarray, indices: np.ndarray) -> torch.Tensor | None:
+    """`[E]` int32 types."""
+    if not plan.relations:
+        return None
+    types = np.empty(indices.shape, np.int32)
+    _fill_relations(plan, indptr, indices, types)
+    return torch.from_numpy(types)
+
+
+def _fill_relations(plan: Plan, indptr: np.ndarray, indices: np.ndarray, types: np.ndarray) -> None:
+    edge_relations(np.uint64(plan.key(_RELATIONS)), indptr, indices, plan.relations, plan.inverses, types)
 
 
 def _fill_features(plan: Plan, classes: np.ndarray, features: np.ndarray) -> None:

@@ -9,6 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from gnnexp.kernels.edges import count_alike
 from gnnexp.kernels.transpose import transpose_csc
 
 
@@ -30,6 +31,8 @@ class Block:
         occurrence: `[E]` int32, the how-manieth parallel edge (src, dst, type) this is, -1 for an added self loop;
             None when the graph has no parallel edges.
         edge_types: `[E]` int32 or None.
+        in_relation_degree: `[E]` int32, how many edges of the hop lead to the edge's destination with its type,
+            *complete* as `in_degree` is; None when all are here.
         dst_positions: `[D]` int64, or None when the destinations come first.
         self_loops: whether the last edge of every destination is an added self loop (`add_self_loops`).
         other_dst_ids: `[D]` original ids of destinations that are not among the sources (vertex-cut), else None.
@@ -44,6 +47,7 @@ class Block:
     edge_ids: Tensor | None = None
     occurrence: Tensor | None = None
     edge_types: Tensor | None = None
+    in_relation_degree: Tensor | None = None
     dst_positions: Tensor | None = None
     self_loops: bool = False
     other_dst_ids: Tensor | None = None
@@ -70,6 +74,23 @@ class Block:
     def degree(self) -> Tensor:
         """`[D]` int64, complete number of edges per destination (added self loops included)."""
         return self.in_degree if self.in_degree is not None else self.indptr[1:] - self.indptr[:-1]
+
+    @property
+    def relation_degree(self) -> Tensor:
+        """`[E]` int32, complete number of edges to the destination of each edge that have its type; counted anew."""
+        if self.in_relation_degree is not None:
+            return self.in_relation_degree
+        assert self.edge_types is not None and not self.self_loops, "added self loops have no type"
+        if self.sources.is_cuda:
+            kinds = destinations(self) * (1 << 32) + self.edge_types
+            _, places, counts = torch.unique(kinds, return_inverse=True, return_counts=True)
+            return torch.index_select(counts, 0, places).int()
+        return torch.from_numpy(count_alike(self.indptr.numpy(), self.edge_types.numpy()))
+
+    @cached_property
+    def relations(self) -> Relations:
+        """The same edges by relation; built once per block, and only for layers that ask."""
+        return by_relation(self)
 
     @cached_property
     def transpose(self) -> Transpose:
@@ -98,9 +119,16 @@ def without_edges(ids: Tensor) -> Block:
 
 
 _ARRAYS = (
-    "indptr", "sources", "src_ids", "in_degree", "edge_ids", "occurrence", "edge_types", "dst_positions",
-    "other_dst_ids",
+    "indptr", "sources", "src_ids", "in_degree", "edge_ids", "occurrence", "edge_types", "in_relation_degree",
+    "dst_positions", "other_dst_ids",
 )
+
+
+def destinations(block: Block) -> Tensor:
+    """`[E]` int64, the destination of each edge."""
+    lengths = block.indptr[1:] - block.indptr[:-1]
+    rows = torch.arange(block.num_dst, device=lengths.device)
+    return torch.repeat_interleave(rows, lengths, output_size=block.num_edges)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,11 +152,55 @@ def transpose(block: Block) -> Transpose:
         edges = torch.argsort(block.sources, stable=True)
         counts = torch.bincount(block.sources, minlength=block.num_src)
         indptr = torch.cat((counts.new_zeros(1), counts.cumsum(0)))
-        lengths = block.indptr[1:] - block.indptr[:-1]
-        owner = torch.repeat_interleave(torch.arange(block.num_dst, device=edges.device), lengths)
-        return Transpose(indptr, owner[edges].int(), edges)
+        return Transpose(indptr, destinations(block)[edges].int(), edges)
     arrays = transpose_csc(block.indptr.numpy(), block.sources.numpy(), block.num_src)
     return Transpose(*(torch.from_numpy(array) for array in arrays))
+
+
+@dataclass(frozen=True, eq=False)
+class Relations:
+    """A block's edges by *pair* of a relation and a destination with edges of it; P of them, by relation.
+
+    Attributes:
+        counts: pairs of every relation, up to the last one that has any.
+        destinations: `[P]` int32.
+        degree: `[P]` int32, complete number of edges.
+        incoming: from the block's sources to the pairs.
+        outgoing: from the pairs to the block's destinations; of each by relation.
+    """
+
+    counts: tuple[int, ...]
+    destinations: Tensor
+    degree: Tensor
+    incoming: Block
+    outgoing: Block
+
+
+def by_relation(block: Block) -> Relations:
+    """Sort the edges of a typed block twice by counting: by type, so that pairs lie together, then these back."""
+    assert block.edge_types is not None and not block.self_loops, "added self loops have no type"
+    num_relations = int(block.edge_types.max()) + 1 if block.num_edges else 0
+    by_type = transpose(_plain(block.indptr, block.edge_types, num_relations))
+    first = torch.ones(block.num_edges, dtype=torch.bool, device=block.sources.device)
+    torch.ne(by_type.destinations[1:], by_type.destinations[:-1], out=first[1:])
+    first[by_type.indptr[:-1][by_type.indptr[:-1] < block.num_edges]] = True
+    starts = torch.nonzero(first).flatten()
+    indptr = torch.cat((starts, starts.new_tensor([block.num_edges])))
+    bounds = torch.searchsorted(starts, by_type.indptr)
+    dst = by_type.destinations[starts]
+    back = transpose(_plain(bounds, dst, block.num_dst))
+    return Relations(
+        tuple((bounds[1:] - bounds[:-1]).tolist()), dst,
+        (indptr[1:] - indptr[:-1]).int() if block.in_relation_degree is None
+        else block.in_relation_degree[by_type.edges[starts]],
+        Block(indptr, block.sources[by_type.edges], block.src_ids, dst.numel()),
+        _plain(back.indptr, back.edges.int(), dst.numel()),
+    )
+
+
+def _plain(indptr: Tensor, sources: Tensor, num_src: int) -> Block:
+    """Topology whose vertices have no ids of their own."""
+    return Block(indptr, sources, torch.arange(num_src, device=sources.device), indptr.numel() - 1)
 
 
 @dataclass(frozen=True)

@@ -90,8 +90,10 @@ def _buckets(chunks: Chunks, indptr: np.ndarray, rules: EdgeRules, buffer_edges:
         low, written = high, written + indices.size
 
 
-def write_csc(chunks: Chunks, num_nodes: int, rules: EdgeRules, buffer_bytes: int, writer: ArrayWriter) -> None:
-    """`indptr` and `indices` of the edges, into the writer's folder; see `csc_buckets`.
+def write_csc(
+    chunks: Chunks, num_nodes: int, rules: EdgeRules, buffer_bytes: int, writer: ArrayWriter
+) -> tuple[np.ndarray, np.ndarray]:
+    """`indptr` and (mapped) `indices` of the edges, written into the writer's folder; see `csc_buckets`.
 
     Raises:
         DataError: the disk has no room for them.
@@ -108,6 +110,7 @@ def write_csc(chunks: Chunks, num_nodes: int, rules: EdgeRules, buffer_bytes: in
         for start in range(0, target.size, _COPY_EDGES):
             piece = target[start : start + _COPY_EDGES]
             piece[:] = np.fromfile(spool, dtype, piece.size)
+    return indptr, target
 
 
 def _append(spool: IO[bytes], indices: np.ndarray, writer: ArrayWriter) -> None:

@@ -96,6 +96,12 @@ class Graph:
         return torch.from_numpy(count_sources(self.indices.numpy(), self.num_nodes))
 
     @cached_property
+    def num_relations(self) -> int:
+        """R: edge types are `0..R - 1`; 0 without any. Of a whole graph (a part need not have all); reads all once."""
+        types = self.edge_types
+        return 0 if types is None or not types.numel() else int(types.max()) + 1
+
+    @cached_property
     def occurrence(self) -> Tensor | None:
         """`[E]` int32: the how-manieth of its parallel edges (src, dst, type) each edge is; None if all are single."""
         types = None if self.edge_types is None else self.edge_types.numpy()

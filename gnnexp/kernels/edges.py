@@ -54,6 +54,21 @@ def count_parallel(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray | 
 
 
 @compiled(nogil=True)
+def count_alike(indptr: np.ndarray, types: np.ndarray) -> np.ndarray:
+    """`[E]` int32: how many edges of the same destination have the type of each edge."""
+    alike = np.empty(types.size, np.int32)
+    counts = np.zeros(types.max() + 1 if types.size else 0, np.int32)
+    for dst in range(indptr.size - 1):
+        for edge in range(indptr[dst], indptr[dst + 1]):
+            counts[types[edge]] += 1
+        for edge in range(indptr[dst], indptr[dst + 1]):
+            alike[edge] = counts[types[edge]]
+        for edge in range(indptr[dst], indptr[dst + 1]):
+            counts[types[edge]] = 0
+    return alike
+
+
+@compiled(nogil=True)
 def sum_over_in_edges(indptr: np.ndarray, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
     """`[V]` float64, for every vertex the sum of `values` `[V]` over its in-neighbours, parallel edges counted."""
     sums = np.zeros(indptr.size - 1, np.float64)

@@ -213,6 +213,22 @@ def rmat_pairs(
             attempts[i] = tries
 
 
+@compiled(nogil=True, parallel=True)
+def edge_relations(
+    key: np.uint64, indptr: np.ndarray, indices: np.ndarray, num_relations: int, inverses: bool, types: np.ndarray
+) -> None:
+    """Types `[E]` of a CSC graph whose edges come in both directions: of a pair of vertices one draw, r = R u^2.
+
+    So relation 0 is on 1 / sqrt(R) of the edges, and each further one on fewer. With `inverses` an edge from the higher
+    id to the lower has type R + r.
+    """
+    for dst in numba.prange(indptr.size - 1):
+        for edge in range(indptr[dst], indptr[dst + 1]):
+            src = np.int64(indices[edge])
+            u = unit(draw(absorb(key, np.uint64(min(src, dst))), np.uint64(max(src, dst))))
+            types[edge] = np.int64(u * u * num_relations) + (num_relations if inverses and src > dst else 0)
+
+
 @compiled(inline="always")
 def _normal(word: np.uint64) -> np.float32:
     """About N(0, 1): the sum of four 16-bit uniforms, exact in float32."""

@@ -141,6 +141,7 @@ def _graph(heads: int, width: int) -> None:
     transpose.transpose_csc(_INDPTR, _SOURCES, 2)
     edges.edge_destinations(_INDPTR, _SOURCES)
     edges.count_parallel(_INDPTR, _SOURCES, None)
+    edges.count_alike(_INDPTR, _SOURCES)
     counter.permutation(0, 2)
 
 

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from gnnexp.graph.block import Block
+from gnnexp.graph.block import Block, destinations
 from gnnexp.models.backend import Backend, Drop
 from gnnexp.models.backend_numba import NumbaBackend
-from gnnexp.models.backend_torch import destinations, runs
+from gnnexp.models.backend_torch import runs
 
 
 def _import_dgl() -> Any:

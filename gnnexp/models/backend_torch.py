@@ -12,17 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from gnnexp.graph.block import Block
+from gnnexp.graph.block import Block, destinations
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.models import masks
 from gnnexp.models.backend import Backend, Drop
-
-
-def destinations(block: Block) -> Tensor:
-    """`[E]` int64 destination of each edge."""
-    lengths = block.indptr[1:] - block.indptr[:-1]
-    rows = torch.arange(block.num_dst, device=lengths.device)
-    return torch.repeat_interleave(rows, lengths, output_size=block.num_edges)
 
 
 def runs(column: Tensor) -> list[tuple[int, int, int]]:

@@ -71,7 +71,7 @@ def propagate(layer: Layer, block: Block, x: Tensor, weight: Tensor | None) -> T
     assert layer.backend is not None
     whole, own = whole_and_own(block, x)
     if weight is None:
-        summed = layer.aggregate(block, whole, None, None)
+        summed = layer.aggregate(block, whole, None)
     else:
         summed = layer.backend.aggregate(block, whole, weight, None)
     return layer.propagate(Destinations(block.dst_ids, block.degree), summed, own if has_own_part(layer) else None)

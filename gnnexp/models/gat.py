@@ -164,6 +164,11 @@ class GAT(Model):
         """Self loops as edges, and the identity of edges where attention is dropped."""
         return BlockNeeds(self_loops=self.self_loops, edge_identity=self.attention_dropout > 0)
 
+    @property
+    def values_per_edge(self) -> int:
+        """Scores, weights and their gradients."""
+        return 3 * self.heads
+
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
         """The `index`-th layer; the last one averages its heads."""
         last = index == self.num_layers - 1

@@ -57,26 +57,26 @@ class GCNLayer(Layer):
         return found
 
     def _source_weight(self, block: Block) -> Tensor:
-        assert self.degrees is not None
+        assert self.facts is not None
         if self.degrees_of == "block":
             scale = torch.bincount(block.sources, minlength=block.num_src)
             scale[: block.num_dst] += self.extra
             scale = scale.clamp(min=1)
         else:
-            scale = (self.degrees.outgoing[block.src_ids.long()] + self.extra).clamp(min=1)
+            scale = (self.facts.out_degree[block.src_ids.long()] + self.extra).clamp(min=1)
         return scale.to(self.weight.dtype).rsqrt()
 
     def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
         """The destination's half, d_in(v)^-1/2, and the self loop with both halves."""
-        assert self.degrees is not None
+        assert self.facts is not None
         if self.degrees_of == "block":
             incoming = outgoing = dst.degree + self.extra
             scale = torch.ones((), dtype=aggregated.dtype, device=aggregated.device)
         else:
             ids = dst.ids.long()
-            incoming, outgoing = self.degrees.incoming[ids] + self.extra, self.degrees.outgoing[ids] + self.extra
+            incoming, outgoing = self.facts.in_degree[ids] + self.extra, self.facts.out_degree[ids] + self.extra
             sampled = dst.degree.clamp(min=1).to(aggregated.dtype)
-            scale = (self.degrees.incoming[ids].to(aggregated.dtype) / sampled).unsqueeze(1)
+            scale = (self.facts.in_degree[ids].to(aggregated.dtype) / sampled).unsqueeze(1)
         root = incoming.clamp(min=1).to(aggregated.dtype).rsqrt().unsqueeze(1)
         mixed = aggregated * (root * scale)
         if self_ is None:

@@ -10,15 +10,16 @@ partial sums may be added across ranks; *combine* divides by the mass and never 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gnnexp.graph.block import Block
+from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.models.backend import Backend, Drop
 
@@ -26,11 +27,26 @@ Activation = Literal["relu", "elu", "none"]
 
 
 @dataclass(frozen=True, eq=False)
-class Degrees:
-    """Static degrees of the full graph, `[V]` int64 each: the same on every rank, whatever it holds."""
+class GraphFacts:
+    """What layers know of the full graph: the same on every rank, whatever it holds.
 
-    incoming: Tensor
-    outgoing: Tensor
+    Attributes:
+        in_degree, out_degree: `[V]` int64.
+        num_relations: R, 0 for a graph without edge types.
+    """
+
+    in_degree: Tensor
+    out_degree: Tensor
+    num_relations: int
+
+    @staticmethod
+    def of(graph: Graph) -> GraphFacts:
+        """Those of the full graph."""
+        return GraphFacts(graph.in_degree, graph.out_degree, graph.num_relations)
+
+    def to(self, device: torch.device) -> GraphFacts:
+        """On a device."""
+        return GraphFacts(self.in_degree.to(device), self.out_degree.to(device), self.num_relations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,15 +64,32 @@ class Destinations:
     mass: Tensor | None = None
 
 
+class Cuts(NamedTuple):
+    """Where ranks may cut columns: the i-th stretch of `rows` gives the i-th stretch of `sums`.
+
+    Attributes:
+        rows: ascending columns of projected rows, from 0 to all.
+        sums: as many of their sums.
+    """
+
+    rows: Sequence[int]
+    sums: Sequence[int]
+
+
 class Layer(nn.Module, ABC):
     """One message-passing layer on the contract.
 
     Attributes:
-        kind: edge weights are `static` (parameter-free) or `projected` (computed from keys).
+        kind: edge weights are `static` (parameter-free), `learned` (from parameters and the graph alone: weighed anew
+            in every pass) or `projected` (computed from keys).
+        projects_edges: the projection differs from edge to edge: it is part of the aggregation (`aggregate_projected`,
+            `sum_projected`), and "projected" rows are the rows themselves.
         in_dim: Din, dimensions of the input rows.
-        width: C, columns of a projected neighbour row (what `aggregate` sums when projecting first).
+        width: C, columns of a projected neighbour row (what is summed when projecting first).
+        sum_width: columns of the sums of projected rows: as many, unless edges are projected.
         out_dim: columns of the output.
-        num_weights: K, weights of an edge (heads).
+        num_weights: K, weights of an edge (heads, bases).
+        edge_columns: of what an aggregation and its backward hold per edge at most, weights apart.
         self_is_neighbour: the self part is the destination's own neighbour projection (GCN, GIN).
         mixes_rows: whether `mix` does no more than scale rows and add them, with a self part that is the neighbours'
             projection: then it may come before the projection, once for both.
@@ -67,7 +100,9 @@ class Layer(nn.Module, ABC):
             columns (`keep_columns`). One that is left out stays whole on every rank, which is right too, but larger.
     """
 
-    kind: Literal["static", "projected"]
+    kind: Literal["static", "learned", "projected"]
+    projects_edges = False
+    edge_columns = 0
     self_is_neighbour = False
     mixes_rows = False
     weight_dropout = 0.0
@@ -79,13 +114,14 @@ class Layer(nn.Module, ABC):
     ) -> None:
         super().__init__()
         self.in_dim, self.width, self.out_dim, self.num_weights = in_dim, width, out_dim, num_weights
+        self.sum_width = width
         self.activation, self.residual = activation, residual
         self.bias = nn.Parameter(torch.zeros(out_dim)) if bias else None
         self.norm = nn.LayerNorm(out_dim) if norm else None
         self.residual_weight = nn.Parameter(torch.empty(out_dim, in_dim)) if residual and in_dim != out_dim else None
         self.held: slice | None = None
         self.backend: Backend | None = None
-        self.degrees: Degrees | None = None
+        self.facts: GraphFacts | None = None
         self.register_buffer("column", torch.arange(width) // max(1, width // num_weights), persistent=False)
         self.column: Tensor
 
@@ -104,11 +140,7 @@ class Layer(nn.Module, ABC):
             return None
         if self.residual_weight is not None:
             return self.linear(raw, self.residual_weight, dims)
-        assert isinstance(raw, Tensor), "an identity skip of sparse features has in_dim == out_dim: dense by then"
-        if dims is None:
-            return raw
-        start, stop, _ = dims.indices(self.in_dim)
-        return F.pad(raw, (start, self.in_dim - stop))
+        return self.placed(raw, dims)
 
     def keys(self, h: Rows, dims: slice | None = None) -> tuple[Tensor, Tensor] | None:
         """`([N, K], [N, K])`: what edge scores need of a source and of a destination, linear in `h`."""
@@ -139,16 +171,35 @@ class Layer(nn.Module, ABC):
         return None
 
     # --- aggregate -----------------------------------------------------------------------------------------------
-    def aggregate(self, block: Block, x: Tensor, weight: Tensor | None, pair: Tensor | None) -> Tensor:
-        """Weighted sums over in-edges: `[D, d]` with `pair` = weight column of each column of x, else `[D, K, d]`."""
+    def aggregate(self, block: Block, x: Tensor, weight: Tensor | None) -> Tensor:
+        """Weighted sums of any rows `[S, d]` over in-edges: `[D, d]`; of K > 1 weights one sum each, `[D, K, d]`."""
         assert self.backend is not None
         scale = self.source_weight(block) if weight is None else None
         if scale is not None:
             return self.backend.aggregate_scaled(block, x, scale)
-        if pair is None and self.num_weights > 1:
+        if self.num_weights > 1:
             assert weight is not None
             return self.backend.aggregate_outer(block, x, weight)
-        return self.backend.aggregate(block, x, weight, pair if self.num_weights > 1 else None)
+        return self.backend.aggregate(block, x, weight, None)
+
+    def aggregate_projected(
+        self, block: Block, x: Tensor, weight: Tensor | None, dims: slice | None = None
+    ) -> Tensor:
+        """`[D, d]` weighted sums of projected rows, or of their columns `dims` `[S, d]`, each by its own weight."""
+        if self.num_weights == 1:
+            return self.aggregate(block, x, weight)
+        assert self.backend is not None and weight is not None
+        return self.backend.aggregate(block, x, weight, self.column if dims is None else self.column[dims])
+
+    def sum_projected(self, block: Block, h: Tensor, weight: Tensor | None, dims: slice | None = None) -> Tensor:
+        """`[D, C]` weighted sums of raw rows, or of their dimensions `dims` `[S, d]`, then the projection."""
+        return self.project_aggregated(self.aggregate(block, h, weight), dims)
+
+    @property
+    def cuts(self) -> Cuts:
+        """Where the columns of `aggregate_projected` may be cut."""
+        everywhere = range(self.width + 1)
+        return Cuts(everywhere, everywhere)
 
     def aggregate_back(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
         """`[S, d]`: the transpose of `aggregate` with constant weights, one per edge; not differentiable."""
@@ -189,6 +240,14 @@ class Layer(nn.Module, ABC):
         return out if residual is None else out + residual
 
     # --- shared --------------------------------------------------------------------------------------------------
+    def placed(self, h: Rows, dims: slice | None) -> Tensor:
+        """`[N, Din]`: rows that hold the dimensions `dims` only, zero elsewhere."""
+        assert isinstance(h, Tensor), "sparse features are projected, never taken as they are"
+        if dims is None:
+            return h
+        start, stop, _ = dims.indices(self.in_dim)
+        return F.pad(h, (start, self.in_dim - stop))
+
     def linear(self, h: Rows, weight: Tensor, dims: slice | None = None) -> Tensor:
         """`h @ weight[:, dims].T` for dense or sparse rows."""
         chosen = self.columns(weight, dims)
@@ -213,9 +272,9 @@ class Layer(nn.Module, ABC):
                 setattr(self, name, kept[-1])
         return kept
 
-    def attach(self, backend: Backend, degrees: Degrees) -> None:
-        """Give the layer its kernels and the graph's static degrees."""
-        self.backend, self.degrees = backend, degrees
+    def attach(self, backend: Backend, facts: GraphFacts) -> None:
+        """Give the layer its kernels and what it may know of the graph."""
+        self.backend, self.facts = backend, facts
 
     def drop_weights(self, block: Block, weight: Tensor | None, drop: Drop | None) -> Tensor | None:
         """Weights with dropout by edge identity; masses are from undropped weights."""
@@ -246,8 +305,8 @@ class BlockLayer(nn.Module, ABC):
     def forward(self, block: Block, h_src: Tensor, h_dst: Tensor) -> Tensor:
         """`[D, out]` before the activation, from source rows `[S, Din]` and destination rows `[D, Din]`."""
 
-    def attach(self, backend: Backend, degrees: Degrees) -> None:
-        """Give the layer its kernels and the graph's static degrees, if it wants them."""
+    def attach(self, backend: Backend, facts: GraphFacts) -> None:
+        """Give the layer its kernels and what it may know of the graph, if it wants them."""
 
     @abstractmethod
     def reset(self, generator: torch.Generator) -> None:

@@ -45,14 +45,13 @@ def aggregates_first(layer: Layer, block: Block, h: Rows) -> bool:
     Backward counts too: projected rows always take a gradient, back through the sums; features, which take none, leave
     nothing to do behind their sums.
     """
-    if isinstance(h, SparseRows):
+    if isinstance(h, SparseRows) or layer.projects_edges:
         return False
-    copies = layer.num_weights if layer.kind == "projected" else 1
     trains = torch.is_grad_enabled()
     back = int(trains and h.requires_grad)
     gathered = block.num_edges * _FLOPS_PER_GATHERED_FLOAT
     projected = 2 * layer.in_dim * layer.width * (1 + trains + back)  # forward, the weight's gradient, the input's
-    first = gathered * layer.in_dim * copies * (1 + back) + block.num_dst * projected
+    first = gathered * layer.in_dim * layer.num_weights * (1 + back) + block.num_dst * projected
     after = gathered * layer.width * (1 + trains) + block.num_src * projected
     return first < after
 
@@ -79,7 +78,7 @@ def preactivated_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) ->
     """
     if isinstance(layer, Shortened) and isinstance(h, Tensor) and aggregates_first(layer, block, h):
         whole, own = whole_and_own(block, h)
-        return preactivated_from_sums(layer, block, layer.aggregate(block, whole, None, None), own)
+        return preactivated_from_sums(layer, block, layer.aggregate(block, whole, None), own)
     return layer.preactivation(mixed_rows(layer, block, h, drop))
 
 
@@ -95,7 +94,7 @@ def has_constant_sums(layer: Layer, block: Block) -> bool:
 def constant_sums(layer: Layer, block: Block, h: Tensor) -> Tensor:
     """`[D, Din]`: weighted sums of raw source rows, of a layer that has constant sums."""
     weight, _ = edge_weights(layer, block, None)
-    return layer.aggregate(block, h, weight, None)
+    return layer.aggregate(block, h, weight)
 
 
 def constant_sums_back(layer: Layer, block: Block, gradient: Tensor) -> Tensor:
@@ -140,7 +139,7 @@ def mixed_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor
     if projected is None and layer.kind == "static":
         weight, mass = edge_weights(layer, block, None)
         assert isinstance(h, Tensor), "sparse rows are projected first"
-        sums = layer.aggregate(block, h, layer.drop_weights(block, weight, drop), None)
+        sums = layer.aggregate(block, h, layer.drop_weights(block, weight, drop))
         return _mixed_from_sums(layer, block, sums, own_rows, mass)
     own_projected = None
     if projected is not None and layer.self_is_neighbour:
@@ -192,9 +191,9 @@ def _aggregated(
     weight, mass = edge_weights(layer, block, keys)
     weight = layer.drop_weights(block, weight, drop)
     if projected is not None:
-        return layer.aggregate(block, projected, weight, layer.column), mass
+        return layer.aggregate_projected(block, projected, weight), mass
     assert isinstance(h, Tensor)
-    return layer.project_aggregated(layer.aggregate(block, h, weight, None)), mass
+    return layer.sum_projected(block, h, weight), mass
 
 
 def _keys(layer: Layer, block: Block, h: Rows, projected: Tensor | None) -> tuple[Tensor, Tensor] | None:
@@ -213,7 +212,7 @@ def edge_weights(
 ) -> tuple[Tensor | None, Tensor | None]:
     """`(weight [E, K], mass [D, K])` phase by phase, as the distributed paradigms run it, with a local peak."""
     if keys is None:
-        return _static_weights(layer, block)
+        return layer.edge_weight(block, None, None) if layer.kind == "learned" else _static_weights(layer, block)
     assert layer.backend is not None
     score = layer.edge_score(block, *keys)
     assert score is not None

@@ -17,7 +17,7 @@ from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.models.backend import Backend, Drop
 from gnnexp.models.backends import KERNELS, make_backend
-from gnnexp.models.layer import Activation, BlockLayer, Degrees, Layer, activate
+from gnnexp.models.layer import Activation, BlockLayer, GraphFacts, Layer, activate
 from gnnexp.models.local import destination_rows, preactivated_rows
 
 Exchange = Callable[[int, Rows], Rows]
@@ -56,6 +56,7 @@ class Model(nn.Module, ABC):
         self.dropout, self.input_dropout = dropout, input_dropout
         self.residual, self.norm, self.bias, self.kernel = residual, norm, bias, kernel
         self.hidden_activation: Activation = "relu"
+        self.num_relations = 0  # of the data, which is not known yet
         self.layers = nn.ModuleList()
         self.backend: Backend | None = None
 
@@ -93,6 +94,15 @@ class Model(nn.Module, ABC):
         """What blocks must carry for this model."""
         return BlockNeeds()
 
+    def num_matrices(self, num_relations: int) -> int:
+        """Matrices `[Din, out]` that a layer's parameters amount to at most."""
+        return 2
+
+    @property
+    def values_per_edge(self) -> int:
+        """What a hidden layer's edges have of their own in training: weights with what they are made from."""
+        return 0
+
     @abstractmethod
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer | BlockLayer:
         """The `index`-th layer, from `in_dim` to `out_dim` columns."""
@@ -108,14 +118,14 @@ class Model(nn.Module, ABC):
         )
 
     def setup(
-        self, in_dim: int, num_classes: int, degrees: Degrees, *, seed: int, dtype: torch.dtype, device: torch.device
+        self, in_dim: int, num_classes: int, facts: GraphFacts, *, seed: int, dtype: torch.dtype, device: torch.device
     ) -> None:
         """Build the layers and draw their parameters: a pure function of the seed, the same on every rank.
 
         Args:
             in_dim: columns of the features.
             num_classes: columns of the output.
-            degrees: static degrees of the full graph.
+            facts: of the full graph.
             seed: of the run.
             dtype: of parameters and activations.
             device: where the model lives.
@@ -123,14 +133,14 @@ class Model(nn.Module, ABC):
         if wrong := self.problems():
             raise ConfigError(wrong)
         self.backend = make_backend(self.kernel, device)
-        degrees = Degrees(degrees.incoming.to(device), degrees.outgoing.to(device))
-        self.in_dim, self.num_classes = in_dim, num_classes
+        facts = facts.to(device)
+        self.in_dim, self.num_classes, self.num_relations = in_dim, num_classes, facts.num_relations
         dims = self.widths
         for index in range(self.num_layers):
             layer = self.make_layer(index, dims[index], dims[index + 1]).to(torch.float64)
             key = stream(seed, Purpose.INIT, index)
             layer.reset(torch.Generator().manual_seed(key >> 1))
-            layer.attach(self.backend, degrees)
+            layer.attach(self.backend, facts)
             self.layers.append(layer.to(device=device, dtype=dtype))
 
     def forward(

@@ -85,20 +85,33 @@ def whole_rows(config: Mapping[str, Any], paradigm: str) -> list[Problem]:
 
 def block_layers(config: Mapping[str, Any]) -> bool:
     """Whether the model has ordinary layers, which need all of a destination's edges and source rows in one place."""
-    try:
-        model = build(config["model"], Model)
-    except ConfigError:
-        return False  # the model's own problems are reported as such
-    return isinstance(model.make_layer(0, 8, 8), BlockLayer)
+    return isinstance(_first_layer(config), BlockLayer)
 
 
 def attends(config: Mapping[str, Any]) -> bool:
     """Whether the model's edge weights come from scores (attention)."""
+    layer = _first_layer(config)
+    return layer is None or (isinstance(layer, Layer) and layer.kind == "projected")
+
+
+def learns_weights(config: Mapping[str, Any]) -> bool:
+    """Whether the model's edge weights take a gradient, from scores or from parameters of their own."""
+    layer = _first_layer(config)
+    return layer is None or (isinstance(layer, Layer) and layer.kind != "static")
+
+
+def projects_edges(config: Mapping[str, Any]) -> bool:
+    """Whether the model projects each edge in its own way."""
+    layer = _first_layer(config)
+    return isinstance(layer, Layer) and layer.projects_edges
+
+
+def _first_layer(config: Mapping[str, Any]) -> Layer | BlockLayer | None:
+    """A layer as the model's first, of any size; None where the model's own problems are reported as such."""
     try:
-        layer = build(config["model"], Model).make_layer(0, 8, 8)
+        return build(config["model"], Model).make_layer(0, 8, 8)
     except ConfigError:
-        return True  # the model's own problems are reported as such
-    return isinstance(layer, Layer) and layer.kind == "projected"
+        return None
 
 
 def block_degrees(config: Mapping[str, Any], paradigm: str) -> list[Problem]:

@@ -1,8 +1,9 @@
 """Coupled layers by columns: split, aggregate, gather (naive tensor parallelism, NeutronTP section 3.1).
 
-Layers with one weight per edge aggregate before they project, as in the paper: layer 1 reads features that are stored
-by columns, so it has a gather only. Attention projects first: weights come from keys that are shared, sums are taken
-of projected columns, heads included.
+Layers with constant weights aggregate before they project, as in the paper: layer 1 reads features that are stored by
+columns, so it has a gather only. All others project first. Attention's weights come from keys that are shared, R-GCN's
+from parameters; sums are taken of projected columns, heads and bases included. Where edges are projected, ranks take
+whole blocks of the projection: columns of its input, and the columns of its output that follow from them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.job import Job
 from gnnexp.kernels.counter import Purpose
 from gnnexp.models.decoupled import contract_layer
-from gnnexp.models.layer import Destinations, Layer
+from gnnexp.models.layer import Cuts, Destinations, Layer
 from gnnexp.models.local import normalised_weights
 from gnnexp.paradigms.full_graph import Whole
 from gnnexp.paradigms.in_chunks import in_chunks, static_weights
@@ -28,7 +29,15 @@ from gnnexp.samplers.chunks import Chunk
 
 def projects_first(layer: Layer, index: int, sparse: bool) -> bool:
     """Whether layer `index` aggregates projected columns; `sparse` is whether the features are."""
-    return layer.kind == "projected" or (index == 0 and sparse)
+    return layer.kind != "static" or (index == 0 and sparse)
+
+
+def shared_columns(layer: Layer, index: int, sparse: bool) -> Cuts:
+    """Where what ranks aggregate of layer `index` may be cut into columns."""
+    if projects_first(layer, index, sparse):
+        return layer.cuts
+    everywhere = range(layer.in_dim + 1)
+    return Cuts(everywhere, everywhere)
 
 
 class CoupledLayers:
@@ -50,12 +59,14 @@ class CoupledLayers:
 
     def bounds(self, index: int) -> list[int]:
         """Columns of every rank in the aggregation of layer `index`."""
-        layer = contract_layer(self._job.model, index)
-        return even_bounds(layer.width if self._projects_first(index) else layer.in_dim, self._job.comm.size)
+        return list(self._split(index).bounds)
 
     def _projects_first(self, index: int) -> bool:
-        sparse = isinstance(self._job.graph.features, SparseRows)
-        return projects_first(contract_layer(self._job.model, index), index, sparse)
+        return projects_first(contract_layer(self._job.model, index), index, self._sparse)
+
+    @property
+    def _sparse(self) -> bool:
+        return isinstance(self._job.graph.features, SparseRows)
 
     def _static(self, index: int) -> Tensor | None:
         """Weights of all edges that are the same in every epoch; layers that weigh alike share them."""
@@ -64,14 +75,27 @@ class CoupledLayers:
             self._weights[layer.weights_key] = static_weights(layer, self._chunks, self._job.device)
         return self._weights[layer.weights_key]
 
-    def _shares(self, index: int) -> Shares:
-        return Shares(self._lengths, self.bounds(index), self._job.comm.rank)
+    def _split(self, index: int) -> Shares:
+        """Who has which columns of what is aggregated."""
+        return self._shares(self._cuts(index).rows)
+
+    def _gathered(self, index: int) -> Shares:
+        """Who has which columns of the sums."""
+        return self._shares(self._cuts(index).sums)
+
+    def _cuts(self, index: int) -> Cuts:
+        return shared_columns(contract_layer(self._job.model, index), index, self._sparse)
+
+    def _shares(self, cuts: Sequence[int]) -> Shares:
+        comm = self._job.comm
+        bounds = [cuts[stretch] for stretch in even_bounds(len(cuts) - 1, comm.size)]
+        return Shares(self._lengths, bounds, comm.rank)
 
     def load(self, store: FeatureStore) -> None:
         """Columns of all vertices' features, where layer 1 aggregates them."""
         if self._projects_first(0):
             return
-        columns = self._shares(0).columns
+        columns = self._split(0).columns
         features = self._job.graph.features
         assert isinstance(features, Tensor)
         self._features = features[:, columns].to(self._job.dtype).contiguous().to(self._job.device)
@@ -100,7 +124,7 @@ class CoupledLayers:
 
     def _aggregated(self, index: int, dropped: Rows, key: BatchKey) -> Tensor:
         """`[n, Din]` sums of the inputs; features take no gradient, so nothing goes back through layer 1's gather."""
-        job, shares, layer = self._job, self._shares(index), contract_layer(self._job.model, index)
+        job, shares, layer = self._job, self._split(index), contract_layer(self._job.model, index)
         if index == 0:
             assert self._features is not None
             everyone = torch.arange(job.graph.num_nodes, device=job.device)
@@ -111,7 +135,7 @@ class CoupledLayers:
         assert isinstance(x, Tensor)
 
         def work(chunk: Chunk, rows: Tensor, weight: Tensor | None) -> Tensor:
-            return layer.aggregate(chunk.block, rows, weight, None)
+            return layer.aggregate(chunk.block, rows, weight)
 
         def back(chunk: Chunk, gradient: Tensor, weight: Tensor | None) -> Tensor:
             return layer.aggregate_back(chunk.block, gradient, weight)
@@ -122,9 +146,9 @@ class CoupledLayers:
 
     def _projected(self, index: int, projected: Tensor, dropped: Rows, key: BatchKey) -> Tensor:
         """`[n, C]` sums of projected rows, already divided by the mass where weights come from shared keys."""
-        job, layer, shares = self._job, contract_layer(self._job.model, index), self._shares(index)
-        x = split(projected, shares, job.comm, "activations")
-        heads, column = layer.num_weights, layer.column[shares.columns]
+        job, layer, shares = self._job, contract_layer(self._job.model, index), self._split(index)
+        x, summed_shares = split(projected, shares, job.comm, "activations"), self._gathered(index)
+        heads = layer.num_weights
         drop = job.model.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
         if layer.kind == "projected":
             keys = layer.keys_of_projected(projected) or layer.keys(dropped)
@@ -132,11 +156,13 @@ class CoupledLayers:
             x = torch.cat((x, share_rows(torch.cat(keys, 1), self._lengths, job.comm, "activations")), 1)
 
         def work(chunk: Chunk, rows: Tensor, weight: Tensor | None) -> Tensor:
+            keyed = None
             if layer.kind == "projected":
                 rows, source, destination = torch.split_with_sizes(rows, [shares.width, heads, heads], 1)
                 keyed = source.contiguous(), destination[: chunk.block.num_dst].contiguous()
+            if layer.kind != "static":
                 weight = normalised_weights(layer, chunk.block, keyed, drop)
-            return layer.aggregate(chunk.block, rows, weight, column)
+            return layer.aggregate_projected(chunk.block, rows, weight, shares.columns)
 
-        summed = in_chunks(work, x, self._static(index), self._chunks, job.tier, width=shares.width)
-        return gather(summed, shares, job.comm, "activations")
+        summed = in_chunks(work, x, self._static(index), self._chunks, job.tier, width=summed_shares.width)
+        return gather(summed, summed_shares, job.comm, "activations")

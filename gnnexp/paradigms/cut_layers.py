@@ -80,8 +80,8 @@ class CutLayers:
         else:
             rows = self._gather(index, projected)
             weight, mass = edge_weights(layer, self._block, None)
-            assert mass is None, "static weights have no mass that would have to be summed"
-            aggregated = self._reduce(index, layer.aggregate(self._block, rows, weight, layer.column))
+            assert mass is None, "weights without keys have no mass that would have to be summed"
+            aggregated = self._reduce(index, layer.aggregate_projected(self._block, rows, weight))
         dst = Destinations(self._dst.ids, self._dst.degree, mass)
         mixed = layer.mix(dst, aggregated, own)
         return model.finish_layer(index, layer.preactivation(mixed), layer.residual_part(_first(h, count)))
@@ -103,7 +103,7 @@ class CutLayers:
         peak = reduce_max_home(backend.edge_max(block, score), self.destinations, job.comm, "activations")
         weight, mass = layer.edge_weight(block, score, peak)
         drop = job.model.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
-        summed = layer.aggregate(block, x, layer.drop_weights(block, weight, drop), layer.column)
+        summed = layer.aggregate_projected(block, x, layer.drop_weights(block, weight, drop))
         if mass is None:
             return self._reduce(index, summed), None
         aggregated, whole_mass = self._reduce(index, torch.cat((summed, mass), 1)).split_with_sizes(

@@ -15,7 +15,7 @@ from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.decoupled import Keys, dense_update
-from gnnexp.models.layer import Degrees
+from gnnexp.models.layer import GraphFacts
 from gnnexp.models.model import Model
 
 
@@ -39,8 +39,8 @@ class HostUpdates:
     def __init__(self, job: Job) -> None:
         self._model = job.model
         here, graph = build(job.config["model"], Model), job.graph
-        degrees = Degrees(graph.in_degree, graph.out_degree)
-        here.setup(graph.num_features, graph.num_classes, degrees, seed=0, dtype=job.dtype, device=torch.device("cpu"))
+        here.setup(graph.num_features, graph.num_classes, GraphFacts.of(graph), seed=0, dtype=job.dtype,
+                   device=torch.device("cpu"))
         self._updates = _Updates(here)
 
     def run(self, ids: Tensor, features: Rows, key: BatchKey | None) -> tuple[Tensor, Keys | None]:

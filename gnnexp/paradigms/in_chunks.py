@@ -54,7 +54,7 @@ def in_chunks(
 
 
 def static_weights(layer: Layer, chunks: Sequence[Chunk], device: torch.device) -> Tensor | None:
-    """`[E, 1]` weights of all edges that depend on nothing but the graph; None for ones or scores."""
+    """`[E, 1]` weights of all edges that depend on nothing but the graph; None for ones, and for what is not static."""
     if layer.kind != "static":
         return None
     parts = [normalised_weights(layer, chunk.block.to(device), None, None) for chunk in chunks]

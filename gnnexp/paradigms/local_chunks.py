@@ -60,10 +60,9 @@ class LocalChunks:
 
 def cost_of(layer: Layer, dtype: torch.dtype) -> ChunkCost:
     """What a chunk of a layer takes, whichever of projecting and aggregating comes first."""
-    copies = layer.num_weights if layer.kind == "projected" else 1
     return ChunkCost.of(
-        layer.in_dim + layer.width, max(layer.in_dim * copies, layer.width, layer.out_dim), layer.num_weights,
-        itemsize(dtype),
+        layer.in_dim + layer.width, max(layer.in_dim * layer.num_weights, layer.width, layer.out_dim),
+        layer.num_weights, itemsize(dtype), layer.edge_columns,
     )
 
 
@@ -84,5 +83,6 @@ def check_chunks(config: Mapping[str, Any], graph: Graph, chunking: Chunking) ->
 def layers_of(model: Model, graph: Graph) -> list[Layer | BlockLayer]:
     """The layers that `model` will have on `graph`, without memory for parameters: sizes are not checked yet."""
     dims = [graph.num_features, *[model.hidden] * (model.num_layers - 1), graph.num_classes]
+    model.num_relations = graph.num_relations
     with torch.device("meta"):
         return [model.make_layer(index, *pair) for index, pair in enumerate(pairwise(dims))]

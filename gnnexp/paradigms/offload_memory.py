@@ -16,7 +16,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.paradigms.chunking import itemsize
 from gnnexp.paradigms.offload_start import Widths
-from gnnexp.samplers.chunks import ChunkCost
+from gnnexp.samplers.chunks import BY_RELATION, ChunkCost
 from gnnexp.samplers.transitions import Dedup, Readings, held_rows
 
 
@@ -98,14 +98,19 @@ def _cost(work: LayerWork, index: int, size: int) -> ChunkCost | None:
     Per row of the buffer: ids, transposed topology, a static weight with what it is made from (48 bytes); the rows
     themselves, in backward their gradients and a chunk's share of these. From kept sums they are not read again.
     Projecting raw rows adds projections, keys and their gradients. Per edge: topology and its transpose (16 bytes),
-    its identity (12), weights with gradients and scores. Per destination: positions and degrees (32), what was read and
-    kept, four copies of the layer's end, and what is handed on with its gradient. Measured: 41 to 90 % of it is used.
+    its identity (12), weights with gradients and scores, what projected edges take. Per destination: positions and
+    degrees (32), what was read and kept, four copies of the layer's end, and what is handed on with its gradient.
+    Measured: 41 to 90 % of it is used.
     """
     layer, read = work.layer, work.read
     if not isinstance(layer, Layer):
         return None
     keyed = layer.kind == "projected"
-    weights = 3 * layer.num_weights * size if keyed or type(layer).edge_weight is not Layer.edge_weight else 0
+    weights = 0 if type(layer).edge_weight is Layer.edge_weight else 3 * layer.num_weights * size
+    if layer.kind == "learned":  # counted and divided beside
+        weights += 2 * (layer.num_weights + 1) * size
+    if layer.projects_edges:
+        weights += layer.edge_columns * size + BY_RELATION
     values = (2 if index == 0 and not work.projects else 3) * read.rows
     if work.sums:
         values = 2 * read.rows
@@ -113,7 +118,8 @@ def _cost(work: LayerWork, index: int, size: int) -> ChunkCost | None:
         values += 6 * layer.num_weights if keyed else 0
     else:
         values += 3 * layer.width + 6 * layer.num_weights
-    widest = max(layer.width, layer.out_dim, layer.in_dim * layer.num_weights if keyed and not work.projects else 0)
+    outer = layer.in_dim * layer.num_weights if layer.kind != "static" and not work.projects else 0
+    widest = max(layer.width, layer.out_dim, outer)
     ends = read.rows + 2 * (read.own + read.summed) + 4 * widest + 2 * work.following
     return ChunkCost(per_dst=32 + ends * size, per_edge=28 + weights, per_src=48 + values * size)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from gnnexp.errors import Problem
 from gnnexp.measure.host_tier import Place
-from gnnexp.paradigms.checks import attends, block_layers
+from gnnexp.paradigms.checks import block_layers, learns_weights
 from gnnexp.paradigms.offload_start import ReadRows
 from gnnexp.samplers.transitions import Dedup
 
@@ -65,7 +65,7 @@ class OffloadOptions:
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """Kept sums need constant weights, a budget layers whose needs are known."""
         problems, target = [], config["model"]["_target_"]
-        if self.keep == "sums" and (attends(config) or block_layers(config)):
+        if self.keep == "sums" and (learns_weights(config) or block_layers(config)):
             problems.append(Problem("paradigm.keep", "sums", f"the aggregation of {target} has learned weights: its "
                                     "gradient needs what was aggregated", "set paradigm.keep=outputs"))
         if self.rows == "projected" and block_layers(config):

@@ -133,8 +133,8 @@ class PushPull(MiniBatch[Sampled, Pushed]):
         """A model with whole weights, gathered from all ranks."""
         job, graph, first = self.job, self.job.graph, self.first.layer
         whole = build(job.config["model"], Model)
-        assert first.degrees is not None
-        whole.setup(graph.num_features, graph.num_classes, first.degrees, seed=job.run.seed, dtype=job.dtype,
+        assert first.facts is not None
+        whole.setup(graph.num_features, graph.num_classes, first.facts, seed=job.run.seed, dtype=job.dtype,
                     device=job.device)
         bounds = slice_bounds(graph.num_features, job.comm.size)
         widths = [stop - start for start, stop in pairwise(bounds)]

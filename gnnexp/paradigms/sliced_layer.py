@@ -83,7 +83,7 @@ class SlicedLayer:
         keys = layer.num_weights if layer.kind == "projected" else 0
         own = layer.width if layer.self_is_neighbour else 0
         shipped = (sources + destinations) * keys if self.ships_keys else 0
-        aggregates = destinations * (layer.width + own) + 2 * (sources + destinations) * keys
+        aggregates = destinations * (layer.sum_width + own) + 2 * (sources + destinations) * keys
         return sources * layer.width + shipped < aggregates
 
     @property
@@ -112,7 +112,7 @@ class SlicedLayer:
         parts = []
         for of, weight in zip(slices, weights, strict=True):
             assert isinstance(of.rows, Tensor), "sparse rows are pulled as projections"
-            aggregated = layer.project_aggregated(layer.aggregate(of.block, of.rows, weight, None), self.dims)
+            aggregated = layer.sum_projected(of.block, of.rows, weight, self.dims)
             parts.append([aggregated, *self._self_part(of, among_sources=False)])
         (aggregated, *own), residual = self._sum(parts, slices)
         block = slices[self.comm.rank].block

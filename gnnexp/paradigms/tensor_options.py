@@ -14,9 +14,9 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.models.layer import Layer
 from gnnexp.models.model import Model
-from gnnexp.paradigms.checks import attends, block_layers, num_ranks
+from gnnexp.paradigms.checks import attends, block_layers, num_ranks, projects_edges
 from gnnexp.paradigms.chunking import Chunking, itemsize
-from gnnexp.paradigms.coupled_layer import projects_first
+from gnnexp.paradigms.coupled_layer import projects_first, shared_columns
 from gnnexp.paradigms.edge_attention import Work
 from gnnexp.paradigms.local_chunks import layers_of
 from gnnexp.samplers.chunks import ChunkCost
@@ -81,6 +81,10 @@ class TensorOptions:
             problems.append(Problem("model", config["model"]["_target_"], "its layers need whole rows of all "
                                     "neighbours in one place",
                                     "choose model=gcn, sage, gin or gat, or paradigm=vertex_parallel"))
+        if self.decoupled and projects_edges(config):
+            problems.append(Problem("model", config["model"]["_target_"], "decoupled layers project rows, then weigh "
+                                    "edges, and its edges are projected each in their own way",
+                                    "set model.decomposition=basis, or paradigm.mode=coupled"))
         hidden, ranks = config["model"].get("hidden"), num_ranks(config)
         hides = self.mode == "coupled" and config["model"].get("layers", 1) > 1 and isinstance(hidden, int)
         if hides and hidden < ranks:
@@ -108,10 +112,13 @@ class TensorOptions:
         sparse = isinstance(graph.features, SparseRows)
         found = {}
         for index, layer in enumerate(layers):
-            if projects_first(layer, index, sparse):
-                found[f"layer {index + 1}, projected,"] = layer.width
+            columns = len(shared_columns(layer, index, sparse).rows) - 1
+            if layer.projects_edges:
+                found[f"layer {index + 1}, in blocks,"] = columns
+            elif projects_first(layer, index, sparse):
+                found[f"layer {index + 1}, projected,"] = columns
             else:
-                found[f"layer {index + 1}'s input" if index else "dataset features"] = layer.in_dim
+                found[f"layer {index + 1}'s input" if index else "dataset features"] = columns
         return found
 
     def cost(self, layers: Sequence[Any], ranks: int, dtype: torch.dtype) -> ChunkCost:
@@ -120,7 +127,8 @@ class TensorOptions:
             max(layer.in_dim, layer.width) for layer in layers
         ]
         width = -(-max(widths) // ranks)
-        return ChunkCost.of(width, width, max(layer.num_weights for layer in layers), itemsize(dtype))
+        edge_columns = -(-max(layer.edge_columns for layer in layers) // ranks)
+        return ChunkCost.of(width, width, max(layer.num_weights for layer in layers), itemsize(dtype), edge_columns)
 
 
 def _too_few(what: str, width: int, config: Mapping[str, Any]) -> Problem:

@@ -19,12 +19,20 @@ from torch import Tensor
 from gnnexp.comm.background import Background
 from gnnexp.comm.tensor_split import Shares, even_bounds, even_shares, gather, split
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.graph.block import Block
+from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.measure.needs import Resident
-from gnnexp.models.decoupled import Decoupled, Keys, contract_layer, has_parameters, propagate, propagate_back
+from gnnexp.models.decoupled import (
+    Decoupled,
+    Keys,
+    contract_layer,
+    has_parameters,
+    propagate,
+    propagate_back,
+    propagation_weight,
+)
 from gnnexp.models.model import Model
 from gnnexp.paradigms.checks import block_degrees, num_ranks
 from gnnexp.paradigms.chunking import Chunking
@@ -164,7 +172,7 @@ class TensorParallel(WholeInMemory):
         if not self.options.decoupled:
             return self.layers.run(whole)
         h, keys = self._dense(whole)
-        weights = self.static if keys is None else self._attention.weights(keys, whole.batch.key)
+        weights = self._weights(keys, whole.batch.key)
         if self.background is not None:
             return propagated(h, weights, self._pipe)
         x = split(h, self.shares, self.job.comm, "activations")
@@ -172,6 +180,22 @@ class TensorParallel(WholeInMemory):
             x = in_chunks(self._step, x, weights, self.chunks, self.job.tier, width=self.shares.width,
                           transposed=self._back)
         return gather(x, self.shares, self.job.comm, "activations")
+
+    def _weights(self, keys: Keys | None, key: BatchKey) -> Tensor | None:
+        """`[E, 1]` of all propagations; None for ones."""
+        if keys is not None:
+            return self._attention.weights(keys, key)
+        model = self.job.model
+        if contract_layer(model, model.num_layers - 1).kind == "static":
+            return self.static
+
+        def weigh(chunk: Chunk, _: Tensor, __: Tensor | None) -> Tensor:
+            weight = propagation_weight(model, chunk.block, None, key)
+            assert weight is not None, "learned weights are never ones"
+            return weight
+
+        no_rows = torch.empty(self.job.graph.num_nodes, 0, dtype=self.job.dtype, device=self.job.device)
+        return in_chunks(weigh, no_rows, None, self.chunks, self.job.tier, width=1, per_edge=True)
 
     def _dense(self, whole: Whole) -> tuple[Tensor, Keys | None]:
         """Dense updates of the own vertices; from the host only their results cross, and their gradients back."""

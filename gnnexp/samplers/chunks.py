@@ -44,19 +44,22 @@ class ChunkCost:
     per_src: int
 
     @staticmethod
-    def of(width: int, out_width: int, num_weights: int, itemsize: int) -> ChunkCost:
+    def of(width: int, out_width: int, num_weights: int, itemsize: int, edge_columns: int = 0) -> ChunkCost:
         """For rows of `width` columns in and `out_width` out: values, gradients, and one spare of either.
 
-        Per edge: sources, transposed destinations and positions (4 + 4 + 8 bytes), weights with gradients and scores.
+        Per edge: sources, transposed destinations and positions (4 + 4 + 8 bytes), weights with gradients and scores;
+        `edge_columns` of values, then with the same topology by relation.
         """
         return ChunkCost(
             per_dst=8 + _COPIES_OUT * out_width * itemsize,
-            per_edge=16 + 4 * num_weights * itemsize,
+            per_edge=16 + 4 * num_weights * itemsize + edge_columns * itemsize + BY_RELATION * (edge_columns > 0),
             per_src=4 + 8 + _COPIES_IN * width * itemsize,
         )
 
 
 _COPIES_IN, _COPIES_OUT = 3, 6
+# Bytes per edge of `Block.relations`, as many pairs as edges, with both transposes and what they are made from.
+BY_RELATION = 128
 
 
 def even_ranges(block: Block, count: int) -> list[int]:
@@ -110,5 +113,6 @@ def _chunk(block: Block, first: int, last: int, place: np.ndarray) -> Chunk:
         block, indptr=block.indptr[first : last + 1] - start, sources=torch.from_numpy(sources),
         src_ids=block.src_ids[rows], num_dst=last - first, in_degree=degree, edge_ids=of_edges(block.edge_ids),
         occurrence=of_edges(block.occurrence), edge_types=of_edges(block.edge_types),
+        in_relation_degree=of_edges(block.in_relation_degree),
     )
     return Chunk(cut_block, rows, first, last, slice(start, stop))

@@ -167,7 +167,7 @@ def empty_chunk(level: Level, first: int = 0) -> Chunk:
     block, edge = level.block, int(level.block.indptr[first])
     nothing = torch.empty(0, dtype=torch.int64)
     parts: dict[str, Any] = {name: None if (held := getattr(block, name)) is None else held[:0]
-             for name in ("edge_ids", "occurrence", "edge_types", "in_degree")}
+             for name in ("edge_ids", "occurrence", "edge_types", "in_relation_degree", "in_degree")}
     empty = replace(block, indptr=torch.zeros(1, dtype=torch.int64), sources=block.sources[:0],
                     src_ids=block.src_ids[:0], num_dst=0, **parts)
     return Chunk(empty, nothing, first, first, slice(edge, edge))

@@ -105,6 +105,27 @@ def fingerprint(graph: Graph) -> tuple[int, int, int, float]:
     )
 
 
+@pytest.mark.parametrize("inverses", [True, False])
+def test_relations_are_drawn_by_pair_and_leave_the_rest_alone(tmp_path: Path, inverses: bool) -> None:
+    plain, options = make(Rmat).load(), {"relations": 9, "inverse_relations": inverses}
+    typed, stored = make(Rmat, **options).load(), make(Rmat, **options).generate(tmp_path / "typed")
+    assert same(typed, plain) and plain.edge_types is None and validate_graph(typed, name="x") == []
+    assert typed.edge_types is not None and stored is not None and stored.edge_types is not None
+    assert torch.equal(typed.edge_types, stored.edge_types) and typed.num_relations == 9 * (1 + inverses)
+    numbers = typed.edge_types.numpy() + 1
+    types = scipy.sparse.csc_array((numbers, typed.indices.numpy(), typed.indptr.numpy())).todense()
+    lower, upper = np.tril(types), np.triu(types).T  # edges from a higher id are above the diagonal of the columns
+    assert np.array_equal(lower - 9 * (lower > 0) if inverses else lower, upper)
+    share = np.bincount(upper[upper > 0] - 1, minlength=9) / (upper > 0).sum()
+    assert np.allclose(share, np.diff(np.sqrt(np.arange(10) / 9)), atol=0.01)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1 << 21])
+def test_as_many_relations_as_there_can_be(count: int) -> None:
+    with pytest.raises(ConfigError, match="relations"):
+        make(Rmat, relations=count)
+
+
 @kinds
 def test_seeds_and_options_give_other_graphs_and_keys(kind: type[Synthetic]) -> None:
     first, second = make(kind), make(kind, seed=1)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from full_graph import TENSOR, full_config
-from nasty_graphs import nasty_graph
+from nasty_graphs import typed_graph
 from small_graphs import edge_list
 from torch import Tensor
 from torch.nn import functional as F
@@ -19,11 +20,11 @@ from gnnexp.comm.environment import Environment
 from gnnexp.config.build import build
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.models.decoupled import Decoupled
-from gnnexp.models.layer import Degrees
+from gnnexp.models.layer import GraphFacts
 from gnnexp.models.model import Model
 from gnnexp.samplers.expansion import Expansion
 
-GRAPH = nasty_graph()
+GRAPH = typed_graph()
 FEATURES = GRAPH.features.double()
 Named = dict[str, Tensor]
 CASES: dict[str, dict[str, Any]] = {
@@ -35,6 +36,8 @@ CASES: dict[str, dict[str, Any]] = {
     "gat": {"layers": 2, "heads": 2},
     "gat_heads": {"layers": 3, "heads": 4, "out_heads": 3},
     "gat_without_loops": {"layers": 2, "heads": 2, "self_loops": False},
+    "rgcn": {"layers": 3, "bases": 2},
+    "rgcn_by_vertex": {"layers": 2, "bases": 1, "norm_by": "vertex"},
 }
 
 
@@ -43,7 +46,7 @@ def kind(case: str) -> str:
 
 
 def options(case: str) -> dict[str, Any]:
-    targets = {"gcn": "gcn.GCN", "sage": "sage.SAGE", "gin": "gin.GIN", "gat": "gat.GAT"}
+    targets = {"gcn": "gcn.GCN", "sage": "sage.SAGE", "gin": "gin.GIN", "gat": "gat.GAT", "rgcn": "rgcn.RGCN"}
     more = {"attention_dropout": 0.0} if kind(case) == "gat" else {}
     return {"_target_": f"gnnexp.models.{targets[kind(case)]}", "hidden": 12, "dropout": 0.0, "input_dropout": 0.0,
             **more, **CASES[case]}
@@ -71,6 +74,8 @@ def dense_rows(case: str, p: Named) -> tuple[Tensor, Tensor | None]:
         z = h @ p[name + "weight"].T
         if kind(case) == "sage":
             z = z + h @ p[name + "self_weight"].T
+        if kind(case) == "rgcn":
+            z = z.view(len(z), CASES[case]["bases"], -1).sum(1) + h @ p[name + "self_weight"].T
         if kind(case) == "gin":
             z = torch.relu(z + p[name + "inner_bias"]) @ p[name + "outer"].T
         if kind(case) == "gat":
@@ -96,6 +101,20 @@ def attention(case: str, p: Named, projected: Tensor) -> Tensor:
     return (weight / weight.sum(2, keepdim=True).clamp(min=1e-300)).mean(0)
 
 
+def relation_weights(case: str, p: Named) -> Tensor:
+    """`[V, V]` of the last layer: each edge's coefficient, averaged over bases, over the edges that it counts with."""
+    assert GRAPH.edge_types is not None
+    mean = p[f"layers.{CASES[case]['layers'] - 1}.coefficients"].mean(1)
+    edges = [(*pair, kind) for pair, kind in zip(edge_list(GRAPH), GRAPH.edge_types.tolist(), strict=True)]
+    by_vertex = CASES[case].get("norm_by") == "vertex"
+    alike = Counter(destination if by_vertex else (destination, kind) for _, destination, kind in edges)
+    matrix = torch.zeros(GRAPH.num_nodes, GRAPH.num_nodes, dtype=torch.float64)
+    for source, destination, kind in edges:
+        share = mean[kind] / alike[destination if by_vertex else (destination, kind)]
+        matrix = matrix.index_put((torch.tensor(destination), torch.tensor(source)), share, accumulate=True)
+    return matrix
+
+
 def propagation(case: str, p: Named, projected: Tensor | None) -> Tensor:
     """`[V, V]` of one step."""
     edges, eye = adjacency(), torch.eye(GRAPH.num_nodes, dtype=torch.float64)
@@ -106,6 +125,8 @@ def propagation(case: str, p: Named, projected: Tensor | None) -> Tensor:
         looped = edges + eye * CASES[case].get("self_loops", True)
         roots = [looped.sum(dim).clamp(min=1).rsqrt() for dim in (1, 0)]
         return roots[0][:, None] * looped * roots[1]
+    if kind(case) == "rgcn":
+        return eye + relation_weights(case, p)
     if kind(case) == "sage":
         return eye + edges / edges.sum(1, keepdim=True).clamp(min=1)
     return edges + eye * (1 + p[f"layers.{CASES[case]['layers'] - 1}.eps"])
@@ -144,8 +165,8 @@ def assert_gradients(model: Model, p: Named) -> None:
 # --- the twin --------------------------------------------------------------------------------------------------------
 def made(case: str, kernel: str) -> Model:
     model = build({**options(case), "kernel": kernel}, Model)
-    model.setup(GRAPH.num_features, GRAPH.num_classes, Degrees(GRAPH.in_degree, GRAPH.out_degree), seed=0,
-                dtype=torch.float64, device=torch.device("cpu"))
+    model.setup(GRAPH.num_features, GRAPH.num_classes, GraphFacts.of(GRAPH), seed=0, dtype=torch.float64,
+                device=torch.device("cpu"))
     return model
 
 
@@ -179,7 +200,8 @@ def test_the_twin_equals_dense_matrices_with_every_gradient(case, kernel):
 
 @pytest.mark.parametrize(
     ("case", "chunks", "frozen"),
-    [("gcn", 1, False), ("sage", 3, False), ("gin", 3, False), ("gat", 1, False), ("gat", 1, True),
+    [("gcn", 1, False), ("sage", 3, False), ("gin", 3, False), ("rgcn", 1, False), ("rgcn", 3, False),
+     ("rgcn_by_vertex", 3, False), ("gat", 1, False), ("gat", 1, True),
      ("gat_heads", 4, False), ("gat_heads", 4, True)],
 )
 def test_training_by_columns_has_the_loss_and_gradients_of_dense_matrices(case, chunks, frozen):
@@ -202,7 +224,7 @@ def test_training_by_columns_has_the_loss_and_gradients_of_dense_matrices(case, 
 
 
 def test_no_twin_takes_a_gradient_for_attention_or_eps_of_hidden_layers():
-    for case, word in (("gat", "attention"), ("gin", "eps")):
+    for case, word in (("gat", "attention"), ("gin", "eps"), ("rgcn_by_vertex", "coefficients")):
         model = made(case, "numba")
         twin = Decoupled(model)
         run_in_parts(twin, model.needs, [torch.arange(GRAPH.num_nodes)]).sum().backward()

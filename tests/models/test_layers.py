@@ -14,7 +14,7 @@ from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import Shard
 from gnnexp.models import local
 from gnnexp.models.dgl_layers import DGLStack, block_to_dgl
-from gnnexp.models.layer import Degrees, Layer
+from gnnexp.models.layer import GraphFacts, Layer
 from gnnexp.models.local import destination_rows, edge_weights, mixed_rows
 from gnnexp.models.model import Model
 from gnnexp.samplers.full import FullSampler
@@ -29,7 +29,7 @@ def make_model(name: str, **options) -> Model:
     node = {"hidden": 8, "layers": 2, "dropout": 0.0, "kernel": "numba", **MODELS[name], **options}
     model = build(node, Model)
     model.setup(
-        GRAPH.num_features, GRAPH.num_classes, Degrees(GRAPH.in_degree, GRAPH.out_degree), seed=0, dtype=torch.float64,
+        GRAPH.num_features, GRAPH.num_classes, GraphFacts.of(GRAPH), seed=0, dtype=torch.float64,
         device=CPU,
     )
     return model
@@ -146,7 +146,7 @@ def test_attention_by_phases_equals_the_fused_kernel_dropout_included():
     x = layer.neighbour(h)
     src_key, dst_key = layer.keys(h)
     weight, mass = edge_weights(layer, block, (src_key, destination_rows(block, dst_key)))
-    aggregated = layer.aggregate(block, x, layer.drop_weights(block, weight, drop), layer.column)
+    aggregated = layer.aggregate_projected(block, x, layer.drop_weights(block, weight, drop))
     by_phases = layer.mix(local.Destinations(block.dst_ids, block.degree, mass), aggregated, None)
     assert torch.allclose(fused, by_phases, atol=1e-12)
     assert not torch.allclose(fused, mixed_rows(layer, block, h, None), atol=1e-3)

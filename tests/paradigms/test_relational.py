@@ -1,0 +1,201 @@
+"""R-GCN is exact under every paradigm: learned weights and projected edges, counts of relations that are complete."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from full_graph import TENSOR, VERTEX
+from nasty_graphs import nasty_graph, typed_graph
+from placement import assert_exact, combinations, cut_parts, parts
+from training import Curve, global_losses, run_steps, small_config
+
+from gnnexp.assemble import Artifacts, assemble
+from gnnexp.comm.environment import read_environment
+from gnnexp.config.build import build
+from gnnexp.config.check import check_data
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.partition import Partition
+from gnnexp.paradigms.base import Paradigm
+from gnnexp.samplers import cut_graph
+from gnnexp.train import probe_memory
+
+RGCN = {"_target_": "gnnexp.models.rgcn.RGCN"}
+MODELS: dict[str, dict[str, Any]] = {
+    "basis": RGCN,
+    "basis_residual": {**RGCN, "bases": 3, "norm_by": "vertex", "residual": True, "norm": True, "layers": 3},
+    "block": {**RGCN, "decomposition": "block", "blocks": 4},
+    "block_residual": {**RGCN, "decomposition": "block", "blocks": 4, "norm_by": "vertex", "residual": True,
+                       "norm": True, "layers": 3, "hidden": 18},
+}
+FULL = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
+OFFLOAD = "gnnexp.paradigms.offload.Offload"
+PROFILE = {"links": {"network": 1e9}, "flops": 1e11, "gather": 1e10}
+NO_DEDUP = {"inter": False, "intra": False}
+# By name: the paradigm, how it places (no parts, vertices in parts, edges in parts).
+WAYS: dict[str, tuple[dict[str, Any], str]] = {
+    "data": ({"_target_": "gnnexp.paradigms.data_parallel.DataParallel"}, ""),
+    "split": ({"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}, "vertices"),
+    "projections": ({"_target_": "gnnexp.paradigms.push_pull.PushPull", "pull": "projections"}, ""),
+    "aggregates": ({"_target_": "gnnexp.paradigms.push_pull.PushPull", "pull": "aggregates"}, ""),
+    "communicate": ({"_target_": VERTEX, "dependency": "communicate"}, "vertices"),
+    "cache": ({"_target_": VERTEX, "dependency": "cache"}, "vertices"),
+    "hybrid": ({"_target_": VERTEX, "dependency": "hybrid"}, "vertices"),
+    "chunks": ({"_target_": VERTEX, "dependency": "communicate", "chunks": 4}, "vertices"),
+    "vertex_cut": ({"_target_": VERTEX}, "edges"),
+    "coupled": ({"_target_": TENSOR, "mode": "coupled"}, ""),
+    "coupled_in_chunks": ({"_target_": TENSOR, "mode": "coupled", "chunks": 5}, ""),
+    "offload_raw": ({"_target_": OFFLOAD, "chunks": 5, "rows": "raw"}, "vertices"),
+    "offload_projected": ({"_target_": OFFLOAD, "chunks": 5, "rows": "projected", "dedup": NO_DEDUP,
+                           "reorganise": False}, "vertices"),
+    "offload": ({"_target_": OFFLOAD, "chunks": 16, "host": "file"}, "vertices"),
+}
+MINI_BATCH = ("data", "split", "projections", "aggregates")
+
+
+def config_of(way: str, model: str, dtype: str = "float64") -> dict[str, Any]:
+    config = small_config(MODELS[model], hardware=PROFILE, train={"dtype": dtype})
+    config["paradigm"] = WAYS[way][0]
+    if way in ("projections", "aggregates"):
+        config["feature_store"] = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"}
+    if way not in MINI_BATCH:
+        config["sampler"] = FULL
+        config["train"]["batch_size"] = None
+    elif config["model"]["layers"] == 3:
+        config["sampler"]["fanouts"] = [3, 3, 2]
+    return config
+
+
+def check(ranks: Any, size: int, way: str, model: str, kind: str = "random", bound: float = 1e-10,
+          dtype: str = "float64") -> None:
+    graph, place = typed_graph(), WAYS[way][1]
+    partition = {"": None, "vertices": parts(graph, size, kind), "edges": cut_parts(graph, size, kind)}[place]
+    assert_exact(ranks, size, typed_graph, config_of(way, model, dtype), bound, partition=partition, steps=6)
+
+
+@pytest.mark.parametrize(
+    ("size", "way", "model"),
+    combinations([1, 2, 3, 4], WAYS, MODELS,
+                 quick=lambda size, way, model: size == 3 and (
+                     model == "basis" or (model == "block_residual" and way not in ("data", "communicate", "hybrid")))),
+)
+def test_same_losses_and_gradients_as_one_worker(ranks, size, way, model):
+    check(ranks, size, way, model)
+
+
+@pytest.mark.parametrize(
+    ("way", "model", "kind"),
+    combinations([way for way, (_, place) in WAYS.items() if place], MODELS, ["skewed", "empty"],
+                 quick=lambda way, model, kind: kind == "empty" and (way, model) in (
+                     ("vertex_cut", "block_residual"), ("split", "basis"), ("offload", "block"))),
+)
+def test_uneven_and_empty_parts(ranks, way, model, kind):
+    """With parts of which some have no edges of some relations, or no edges at all."""
+    check(ranks, 3, way, model, kind)
+
+
+@pytest.mark.parametrize("model", ["basis", "block"])
+@pytest.mark.parametrize("way", ["coupled", "vertex_cut"])
+def test_float32(ranks, way, model):
+    check(ranks, 3, way, model, bound=1e-5, dtype="float32")
+
+
+@pytest.mark.parametrize("model", ["basis", "block"])
+def test_types_travel_where_the_topology_is_partitioned(ranks, model):
+    config = config_of("split", model)
+    config["sampler"] |= {"topology": "partitioned"}
+    assert_exact(ranks, 3, typed_graph, config, 1e-10, steps=6, partition=parts(typed_graph(), 3))
+
+
+@pytest.mark.parametrize("pull", ["projections", "aggregates"])
+@pytest.mark.parametrize("model", ["basis", "block"])
+def test_slices_without_columns(ranks, model, pull):
+    """More ranks than features."""
+    config = config_of(pull, model)
+    config["model"] |= {"blocks": 3}
+    assert_exact(ranks, 4, narrow_graph, config, 1e-10, steps=6)
+
+
+def narrow_graph() -> Graph:
+    return nasty_graph(num_features=3, typed=True)
+
+
+def test_parts_lack_relations():
+    """Or the comparisons above would not see a number of relations that is a part's own."""
+    graph, partition = typed_graph(), cut_parts(typed_graph(), 3)
+    assert partition.edge_owner is not None and graph.edge_types is not None
+    numbers = [int(graph.edge_types[partition.edge_owner == part].max()) + 1 for part in range(3)]
+    assert min(numbers) < graph.num_relations
+
+
+@pytest.mark.parametrize("model", ["basis", "block"])
+def test_counts_of_a_part_would_be_seen(ranks, model):
+    """The control: over a vertex-cut a rank's own edges of a relation are not all that a destination has."""
+    config, partition = config_of("vertex_cut", model), cut_parts(typed_graph(), 2)
+    serial = {**config, "paradigm": small_config(MODELS[model])["paradigm"]}
+    expected = global_losses([run_steps(serial, typed_graph(), 1)])[0]
+    assert abs(global_losses(ranks(2).run(_own_counts, config, partition))[0] - expected) > 1e-3
+
+
+def _own_counts(config: dict[str, Any], partition: Partition) -> Curve:
+    whole = cut_graph._relation_degree
+    try:
+        cut_graph._relation_degree = lambda shard: None
+        return run_steps(config, typed_graph(), 1, partition)
+    finally:
+        cut_graph._relation_degree = whole
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+def larger_graph() -> Graph:
+    return nasty_graph(2000, 12000, 24, 6, typed=True)
+
+
+@pytest.mark.parametrize(
+    ("way", "model", "factor"),
+    combinations(["communicate", "coupled", "offload_raw", "offload_projected"], MODELS, [1, 4],
+                 quick=lambda way, model, factor: model in ("basis", "block") and factor == 1),
+)
+def test_chunks_stay_within_the_smallest_budget_that_is_told(ranks, way, model, factor):
+    config = config_of(way, model, "float32")
+    config["hardware"] |= {"workers": 2}
+    config["paradigm"] = {**config["paradigm"], "chunks": "auto" if "offload" in way else None, "device_memory": 1}
+    (problem,) = build(config["paradigm"], Paradigm).check_data(config, larger_graph())
+    assert problem.key == "paradigm.device_memory"
+    budget = factor * int(problem.mend.split("=")[1].split()[0])
+    config["paradigm"] |= {"device_memory": budget}
+    for peak in ranks(2).run(_peak, config):
+        assert budget / 10 < peak <= budget
+
+
+def _peak(config: dict[str, Any]) -> int:
+    graph = larger_graph()
+    with tempfile.TemporaryDirectory() as folder:
+        job, paradigm = assemble(config, Artifacts(graph, parts(graph, 2)), Path(folder), read_environment())
+        peak = probe_memory(job, paradigm)["device_peak_bytes"]
+        job.comm.release()
+    return int(peak)
+
+
+# --- what makes no sense ---------------------------------------------------------------------------------------------
+def refused(way: str, model: str, **options: Any) -> list[tuple[str, str]]:
+    config = config_of(way, model)
+    config["paradigm"] = {**config["paradigm"], **options}
+    config["partitioner"] = {"_target_": "gnnexp.partitioners.range.RangePartitioner"}
+    return [(p.key, p.mend) for p in build(config["paradigm"], Paradigm).check(config)]
+
+
+def test_what_the_decompositions_cannot_do_is_refused():
+    assert refused("coupled", "block") == refused("coupled", "basis", mode="decoupled") == []
+    ((key, mend),) = refused("coupled", "block", mode="decoupled")
+    assert key == "model" and "model.decomposition=basis" in mend
+    for model in ("basis", "block"):
+        assert refused("offload_raw", model, keep="sums") == [("paradigm.keep", "set paradigm.keep=outputs")]
+
+
+def test_more_ranks_than_blocks():
+    config = config_of("coupled", "block")
+    config["hardware"] |= {"workers": 5}
+    assert {p.key for p in check_data(config, typed_graph()) if "in blocks, has 4" in p.allowed} == {"hardware.workers"}
