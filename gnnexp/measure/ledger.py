@@ -6,7 +6,10 @@ import threading
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-Tag = Literal["frontier", "features", "activations", "gradients", "parameters", "topology", "sizes", "evaluation"]
+Tag = Literal[
+    "frontier", "features", "activations", "endpoints", "gradients", "embeddings", "parameters", "topology", "sizes",
+    "evaluation",
+]
 TAGS: tuple[Tag, ...] = get_args(Tag)
 
 

@@ -12,8 +12,10 @@ from typing import Literal, NamedTuple, get_args
 
 from gnnexp.measure.activity import Activity
 
-Phase = Literal["sample", "load", "forward", "backward", "sync", "update", "wait"]
+# "negatives", "decode" (both ways) and "loss" are what a task does beside the GNN (NeutronTP, Table 4).
+Phase = Literal["sample", "negatives", "load", "forward", "decode", "loss", "backward", "sync", "update", "wait"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
+FORWARD_BACKWARD: tuple[Phase, ...] = ("forward", "decode", "loss", "backward")  # the task's part included
 # Host memory to the device tier, back, and adding up on the host what came back.
 Crossing = Literal["h2d", "d2h", "host_add"]
 

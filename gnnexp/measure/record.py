@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from gnnexp.measure.ledger import Tag, Traffic
-from gnnexp.measure.phases import PHASES, PhaseTimes
+from gnnexp.measure.phases import FORWARD_BACKWARD, PHASES, PhaseTimes
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,8 @@ def reduce_times(ranks: Sequence[RankRecord]) -> dict[str, float]:
     columns: dict[str, list[float]] = {
         f"{phase}_s": [rank.times.phases[phase] for rank in ranks] for phase in PHASES
     }
-    columns["fb_s"] = [r.times.phases["forward"] + r.times.phases["backward"] for r in ranks]
-    columns["compute_s"] = [
-        r.times.phases["forward"] + r.times.phases["backward"] + r.times.phases["update"] for r in ranks
-    ]
+    columns["fb_s"] = [sum(r.times.phases[phase] for phase in FORWARD_BACKWARD) for r in ranks]
+    columns["compute_s"] = [fb + r.times.phases["update"] for fb, r in zip(columns["fb_s"], ranks, strict=True)]
     columns["comm_s"] = [_seconds_in_collectives(rank) for rank in ranks]
     hidden_comm = [rank.times.hidden.get("comm", 0.0) for rank in ranks]
     columns["comm_exposed_s"] = [s - h for s, h in zip(columns["comm_s"], hidden_comm, strict=True)]

@@ -77,9 +77,9 @@ class DataParallel(MiniBatch[Batch, Loaded]):
             assert isinstance(job.sampler, LayerSampler)
             self._sample = RemoteExpansion(job.sampler, job.shard, job.batch_comm, job.model.num_layers).sample
 
-    def sample(self, targets: Tensor, key: BatchKey, global_count: int) -> Batch:
+    def sample(self, seeds: Tensor, key: BatchKey, global_count: int) -> Batch:
         """A micro-batch of its own."""
-        return self._sample(targets, key, global_count)
+        return self._sample(seeds, key, global_count)
 
     def load(self, sampled: Batch) -> Loaded:
         """The rows of all its input vertices."""

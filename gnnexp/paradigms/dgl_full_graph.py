@@ -18,6 +18,7 @@ from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.checks import plain_features, whole_topology
 from gnnexp.paradigms.dgl_reference import dense_features, dgl_needs, epoch_seed, to_dgl, unsupported_model
+from gnnexp.tasks.base import Examples
 
 
 class DGLFullGraph(Paradigm[Tensor]):
@@ -72,7 +73,7 @@ class DGLFullGraph(Paradigm[Tensor]):
         timer, count = self.job.timer, int(batch.numel())
         with timer.phase("forward"):
             logits = self.stack([self.graph] * len(self.stack.convs), self.features)
-            loss = self.job.task.loss_sum(logits[batch], batch)
+            loss = self.job.task.loss_sum(logits[batch], Examples(batch, count))
         with timer.phase("backward"):
             (loss / count).backward()  # type: ignore[no-untyped-call]
         self.steps += 1

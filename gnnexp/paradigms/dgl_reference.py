@@ -32,6 +32,7 @@ from gnnexp.models.dgl_layers import SUPPORTED, DGLStack, supported, wants_self_
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.checks import plain_features, whole_topology
+from gnnexp.tasks.base import Examples
 
 os.environ.setdefault("DGLBACKEND", "pytorch")  # read by dgl when it is imported
 import dgl
@@ -150,7 +151,7 @@ class DGLReference(Paradigm[DGLBatch]):
         self.work["features_loaded_host"] += int(inputs.numel())
         with timer.phase("forward"):
             logits = self.runner(blocks, rows)
-            loss = self.job.task.loss_sum(logits, targets)
+            loss = self.job.task.loss_sum(logits, Examples(targets, count))
         with timer.phase("backward"):
             (loss / count).backward()  # type: ignore[no-untyped-call]
         return loss.detach(), count

@@ -6,7 +6,7 @@ import threading
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
@@ -17,6 +17,7 @@ from gnnexp.job import Job
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.gradients import FlatGradients, assert_same_parameters
+from gnnexp.paradigms.share import Share
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,10 +25,12 @@ class Ready:
     """A batch that a rank can train.
 
     Attributes:
-        batch: its blocks and targets, on the device.
+        batch: its blocks and the vertices whose outputs are computed, on the device.
+        share: what the rank's loss is over.
     """
 
     batch: Batch
+    share: Share | None = field(default=None, kw_only=True)
 
 
 R = TypeVar("R", bound=Ready)
@@ -120,17 +123,36 @@ class ByAutograd(GlobalBatch[R]):
 
     @abstractmethod
     def forward(self, ready: R) -> Tensor | None:
-        """`[n, classes]` outputs of this rank's targets; None where a rank without targets has nothing to do."""
+        """`[n, C]` outputs of the vertices that this rank computes; None where it has nothing to do."""
 
     def forward_backward(self, batch: R) -> tuple[Tensor, int]:
         """Gradients of this rank's part of the global mean loss."""
-        job, sampled = self.job, batch.batch
+        job, share = self.job, batch.share
+        assert share is not None, "set where the batch is prepared"
         with job.timer.phase("forward"):
             self.count_computed(batch)
-            logits = self.forward(batch)
-            if logits is None:
+            computed = self.forward(batch)
+            if computed is None:
                 return torch.zeros((), dtype=job.dtype), 0
-            loss = job.task.loss_sum(logits, sampled.targets)
+            outputs = share.outputs(computed, job.group_comm)
+        loss, gradient = self.task_loss(outputs, share)
         with job.timer.phase("backward"):
-            (loss / max(1, sampled.global_count)).backward()  # type: ignore[no-untyped-call]
-        return loss.detach(), int(sampled.targets.numel())
+            outputs.backward(gradient)  # type: ignore[no-untyped-call]
+        return loss, share.examples.count
+
+    def task_loss(self, outputs: Tensor, share: Share) -> tuple[Tensor, Tensor]:
+        """The task's part of the iteration, both ways: `(loss sum, gradient of outputs [m, C])`, timed apart."""
+        job, task = self.job, self.job.task
+        outputs = outputs.detach().requires_grad_()
+        with job.timer.phase("decode"):
+            decoded = task.decode(outputs, share.examples)
+        with job.timer.phase("loss"):
+            scores = decoded.detach().requires_grad_()
+            loss = task.loss_sum(scores, share.examples)
+            (gradient,) = torch.autograd.grad(loss / max(1, share.global_count), scores)
+        if decoded is outputs:
+            return loss.detach(), gradient
+        with job.timer.phase("decode"):
+            decoded.backward(gradient)  # type: ignore[no-untyped-call]
+        assert outputs.grad is not None
+        return loss.detach(), outputs.grad

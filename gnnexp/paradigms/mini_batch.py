@@ -1,13 +1,15 @@
 """What paradigms that train global mini-batches share: targets, draws, and preparation ahead.
 
 One global batch per iteration, the same for any number of ranks. A paradigm says who has which of its targets
-(`targets_of`), how they are sampled (`sample`), what is loaded for them (`load`) and how its model runs (`forward`).
+(`targets_of`), who computes the vertices that their loss reads (`share_of`), how these are sampled (`sample`), what is
+loaded for them (`load`) and how its model runs (`forward`).
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 from torch import Tensor
@@ -18,6 +20,7 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.paradigms.global_batch import ByAutograd, Ready
 from gnnexp.paradigms.pipeline import prepared
+from gnnexp.paradigms.share import Share
 from gnnexp.paradigms.targets import Assign, StratifiedSchedule, TargetSchedule, check_assign, share
 
 S = TypeVar("S")
@@ -46,8 +49,8 @@ class MiniBatch(ByAutograd[R], Generic[S, R]):
 
     # --- what a paradigm says --------------------------------------------------------------------------------------
     @abstractmethod
-    def sample(self, targets: Tensor, key: BatchKey, global_count: int) -> S:
-        """This rank's part of a global batch of `global_count` targets, from its `targets`; may communicate."""
+    def sample(self, seeds: Tensor, key: BatchKey, global_count: int) -> S:
+        """What this rank needs to compute its `seeds` of a global batch of `global_count` targets; may communicate."""
 
     @abstractmethod
     def load(self, sampled: S) -> R:
@@ -58,8 +61,8 @@ class MiniBatch(ByAutograd[R], Generic[S, R]):
         """Ranks of the same unit draw alike with `sampler.key=micro`; by default every rank for itself."""
         return self.job.comm.rank
 
-    def targets_of(self, epoch: int) -> Callable[[int], tuple[Tensor, int]]:
-        """For a step: this rank's targets, and the number of targets of the global batch."""
+    def targets_of(self, epoch: int) -> Callable[[int], tuple[Tensor, Tensor]]:
+        """For a step: this rank's targets, and those of the global batch."""
         comm, shard = self.job.comm, self.job.shard
         if self.assign == "stratified":
             strata = StratifiedSchedule(self.schedule, shard.owner, shard.num_parts)
@@ -67,12 +70,16 @@ class MiniBatch(ByAutograd[R], Generic[S, R]):
             return lambda step: strata.batch(orders, step, shard.part)
         order = self.schedule.order(epoch)
 
-        def of_step(step: int) -> tuple[Tensor, int]:
+        def of_step(step: int) -> tuple[Tensor, Tensor]:
             targets = self.schedule.global_batch(order, step)
-            own = shard.owned_of(targets) if self.assign == "owner" else share(targets, comm.rank, comm.size)
-            return own, int(targets.numel())
+            return (shard.owned_of(targets) if self.assign == "owner" else share(targets, comm.rank, comm.size)), targets
 
         return of_step
+
+    def share_of(self, targets: Tensor, batch: Tensor, key: BatchKey) -> Share:
+        """What the loss of this rank's `targets` of a global `batch` reads; by default it computes that itself."""
+        examples = self.job.task.examples(targets, batch, key)
+        return Share(examples, batch.numel(), examples.vertices)
 
     # --- the iteration ---------------------------------------------------------------------------------------------
     def setup(self, job: Job) -> None:
@@ -93,11 +100,15 @@ class MiniBatch(ByAutograd[R], Generic[S, R]):
         micro = self.drawing_unit if sampler.key == "micro" else -1
 
         def prepare(step: int) -> R:
+            key = BatchKey(seed, epoch, step, micro)
             with timer.phase("sample"):
-                targets, global_count = targets_of(step)
-                sampled = self.sample(targets, BatchKey(seed, epoch, step, micro), global_count)
+                targets, batch = targets_of(step)
+            with timer.phase("negatives" if self.job.task.pairs else "sample"):
+                own = self.share_of(targets, batch, replace(key, micro=-1))
+            with timer.phase("sample"):
+                sampled = self.sample(own.seeds, key, own.global_count)
             with timer.phase("load"):
-                return self.load(sampled)
+                return replace(self.load(sampled), share=own.to(self.job.device))
 
         return (yield from prepared(self.job, range(first, self.schedule.num_steps), prepare))
 

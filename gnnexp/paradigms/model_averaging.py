@@ -31,6 +31,8 @@ from gnnexp.paradigms.local_models import LocalModels, OptimizerState
 from gnnexp.paradigms.on_parts import OnParts
 from gnnexp.paradigms.part_turn import Turn, take_turn
 from gnnexp.paradigms.pipeline import prepared
+from gnnexp.paradigms.share import Share
+from gnnexp.tasks.base import Examples
 
 # The order of targets with as many as one in a part; what a rank without any more does while others train.
 _NO_TARGETS = torch.empty(0, dtype=torch.int64)
@@ -192,7 +194,8 @@ class ModelAveraging(OnParts[Local]):
                 self.count("tier/h2d_bytes", sum(block.nbytes() for block in batch.blocks))
                 for name, amount in turn.store.take_counts().items():
                     self.count(name, amount)
-                return Local(batch.to(self.job.device), features)
+                own = Share(Examples(batch.targets, batch.targets.numel()), batch.global_count, batch.targets)
+                return Local(batch.to(self.job.device), features, share=own)
 
         return prepare
 

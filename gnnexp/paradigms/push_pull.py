@@ -104,10 +104,10 @@ class PushPull(MiniBatch[Sampled, Pushed]):
         super().clear_gradients()
         self.sliced.clear()
 
-    def sample(self, targets: Tensor, key: BatchKey, global_count: int) -> Sampled:
+    def sample(self, seeds: Tensor, key: BatchKey, global_count: int) -> Sampled:
         """The push: every first block goes to every rank."""
         comm = self.job.batch_comm
-        batch = self.job.sampler.sample(targets, key, global_count)
+        batch = self.job.sampler.sample(seeds, key, global_count)
         first = batch.blocks[0]
         sizes, packet = pack_block(first)
         everyone = comm.swap(sizes.repeat(comm.size, 1))

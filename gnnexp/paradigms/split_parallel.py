@@ -33,6 +33,7 @@ from gnnexp.paradigms.checks import (
 )
 from gnnexp.paradigms.global_batch import Ready
 from gnnexp.paradigms.mini_batch import MiniBatch
+from gnnexp.paradigms.share import Share, from_owners
 from gnnexp.paradigms.targets import Assign, share
 from gnnexp.samplers.layerwise import LayerSampler
 from gnnexp.samplers.split import SplitBatch, Splitter
@@ -104,23 +105,30 @@ class SplitParallel(MiniBatch[SplitBatch, LoadedSplit]):
         """A group draws as one."""
         return self.job.comm.rank // self.job.shard.num_parts
 
-    def targets_of(self, epoch: int) -> Callable[[int], tuple[Tensor, int]]:
-        """The group's even share of the global batch, of which each rank takes what it owns."""
+    def targets_of(self, epoch: int) -> Callable[[int], tuple[Tensor, Tensor]]:
+        """The group's even share of the global batch, of which each rank takes the vertices it owns, or some links."""
         if self.assign == "stratified":
             return super().targets_of(epoch)
         comm, shard, order = self.job.comm, self.job.shard, self.schedule.order(epoch)
         size = shard.num_parts
 
-        def of_step(step: int) -> tuple[Tensor, int]:
+        def of_step(step: int) -> tuple[Tensor, Tensor]:
             targets = self.schedule.global_batch(order, step)
             ours = share(targets, comm.rank // size, comm.size // size)
-            return shard.owned_of(ours), int(targets.numel())
+            return (share(ours, comm.rank % size, size) if self.job.task.pairs else shard.owned_of(ours)), targets
 
         return of_step
 
-    def sample(self, targets: Tensor, key: BatchKey, global_count: int) -> SplitBatch:
+    def share_of(self, targets: Tensor, batch: Tensor, key: BatchKey) -> Share:
+        """Ends of links are computed by their owners."""
+        if not self.job.task.pairs:
+            return super().share_of(targets, batch, key)
+        examples = self.job.task.examples(targets, batch, key)
+        return from_owners(examples, batch.numel(), self.job.shard.owner, self.job.batch_comm)
+
+    def sample(self, seeds: Tensor, key: BatchKey, global_count: int) -> SplitBatch:
         """Algorithm 1: hop by hop, the mixed frontier split to its owners."""
-        return self.splitter.sample(targets, key, global_count)
+        return self.splitter.sample(seeds, key, global_count)
 
     def load(self, sampled: SplitBatch) -> LoadedSplit:
         """The rows of the local input vertices."""

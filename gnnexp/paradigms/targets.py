@@ -89,10 +89,10 @@ class StratifiedSchedule:
             orders.append(own[torch.from_numpy(permutation(key, own.numel()))] if self.whole.shuffle else own)
         return orders
 
-    def batch(self, orders: list[Tensor], step: int, part: int) -> tuple[Tensor, int]:
-        """`(targets of `part`, number of targets of all parts)` in step `step`."""
+    def batch(self, orders: list[Tensor], step: int, part: int) -> tuple[Tensor, Tensor]:
+        """`(targets of `part`, targets of all parts)` in step `step`."""
         shares = [share(order, step, self.whole.num_steps) for order in orders]
-        return shares[part], sum(own.numel() for own in shares)
+        return shares[part], torch.cat(shares)
 
 
 def share(targets: Tensor, rank: int, num_ranks: int) -> Tensor:

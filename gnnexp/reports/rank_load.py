@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from gnnexp.measure.phases import FORWARD_BACKWARD
 from gnnexp.records import read_epochs
 from gnnexp.reports.runs import Run
 
@@ -100,7 +101,7 @@ def computation_s(rank: Line) -> float:
     background thread exchanged while the loop computed is hidden, no part of any phase; what the loop waited for is.
     """
     phases = rank["times"]["phases"]
-    return float(sum(phases[phase] for phase in ("forward", "backward", "update")) - exchange_s(rank))
+    return float(sum(phases.get(phase, 0.0) for phase in (*FORWARD_BACKWARD, "update")) - exchange_s(rank))
 
 
 def exchange_s(rank: Line) -> float:

@@ -1,26 +1,49 @@
-"""What is learned: the loss over a batch's targets, and the metrics of an evaluation."""
+"""What is learned: the loss over a batch's examples, and the metrics of an evaluation."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from gnnexp.errors import Problem
+from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 
 Scores = Mapping[str, np.ndarray]
 
 
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """A rank's part of a global batch, as its loss wants it; a task may add what it needs.
+
+    Attributes:
+        vertices: `[m]` original ids, unique: whose outputs are read, in this order.
+        count: how many of the task's training examples these are.
+    """
+
+    vertices: Tensor
+    count: int
+
+
 class Task(ABC):
-    """Loss and metrics of one kind of prediction."""
+    """Loss and metrics of one kind of prediction.
+
+    A training example is a vertex, or (`pairs`) a link, whose ends may be anywhere: a paradigm then brings their
+    outputs to the rank that has the link. What is learned beside the model is the `decoder`.
+    """
+
+    pairs: ClassVar[bool] = False
 
     @property
     @abstractmethod
     def primary_metric(self) -> str:
-        """The metric that chooses the best epoch by validation: `acc`, `micro_f1` or `roc_auc`; higher is better."""
+        """The metric that chooses the best epoch by validation (`acc`, `mrr`, …); higher is better."""
 
     @abstractmethod
     def check(self, graph: Graph) -> list[Problem]:
@@ -30,18 +53,57 @@ class Task(ABC):
     def setup(self, graph: Graph) -> None:
         """Take what is needed of the graph."""
 
+    # --- training --------------------------------------------------------------------------------------------------
     @abstractmethod
     def targets(self) -> Tensor:
-        """Training targets, original ids `[n]` int64."""
+        """Training examples `[n]` int64: original ids of vertices, or numbers of links."""
+
+    def num_outputs(self, graph: Graph, hidden: int) -> int:
+        """Columns of the model's output, whose hidden layers have `hidden`."""
+        return graph.num_classes
+
+    def decoder(self, num_outputs: int, *, seed: int, dtype: torch.dtype, device: torch.device) -> nn.Module | None:
+        """What is learned beside the model, if anything: a pure function of the seed, the same on every rank."""
+        return None
+
+    def examples(self, chosen: Tensor, batch: Tensor, key: BatchKey) -> Examples:
+        """A rank's part of a global batch.
+
+        Args:
+            chosen: `[t]` its targets, in any order.
+            batch: `[T]` those of all ranks, the same on each.
+            key: of the batch: what is drawn is a pure function of it and of the target, never of the rank.
+        """
+        return Examples(chosen, chosen.numel())
+
+    def decode(self, outputs: Tensor, examples: Examples) -> Tensor:
+        """Scores of the examples from the model's `outputs` `[m, C]` of their vertices."""
+        return outputs
 
     @abstractmethod
-    def loss_sum(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Sum (never a mean) of the losses of `targets` `[T]`, from logits `[T, C]`: the caller divides globally."""
+    def loss_sum(self, scores: Tensor, examples: Examples) -> Tensor:
+        """Sum (never a mean) of the examples' losses, from what `decode` gave: the caller divides globally."""
 
-    @abstractmethod
-    def score(self, logits: Tensor, ids: Tensor) -> Scores:
-        """What metrics need of the vertices `ids` `[n]`: arrays that concatenate over chunks and ranks."""
+    # --- evaluation ------------------------------------------------------------------------------------------------
+    def held_out(self, graph: Graph) -> dict[str, Tensor]:
+        """What is evaluated, by split (`val`, `test`): original ids of vertices, or numbers of links."""
+        return {"val": graph.splits.val, "test": graph.splits.test}
+
+    def score(self, outputs: Tensor, ids: Tensor) -> Scores:
+        """What metrics need of the vertices `ids` `[n]` with `outputs` `[n, C]`: arrays that concatenate."""
+        raise NotImplementedError("a task of vertices scores vertices")
+
+    def score_pairs(self, split: str, outputs: Tensor, chosen: Tensor, budget: int) -> Iterator[Scores]:
+        """What metrics need of some held-out links, piece by piece: arrays that concatenate over pieces and ranks.
+
+        Args:
+            split: a key of `held_out`.
+            outputs: `[V, C]` of all vertices, in memory or mapped.
+            chosen: a rank's share of the split's links.
+            budget: bytes that it may take beside.
+        """
+        raise NotImplementedError("a task of pairs scores pairs")
 
     @abstractmethod
     def metrics(self, scores: Sequence[Scores]) -> dict[str, float]:
-        """Metrics from the scores of all chunks of all ranks, without the split's name."""
+        """Metrics from the scores of all pieces of all ranks, without the split's name."""

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph
-from gnnexp.tasks.base import Scores, Task
+from gnnexp.tasks.base import Examples, Scores, Task
 from gnnexp.tasks.metrics import accuracy, micro_f1, roc_auc
 
 
@@ -72,18 +72,17 @@ class NodeClassification(Task):
         """Training vertices."""
         return self._targets
 
-    def loss_sum(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def loss_sum(self, scores: Tensor, examples: Examples) -> Tensor:
         """Summed cross-entropy; multi-label: mean over classes of the binary one, summed over vertices."""
-        labels = self._labels[targets.long()].to(logits.device)
+        labels = self._labels[examples.vertices.cpu().long()].to(scores.device)
         if self._multilabel:
-            loss = F.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), reduction="sum")
+            loss = F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype), reduction="sum")
             return loss / self._num_classes
-        return F.cross_entropy(logits, labels, reduction="sum")
+        return F.cross_entropy(scores, labels, reduction="sum")
 
-    def score(self, logits: Tensor, ids: Tensor) -> Scores:
+    def score(self, outputs: Tensor, ids: Tensor) -> Scores:
         """Predictions and labels of labelled vertices, plus class-1 scores for ROC AUC."""
-        labels = self._labels[ids.long()]
-        logits = logits.cpu()
+        labels, logits = self._labels[ids.long()], outputs.cpu()
         if self._multilabel:
             kept = ~labels.isnan().any(1)
             return {"score": logits[kept].numpy(), "label": labels[kept].numpy().astype(np.int8)}

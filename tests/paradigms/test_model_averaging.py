@@ -149,7 +149,8 @@ def by_hand(config: dict[str, Any], parts: int, epochs: int, state: str, sync_ev
                     batch = prepare(step)
                     paradigm.gradients.clear()
                     logits = paradigm.job.model(batch.batch, batch.features)
-                    (paradigm.job.task.loss_sum(logits, batch.batch.targets) / batch.batch.targets.numel()).backward()
+                    examples = batch.share.examples
+                    (paradigm.job.task.loss_sum(logits, examples) / examples.count).backward()
                     optimizers[part].step()
             if (epoch + 1) % sync_every and epoch + 1 < epochs:
                 continue

@@ -1,0 +1,83 @@
+"""A rank's part of a global batch: what its loss is over, and how the outputs that it reads come to it.
+
+Examples that are vertices are computed where their loss is. Both ends of a link rarely are: the rank that has the link
+asks their owners, who compute them; outputs come in one exchange and gradients go back in its transpose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.shuffle import ShuffleIndex, shuffle
+from gnnexp.feature_stores.routing import route
+from gnnexp.tasks.base import Examples
+
+
+@dataclass(frozen=True, eq=False)
+class Share:
+    """One rank's part of a global batch.
+
+    Attributes:
+        examples: what the rank's loss is over.
+        global_count: examples of all ranks.
+        seeds: `[n]` original ids of the vertices whose outputs the rank computes.
+        places: `[m]` which rows the examples' vertices are, of the seeds' and of those that come; None: the seeds'.
+        index: whose outputs go where; None: none do.
+    """
+
+    examples: Examples
+    global_count: int
+    seeds: Tensor
+    places: Tensor | None = None
+    index: ShuffleIndex | None = None
+
+    def outputs(self, computed: Tensor, comm: Communicator) -> Tensor:
+        """`[m, C]` of the examples' vertices, from those of the seeds `[n, C]`; collective where any rank has `index`."""
+        rows = computed
+        if self.index is not None:
+            mixed = shuffle(computed, self.index, comm, "endpoints")
+            assert isinstance(mixed, Tensor)
+            rows = mixed
+        return rows if self.places is None else rows.index_select(0, self.places)
+
+    def to(self, device: torch.device) -> Share:
+        """What is used on the device, there."""
+        return Share(self.examples, self.global_count, self.seeds,
+                     None if self.places is None else self.places.to(device),
+                     None if self.index is None else self.index.to(device))
+
+
+def from_owners(
+    examples: Examples, global_count: int, owner: Tensor, comm: Communicator, own: Tensor | None = None
+) -> Share:
+    """Ask the owners of the examples' vertices for their outputs; one round.
+
+    Args:
+        examples: of this rank.
+        global_count: of all ranks.
+        owner: `[V]` which rank computes each vertex.
+        comm: host tensors; all ranks that share the batch call.
+        own: `[n]` ids that this rank computes anyway, ascending; None: those it is asked for.
+    """
+    routes = route(examples.vertices, owner.numpy(), comm.rank, comm.size)
+    asked = comm.swap(torch.tensor(routes.sent).unsqueeze(1)).flatten().tolist()
+    requests = comm.all_to_all(routes.foreign, routes.sent, asked, "frontier")
+    seeds = torch.unique(torch.cat((routes.own, requests))) if own is None else own
+    places = torch.empty(examples.vertices.numel(), dtype=torch.int64)
+    places[routes.own_places] = torch.searchsorted(seeds, routes.own)
+    places[routes.foreign_places] = torch.arange(seeds.numel(), seeds.numel() + routes.foreign.numel())
+    index = ShuffleIndex(torch.searchsorted(seeds, requests), tuple(asked), tuple(routes.sent), seeds.numel())
+    return Share(examples, global_count, seeds, places, index)
+
+
+def owners(own: Tensor, num_nodes: int, comm: Communicator) -> Tensor:
+    """`[V]` int32: which rank has each vertex among its `own`; one round, O(V)."""
+    lengths = [int(count) for count in comm.swap(torch.full((comm.size, 1), own.numel())).flatten()]
+    table = torch.empty(num_nodes, dtype=torch.int32)
+    for rank, ids in enumerate(comm.all_gather(own, lengths, "frontier")):
+        table[ids.long()] = rank
+    return table
