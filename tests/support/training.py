@@ -74,8 +74,7 @@ def run_steps(
                     gradients = {
                         name: p.grad.clone() for name, p in paradigm.module.named_parameters() if p.grad is not None
                     }
-                optimizer.step()
-                paradigm.clear_gradients()
+                paradigm.update(optimizer)
                 losses.append((float(loss), count))
                 if len(losses) == steps:
                     break
