@@ -141,10 +141,16 @@ class EmbeddingStore(TrainableStore):
         if not places:
             return
         shape = self._table.shape
-        summed = torch.sparse_coo_tensor(torch.cat(places).unsqueeze(0), torch.cat(values), shape).coalesce()
-        touched = summed.values().ne(0).any(1)
+        summed = torch.sparse_coo_tensor(torch.cat(places).unsqueeze(0), torch.cat(values), shape,
+                                         check_invariants=False).coalesce()
+        touched = self._anywhere(summed.values().ne(0).any(1))
         self._table.grad = torch.sparse_coo_tensor(
-            summed.indices()[:, touched], summed.values()[touched], shape, is_coalesced=True)
+            summed.indices()[:, touched], summed.values()[touched], shape, is_coalesced=True,
+            check_invariants=False)
+
+    def _anywhere(self, touched: Tensor) -> Tensor:
+        """`[n]` which of the rows that were read have a gradient, in whatever columns."""
+        return touched
 
     def _returned(self, read: _Read) -> Iterator[tuple[Tensor, Tensor]]:
         """`(held rows [n], their gradients [n, d])` of this rank's own reading, then of all others' in order."""
@@ -249,6 +255,12 @@ class SlicedEmbeddingStore(EmbeddingStore):
         self.count("host", leaf.shape[0], leaf.numel() * leaf.element_size())
         self._reads.append(_Read(leaf, places))
         return leaf
+
+    def _anywhere(self, touched: Tensor) -> Tensor:
+        """Dropout may have taken all columns of a row that are here; every rank has read the same rows."""
+        flags = touched.to(torch.int32)
+        self._comm.all_reduce(flags, "embeddings")
+        return flags > 0
 
     def _placed(self, rank: int) -> tuple[Tensor, slice]:
         bounds = slice_bounds(self.dim, self._comm.size)
