@@ -62,3 +62,24 @@ def one_hot_columns(columns: np.ndarray) -> scipy.sparse.csr_array:
     starts = np.arange(num_rows + 1) * num_columns
     ones = np.ones(codes.size, np.float32)
     return scipy.sparse.csr_array((ones, codes.ravel(), starts), shape=(num_rows, offset))
+
+
+def features_by_type(features: np.ndarray | None, types: np.ndarray) -> scipy.sparse.csr_array:
+    """`[V, T + F * D]`: every vertex's type in one-hot code, and its features in the columns of its type.
+
+    So any linear layer of them is a projection with a bias for each type (docs/architecture.md, "Node types").
+
+    Args:
+        features: `[V, D]`, zero in types without any; F types have some. None = of no type.
+        types: `[V]` type of each vertex, 0 to T - 1.
+    """
+    codes = one_hot_columns(types[:, None])
+    if features is None:
+        return codes
+    rows = scipy.sparse.csr_array(features)
+    sizes = np.diff(rows.indptr)
+    featured = np.unique(types[sizes > 0])
+    first = np.searchsorted(featured, types) * features.shape[1]
+    shape = types.size, featured.size * features.shape[1]
+    placed = scipy.sparse.csr_array((rows.data, rows.indices + np.repeat(first, sizes), rows.indptr), shape=shape)
+    return scipy.sparse.csr_array(scipy.sparse.hstack([codes, placed], format="csr"))

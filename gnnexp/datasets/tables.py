@@ -25,12 +25,17 @@ _MAX_LINE = 1 << 20
 _MAX_RATIO, _ALWAYS_UNPACKED = 100, 1 << 24
 
 
+def unpacked_limit(path: Path) -> int:
+    """Bytes that a packed text may have unpacked."""
+    return max(_ALWAYS_UNPACKED, _MAX_RATIO * path.stat().st_size)
+
+
 class _Unpacked(gzip.GzipFile):
     """A `.gz` file that ends with an error where it would unpack to far more than a table can."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._limit = max(_ALWAYS_UNPACKED, _MAX_RATIO * path.stat().st_size)
+        self._limit = unpacked_limit(path)
 
     def read1(self, size: int = -1) -> bytes:
         """What `io.TextIOWrapper` reads with."""
