@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.datasets.base import check_memory
+from gnnexp.errors import DataError, Problem
 from gnnexp.graph.sparse import SparseRows
 
 Sparse = Literal["auto", True, False]
@@ -62,6 +63,18 @@ def one_hot_columns(columns: np.ndarray) -> scipy.sparse.csr_array:
     starts = np.arange(num_rows + 1) * num_columns
     ones = np.ones(codes.size, np.float32)
     return scipy.sparse.csr_array((ones, codes.ravel(), starts), shape=(num_rows, offset))
+
+
+def typed_rows(features: np.ndarray | None, types: np.ndarray | None, sparse: Sparse) -> Tensor | SparseRows:
+    """`features_by_type` as `feature_rows` has them.
+
+    Raises:
+        DataError: vertices have no types.
+    """
+    if types is None:
+        raise DataError(Problem("dataset.features_by_type", True, "this dataset has one type of vertices",
+                                "set dataset.features_by_type=false, or dataset.node_types where it has that"))
+    return feature_rows(features_by_type(features, types), sparse, normalize=False)
 
 
 def features_by_type(features: np.ndarray | None, types: np.ndarray) -> scipy.sparse.csr_array:

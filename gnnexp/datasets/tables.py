@@ -92,6 +92,15 @@ class Table:
                 if found.shape[0]:
                     yield found
 
+    def words(self) -> list[list[str]]:
+        """The cells of every line that is not blank, as text.
+
+        Raises:
+            DataError: the file is damaged.
+        """
+        with self._open() as file:
+            return [line.strip().split(self.delimiter) for line in self._lines(file) if line.strip()]
+
     def _lines(self, file: IO[str]) -> Iterator[str]:
         """One by one; a file without line breaks is not taken into memory."""
         while line := file.readline(_MAX_LINE + 1):

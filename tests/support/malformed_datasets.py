@@ -116,6 +116,18 @@ def put_ogbn_binary() -> Dataset:
     return Ogb(name="ogbn-tiny", path="ogb")
 
 
+def put_ogbn_typed() -> Dataset:
+    texts = {"raw/num-node-dict": "author,paper\n2,3\n", "raw/triplet-type-list": "author,writes,paper\n",
+             "raw/relations/author___writes___paper/edge": "0,0\n1,2\n", "raw/node-label/paper/node-label": "0\n1\n1\n",
+             "raw/node-feat/paper/node-feat": "1.5,2\n" * 3, "split/time/paper/train": "0\n",
+             "split/time/paper/valid": "1\n", "split/time/paper/test": "2\n"}
+    for name, text in texts.items():
+        path = Path(f"ogb/{name}.csv.gz")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(text.encode()))
+    return Ogb(name="ogbn-tiny", path="ogb")
+
+
 def put_ogbl() -> Dataset:
     put_raw()
     Path("ogb/split/target").mkdir(parents=True)
@@ -157,7 +169,7 @@ DATASETS: dict[str, Callable[[], Dataset]] = {
     "heterophilous": put_hetero, "graphdata": put_graphdata, "planetoid": put_planetoid, "fb100": put_mat,
     "fb100 unpacked": lambda: put_mat(compressed=False), "text": put_text, "packed text": put_packed_text,
     "npy": put_npy, "ogbn": put_ogbn, "ogbn binary": put_ogbn_binary, "ogbl": put_ogbl,
-    "aminer": put_aminer, "triples": put_triples, "archive": put_archive,
+    "ogbn typed": put_ogbn_typed, "aminer": put_aminer, "triples": put_triples, "archive": put_archive,
 }
 
 
