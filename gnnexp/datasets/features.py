@@ -84,7 +84,7 @@ def features_by_type(features: np.ndarray | None, types: np.ndarray) -> scipy.sp
 
     Args:
         features: `[V, D]`, zero in types without any; F types have some. None = of no type.
-        types: `[V]` type of each vertex, 0 to T - 1.
+        types: `[V]` type of each vertex; T of them occur.
     """
     codes = one_hot_columns(types[:, None])
     if features is None:
