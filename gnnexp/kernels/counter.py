@@ -25,7 +25,8 @@ _MUL2 = 0x94D049BB133111EB
 U_GOLDEN = np.uint64(GOLDEN)
 _U_MUL1 = np.uint64(_MUL1)
 _U_MUL2 = np.uint64(_MUL2)
-_S30, _S27, _S31 = np.uint64(30), np.uint64(27), np.uint64(31)
+_S30, _S27, _S31, _S32 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
 
 
 class Purpose(IntEnum):
@@ -77,6 +78,12 @@ def absorb(state: np.uint64, word: np.uint64) -> np.uint64:
 def draw(key: np.uint64, counter: np.uint64) -> np.uint64:
     """The `counter`-th 64-bit draw of the stream `key` (splitmix64 sequence)."""
     return mix64(key + (counter + np.uint64(1)) * U_GOLDEN)
+
+
+@compiled(inline="always")
+def bounded(word: np.uint64, bound: np.uint64) -> np.uint64:
+    """High half of the 128-bit product: uniform on 0..bound-1 for a bound below 2^32, up to a bias below 2^-32."""
+    return ((word >> _S32) * bound + (((word & _LOW) * bound) >> _S32)) >> _S32
 
 
 @compiled()

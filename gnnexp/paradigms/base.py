@@ -119,6 +119,11 @@ class Paradigm(ABC, Generic[B]):
     def synchronize(self) -> None:
         """Make gradients the same wherever their parameters are replicated."""
 
+    def update(self, optimizer: torch.optim.Optimizer) -> None:
+        """The optimizer's step, of what is trained beside `module` too; gradients are cleared."""
+        optimizer.step()
+        self.clear_gradients()
+
     @abstractmethod
     def clear_gradients(self) -> None:
         """Before the next iteration."""

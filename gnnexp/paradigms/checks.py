@@ -11,6 +11,7 @@ from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.model import Model
 from gnnexp.samplers.layerwise import LayerSampler
+from gnnexp.tasks.base import Task
 
 
 def num_ranks(config: Mapping[str, Any]) -> int:
@@ -72,6 +73,12 @@ def whole_topology(config: Mapping[str, Any], paradigm: str) -> list[Problem]:
         return []
     return [Problem("sampler.topology", "partitioned", f"{paradigm} samples from the whole graph on every rank",
                     "set sampler.topology=replicated")]
+
+
+def pairs(config: Mapping[str, Any]) -> bool:
+    """Whether training examples are links."""
+    found = locate(config["task"]["_target_"])
+    return isinstance(found, type) and issubclass(found, Task) and found.pairs
 
 
 def whole_rows(config: Mapping[str, Any], paradigm: str) -> list[Problem]:

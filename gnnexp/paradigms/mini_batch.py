@@ -71,8 +71,8 @@ class MiniBatch(ByAutograd[R], Generic[S, R]):
         order = self.schedule.order(epoch)
 
         def of_step(step: int) -> tuple[Tensor, Tensor]:
-            targets = self.schedule.global_batch(order, step)
-            return (shard.owned_of(targets) if self.assign == "owner" else share(targets, comm.rank, comm.size)), targets
+            batch = self.schedule.global_batch(order, step)
+            return (shard.owned_of(batch) if self.assign == "owner" else share(batch, comm.rank, comm.size)), batch
 
         return of_step
 

@@ -21,6 +21,7 @@ from gnnexp.paradigms.offload_plan import OffloadPlan
 from gnnexp.paradigms.offload_start import LayerStart, Start
 from gnnexp.samplers.chunks import Chunk
 from gnnexp.samplers.transitions import Move, Visit
+from gnnexp.tasks.base import Examples
 
 _PIECE_BYTES = 64 << 20
 
@@ -45,11 +46,13 @@ class Sweeps:
                         for start, kept, following in zip(starts, plan.keeps_sums, [*starts[1:], None], strict=True)]
         self.host = HostTier(options.host, job.directory, pinned=job.device.type == "cuda")
         self._features, self._rows = plan.slots.allocate(own.numel(), job.dtype, self.host)
-        # The gradients of other logits are zero.
-        mine = job.task.targets()[contains(own, job.task.targets())]
-        self._target_rows, order = torch.sort(torch.searchsorted(own, mine))
-        self._targets = mine[order]
-        self._logit_gradients = self.host.rows(mine.numel(), job.model.widths[-1], job.dtype)
+        # Outputs that no loss reads have no gradient; where examples are links, any may be an end of one.
+        self._read = own
+        if not job.task.pairs:
+            mine = job.task.targets()[contains(own, job.task.targets())]
+            self._read = torch.sort(mine).values
+        self._read_rows = torch.searchsorted(own, self._read)
+        self._logit_gradients = self.host.rows(self._read.numel(), job.model.widths[-1], job.dtype)
         self._host_rows = [self._features, self._logit_gradients,
                            *(rows for layer in self._rows for rows in layer.tensors())]
 
@@ -105,14 +108,25 @@ class Sweeps:
         job = self._job
         total = torch.zeros((), dtype=job.dtype, device=job.device)
         for chunk, out in self._forward(len(self._layers) - 1, key):
-            part, places = self._targets_of(chunk)
+            part, places = self._read_of(chunk)
             with torch.enable_grad():
                 logits = out.rows.index_select(0, places).requires_grad_()
-                loss = job.task.loss_sum(logits, self._targets[part])
+                examples = Examples(self._read[part], logits.shape[0])
+                loss = job.task.loss_sum(job.task.decode(logits, examples), examples)
                 (gradient,) = torch.autograd.grad(loss / count, logits)
             total += loss.detach()
             job.tier.leave(gradient, self._logit_gradients[part], "tier/d2h_rows_outputs")
         return total
+
+    def last_outputs(self, key: BatchKey) -> Tensor:
+        """`[n, C]` of the last layer, in the host tier; those of `_logit_gradients` may take their place."""
+        for chunk, out in self._forward(len(self._layers) - 1, key):
+            self._job.tier.leave(out.rows, self._logit_gradients[_range(chunk)], "tier/d2h_rows_outputs")
+        return self._logit_gradients
+
+    def take_output_gradients(self, gradient: Tensor) -> None:
+        """`[n, C]` of what `last_outputs` gave."""
+        self._logit_gradients.copy_(gradient)
 
     def _forward(self, index: int, key: BatchKey) -> Iterator[tuple[Chunk, Start]]:
         """`(chunk, what it hands on)`, while it is in the device tier."""
@@ -177,7 +191,7 @@ class Sweeps:
             assert host.gradients is not None
             own = None if host.own_gradients is None else tier.enter(host.own_gradients[part], counted=_OWN_IN)
             return Start(tier.enter(host.gradients[part], counted=counted), own)
-        part, places = self._targets_of(chunk)
+        part, places = self._read_of(chunk)
         given = tier.enter(self._logit_gradients[part], counted=counted)
         whole = torch.zeros(chunk.last - chunk.first, given.shape[1], dtype=given.dtype, device=self._job.device)
         return Start(whole.index_copy_(0, places, given), None)
@@ -203,11 +217,11 @@ class Sweeps:
         own = self._rows[index].own
         return None if own is None else self._job.tier.enter(own[_range(chunk)], counted=_OWN_IN)
 
-    def _targets_of(self, chunk: Chunk) -> tuple[slice, Tensor]:
-        """Which of the targets are a chunk's, and where among its destinations they are (on the device)."""
-        bounds = torch.searchsorted(self._target_rows, torch.tensor([chunk.first, chunk.last])).tolist()
+    def _read_of(self, chunk: Chunk) -> tuple[slice, Tensor]:
+        """Which of the outputs that are read are a chunk's, and where among its destinations they are (there)."""
+        bounds = torch.searchsorted(self._read_rows, torch.tensor([chunk.first, chunk.last])).tolist()
         part = slice(*bounds)
-        return part, (self._target_rows[part] - chunk.first).to(self._job.device)
+        return part, (self._read_rows[part] - chunk.first).to(self._job.device)
 
     def _tag(self, index: int) -> Tag:
         return "activations" if index or self._layers[0].start.projects else "features"

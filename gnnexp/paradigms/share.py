@@ -36,7 +36,7 @@ class Share:
     index: ShuffleIndex | None = None
 
     def outputs(self, computed: Tensor, comm: Communicator) -> Tensor:
-        """`[m, C]` of the examples' vertices, from those of the seeds `[n, C]`; collective where any rank has `index`."""
+        """`[m, C]` of the examples' vertices, from the seeds' `[n, C]`; collective where there is an `index`."""
         rows = computed
         if self.index is not None:
             mixed = shuffle(computed, self.index, comm, "endpoints")

@@ -29,3 +29,23 @@ def roc_auc(score: np.ndarray, label: np.ndarray) -> float:
     mean_rank = np.cumsum(counts) - (counts - 1) / 2
     rank_sum = float(mean_rank[inverse][positive].sum())
     return (rank_sum - num_positive * (num_positive + 1) / 2) / (num_positive * num_negative)
+
+
+def mean_reciprocal_rank(rank: np.ndarray) -> float:
+    """Mean of 1 / `[n]` ranks, the same to the bit in any order; NaN without any."""
+    return float(np.mean(1 / np.sort(rank))) if rank.size else float("nan")
+
+
+def hits_of_ranks(rank: np.ndarray, k: int) -> float:
+    """Share of `[n]` ranks that are at most `k`; NaN without any."""
+    return float(np.mean(rank <= k)) if rank.size else float("nan")
+
+
+def hits_over_negatives(positive: np.ndarray, negative: np.ndarray, k: int) -> float:
+    """OGB's Hits@K: share of `[n]` positives that score above the `k`-th highest of `[m]` negatives; 1 if m < k."""
+    if not positive.size:
+        return float("nan")
+    if negative.size < k:
+        return 1.0
+    bound = np.partition(negative, negative.size - k)[negative.size - k]
+    return float(np.mean(positive > bound))

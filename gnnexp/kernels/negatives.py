@@ -1,0 +1,91 @@
+"""Drawing negatives of links: every draw is a function of the batch, the link, which negative and which try."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+from gnnexp.kernels.compiled import compiled
+from gnnexp.kernels.counter import absorb, bounded, draw
+from gnnexp.kernels.links import holds
+
+_U = np.uint64
+_1 = _U(1)
+
+# Of a pair whose head has a share q of all vertices among its tails, q ** TRIES of the negatives are links still.
+TRIES = 16
+
+
+class Replaced(IntEnum):
+    """Which end of a link a negative draws anew."""
+
+    HEAD = 0
+    TAIL = 1
+    EITHER = 2  # by a coin per negative
+    BOTH = 3
+
+
+_HEAD, _TAIL, _EITHER = int(Replaced.HEAD), int(Replaced.TAIL), int(Replaced.EITHER)
+
+
+@compiled(nogil=True)
+def _end(
+    word: np.uint64, links: np.ndarray, others: np.ndarray, place: int, column: int, num_nodes: int
+) -> np.int64:
+    """The vertex that `word` draws: an end of one of `others`, that at `place` left out, or any vertex."""
+    if others.size < 2:
+        return np.int64(bounded(word, _U(num_nodes)))
+    other = np.int64(bounded(word, _U(others.size - 1)))
+    return links[others[other + (other >= place)], column]
+
+
+@compiled(nogil=True)
+def draw_negatives(
+    links: np.ndarray, chosen: np.ndarray, others: np.ndarray, num_nodes: int, count: int, replaced: int,
+    indptr: np.ndarray, tails: np.ndarray, types: np.ndarray, key: np.uint64, out: np.ndarray,
+) -> None:
+    """Draw `count` negatives of each chosen link.
+
+    Draw i of try a of negative j of link l is `draw(absorb(absorb(key, l), j), 2 a + i + 1)`, head before tail; draw 0
+    is the coin.
+
+    Args:
+        links: `[n, 2 | 3]` int64: head, relation where there are three columns, tail.
+        chosen: `[t]` numbers of links.
+        others: `[T]` ascending numbers of the links whose ends are drawn; of fewer than two, and of none, vertices are.
+        num_nodes: V, below 2^32.
+        count: k.
+        replaced: a `Replaced`.
+        indptr: `[V + 1]` of the links by head that are no negatives; empty: all may be drawn.
+        tails: `[m]` their tails.
+        types: `[m]` their relations, or empty.
+        key: stream of the batch.
+        out: `[2, t * k]` int64, filled with heads and tails, the first link's negatives first.
+    """
+    last = links.shape[1] - 1
+    for i in range(chosen.size):
+        link = chosen[i]
+        own, place = absorb(key, _U(link)), np.searchsorted(others, link)
+        kind = links[link, 1] if last == 2 else 0
+        for j in range(count):
+            words = absorb(own, _U(j))
+            side = np.int64(draw(words, _U(0)) >> _U(63)) if replaced == _EITHER else replaced
+            head, tail = links[link, 0], links[link, last]
+            for attempt in range(TRIES):
+                first = _U(2 * attempt + 1)
+                if side != _TAIL:
+                    head = _end(draw(words, first), links, others, place, 0, num_nodes)
+                if side != _HEAD:
+                    tail = _end(draw(words, first + _1), links, others, place, last, num_nodes)
+                if indptr.size == 0 or not holds(tails, types, indptr[head], indptr[head + 1], tail, kind):
+                    break
+            out[0, i * count + j] = head
+            out[1, i * count + j] = tail
+
+
+def warm_up() -> None:
+    """Compile it for common types."""
+    ids, row, none, out = np.zeros(1, np.int64), np.array([0, 0]), np.empty(0, np.int32), np.zeros((2, 1), np.int64)
+    for links in (np.zeros((1, 2), np.int64), np.zeros((1, 3), np.int64)):
+        draw_negatives(links, ids, ids, 1, 1, _TAIL, row, none, none, _U(0), out)

@@ -1,0 +1,228 @@
+"""Predicting links: scores of pairs of vertices against drawn negatives; ranks among all vertices, or OGB's Hits@K.
+
+Definitions: docs/links.md. Sources: R-GCN (Schlichtkrull et al., ESWC 2018), OGB (Hu et al., NeurIPS 2020).
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import ClassVar, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.graph.block import BatchKey
+from gnnexp.graph.graph import Graph
+from gnnexp.tasks.base import Examples, Scores, Task
+from gnnexp.tasks.decoders import Decoder, DistMult
+from gnnexp.tasks.known import KnownLinks
+from gnnexp.tasks.metrics import hits_of_ranks, hits_over_negatives, mean_reciprocal_rank
+from gnnexp.tasks.negatives import Corrupt, Negatives, Sampling
+from gnnexp.tasks.pairs import Pairs, numbered
+from gnnexp.tasks.ranking import Scorer, filtered_ranks, pair_scores, share_of_negatives
+
+Weighting = Literal["each", "balanced"]
+_SPLITS = {"val": "valid", "test": "test"}
+_HITS = re.compile(r"hits@[1-9][0-9]*")
+# Of ranks, as papers on knowledge graphs report; over fixed negatives, as OGB's leaderboards do (collab 50, ppa 100).
+_OF_RANKS, _OVER_NEGATIVES = (1, 3, 10), (10, 20, 50, 100)
+_DISTMULT = "task.decoder._target_=gnnexp.tasks.decoders.DistMult"
+_MEND = ("choose one with links: dataset=ogb dataset.name=ogbl-ddi, dataset=fb15k_237; or hold some out: "
+         "dataset.link_split={val:0.05,test:0.1} of dataset=edge_list and rmat")
+
+
+class LinkPrediction(Task):
+    """Binary cross-entropy of links against negatives.
+
+    Args:
+        dim: columns of the model's output; null = `model.hidden`.
+        decoder: scores a pair from its ends' outputs (`gnnexp.tasks.decoders`, or your own); null = DistMult.
+        negatives: k, drawn per link and epoch.
+        sampling: `uniform`, `per_source` or `in_batch` (see `Negatives`).
+        corrupt: which end `per_source` and `in_batch` draw: `tail`, `head`, or `both`, by a coin per negative.
+        avoid_positives: draw a negative that is a training link again (up to 16 times).
+        exclude_targets: leave a batch's own links, both ways, out of what messages pass along. Paradigms read this.
+        weighting: `each`: a link's loss is the mean of its 1 + k pairs' (R-GCN); `balanced`: its own plus the mean of
+            its negatives' (OGB).
+        l2: of every link, the mean over its pairs of the mean squares of both ends' outputs and of the relation's
+            parameters, times this, is added to its loss (R-GCN's authors: 0.01).
+        metric: what chooses the best epoch: `mrr` or `hits@K`; `auto`: `mrr`, or `hits@20` over fixed negatives.
+
+    Attributes:
+        head: the decoder, once it is made.
+        num_relations: R of the links of all splits; 0 where they have no types.
+    """
+
+    pairs: ClassVar[bool] = True
+
+    def __init__(
+        self, dim: int | None = None, decoder: Decoder | None = None, negatives: int = 1,
+        sampling: Sampling = "uniform", corrupt: Corrupt = "tail", avoid_positives: bool = True,
+        exclude_targets: bool = False, weighting: Weighting = "each", l2: float = 0.0, metric: str = "auto",
+    ) -> None:
+        self.dim, self.exclude_targets, self.weighting, self.l2 = dim, exclude_targets, weighting, l2
+        self.metric, self._plan = metric, Negatives(negatives, sampling, corrupt, avoid_positives)
+        self._template, self._fixed = DistMult() if decoder is None else decoder, False
+        if problems := [*self._plan.problems(), *self._problems()]:
+            raise ConfigError(problems)
+
+    def _problems(self) -> list[Problem]:
+        wrong = []
+        if self.dim is not None and self.dim < 1:
+            wrong.append(Problem("task.dim", self.dim, "must be at least 1, or null for model.hidden", "task.dim=null"))
+        if not issubclass(type(self._template), Decoder):
+            wrong.append(Problem("task.decoder", type(self._template).__name__, "must be a gnnexp.tasks.decoders."
+                                 "Decoder", _DISTMULT))
+        if self.weighting not in get_args(Weighting):
+            wrong.append(Problem("task.weighting", self.weighting, f"must be one of: {', '.join(get_args(Weighting))}",
+                                 "task.weighting=each"))
+        if not 0 <= self.l2 < float("inf"):
+            wrong.append(Problem("task.l2", self.l2, "must be 0 or positive, and finite", "task.l2=0"))
+        if self.metric not in ("auto", "mrr") and not _HITS.fullmatch(self.metric):
+            wrong.append(Problem("task.metric", self.metric, "must be auto, mrr, or hits@K for a K from 1 on",
+                                 "task.metric=auto"))
+        return wrong
+
+    @property
+    def primary_metric(self) -> str:
+        """See `metric`."""
+        if self.metric != "auto":
+            return self.metric
+        return "hits@20" if self._fixed else "mrr"
+
+    def check(self, graph: Graph) -> list[Problem]:
+        """Links to train on, a decoder that tells their relations apart, and a metric that the splits have."""
+        train = graph.links.get("train")
+        if train is None or not train.shape[0]:
+            what = "has no links" if not graph.links else f"has links {sorted(graph.links)}, none to train on"
+            return [Problem("dataset", graph.name, what, _MEND)]
+        problems = []
+        if train.shape[1] == 3 and not self._template.typed:
+            problems.append(Problem("task.decoder", type(self._template).__name__, f"{graph.name} has links of several "
+                                    "relations, which it scores alike", f"set {_DISTMULT}"))
+        fixed = [name for name in _SPLITS.values() if f"{name}_neg" in graph.links]
+        if self.metric == "mrr" and fixed:
+            problems.append(Problem("task.metric", "mrr", f"{graph.name} has fixed negatives of {' and '.join(fixed)}, "
+                                    "for all links alike: no link has a rank of its own", "set task.metric=hits@20"))
+        return problems
+
+    def setup(self, graph: Graph) -> None:
+        """Take links, and what is known of them."""
+        self._links = graph.links
+        self._train = np.ascontiguousarray(graph.links["train"].numpy())
+        self._num_nodes, self._fixed = graph.num_nodes, "valid_neg" in graph.links
+        typed = [links for links in graph.links.values() if links.shape[1] == 3 and links.shape[0]]
+        self.num_relations = max((int(links[:, 1].max()) + 1 for links in typed), default=0)
+        avoided = [graph.links["train"]] if self._plan.avoid else []
+        self._avoided = KnownLinks.of(avoided, graph.num_nodes)
+
+    # --- training --------------------------------------------------------------------------------------------------
+    def targets(self) -> Tensor:
+        """Numbers of the training links."""
+        return torch.arange(self._train.shape[0])
+
+    def links(self, numbers: Tensor) -> Tensor:
+        """`[t, 2 | 3]` training links."""
+        return torch.from_numpy(self._train[numbers.numpy()])
+
+    def num_outputs(self, graph: Graph, hidden: int) -> int:
+        """See `dim`."""
+        return hidden if self.dim is None else self.dim
+
+    def decoder(self, num_outputs: int, *, seed: int, dtype: torch.dtype, device: torch.device) -> Decoder:
+        """The decoder, which is then `head`."""
+        self.head = copy.deepcopy(self._template)
+        self.head.setup(num_outputs, self.num_relations, seed=seed, dtype=dtype, device=device)
+        return self.head
+
+    def examples(self, chosen: Tensor, batch: Tensor, key: BatchKey) -> Pairs:
+        """Links with their negatives: the same ones, whoever has the link."""
+        count, k = chosen.numel(), self._plan.count
+        links = self._train[chosen.numpy()]
+        heads, tails = self._plan.draw(
+            self._train, chosen.numpy(), batch.numpy(), self._num_nodes, self._avoided, key
+        )
+        ends = torch.from_numpy(np.concatenate([links[:, 0], heads, links[:, -1], tails]))
+        vertices, places = numbered(ends, self._num_nodes)
+        head, tail = places.tensor_split(2)
+        kinds = torch.from_numpy(links[:, 1]) if links.shape[1] == 3 else None
+        relation = None if kinds is None else torch.cat((kinds, kinds.repeat_interleave(k)))
+        positive = torch.arange(count * (1 + k)) < count
+        own, other = (1 / (1 + k), 1 / (1 + k)) if self.weighting == "each" else (1.0, 1 / k)
+        weights = torch.full((count * (1 + k),), other, dtype=torch.float64).masked_fill_(positive, own)
+        return Pairs(vertices, count, head, tail, relation, positive, weights)
+
+    def decode(self, outputs: Tensor, examples: Examples) -> Tensor:
+        """`[p]` logits of the pairs; with `l2` `[p, 2]`, the second column what it penalises."""
+        assert isinstance(examples, Pairs)
+        device = outputs.device
+        head, tail = (outputs.index_select(0, ends.to(device)) for ends in (examples.head, examples.tail))
+        relation = None if examples.relation is None else examples.relation.to(device)
+        scores = self.head.score(head, relation, tail)
+        if self.l2 == 0:
+            return scores
+        squares = head.square().mean(1) + tail.square().mean(1)
+        parameters = self.head.relations(relation)
+        if parameters is not None:
+            squares = squares + parameters.square().flatten(1).mean(1)
+        return torch.stack((scores, squares), 1)
+
+    def loss_sum(self, scores: Tensor, examples: Examples) -> Tensor:
+        """Summed over links, whose pairs are weighed (`weighting`)."""
+        assert isinstance(examples, Pairs)
+        logits = scores if self.l2 == 0 else scores[:, 0]
+        labels, weights = (values.to(device=scores.device, dtype=scores.dtype)
+                           for values in (examples.positive, examples.weights))
+        loss = F.binary_cross_entropy_with_logits(logits, labels, weights, reduction="sum")
+        return loss if self.l2 == 0 else loss + self.l2 / (1 + self._plan.count) * scores[:, 1].sum()
+
+    # --- evaluation ------------------------------------------------------------------------------------------------
+    def held_out(self, graph: Graph) -> dict[str, Tensor]:
+        """Numbers of the links of every split."""
+        return {split: torch.arange(graph.links[name].shape[0] if name in graph.links else 0)
+                for split, name in _SPLITS.items()}
+
+    @torch.no_grad()
+    def score_pairs(self, split: str, outputs: Tensor, chosen: Tensor, budget: int) -> Iterator[Scores]:
+        """`rank` of each link, of its tail and of its head; over fixed negatives scores of `positive` and `negative`.
+
+        Fixed negatives are the whole split's; each link brings its share of them.
+        """
+        name = _SPLITS[split]
+        links, scorer = self._links[name], Scorer.of(self.head, outputs)
+        fixed = self._links.get(f"{name}_neg")
+        if fixed is None:
+            for ranks in filtered_ranks(scorer, links[chosen], *self._known, budget):
+                yield {"rank": ranks}
+            return
+        none = np.empty(0, np.float32)
+        for scores in pair_scores(scorer, links[chosen], budget):
+            yield {"positive": scores, "negative": none}
+        for scores in pair_scores(scorer, share_of_negatives(fixed, chosen, links.shape[0]), budget):
+            yield {"positive": none, "negative": scores}
+
+    @cached_property
+    def _known(self) -> tuple[KnownLinks, KnownLinks]:
+        """Links of all splits by head and by tail: the filter."""
+        links = [self._links[name] for name in ("train", *_SPLITS.values()) if name in self._links]
+        by_head = KnownLinks.of(links, self._num_nodes)
+        return by_head, KnownLinks.of(links, self._num_nodes, by_tail=True) if links[0].shape[1] == 3 else by_head
+
+    def metrics(self, scores: Sequence[Scores]) -> dict[str, float]:
+        """`mrr` and `hits@1`, `3`, `10`; over fixed negatives OGB's `hits@10`, `20`, `50`, `100`; that of `metric`."""
+        if not scores:
+            return {}
+        joined = {name: np.concatenate([part[name] for part in scores]) for name in scores[0]}
+        asked = {int(self.metric.removeprefix("hits@"))} if _HITS.fullmatch(self.metric) else set()
+        if "rank" in joined:
+            hits = {f"hits@{k}": hits_of_ranks(joined["rank"], k) for k in sorted(asked.union(_OF_RANKS))}
+            return {"mrr": mean_reciprocal_rank(joined["rank"]), **hits}
+        return {f"hits@{k}": hits_over_negatives(joined["positive"], joined["negative"], k)
+                for k in sorted(asked.union(_OVER_NEGATIVES))}
+
