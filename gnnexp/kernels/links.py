@@ -23,7 +23,7 @@ def holds(ends: np.ndarray, types: np.ndarray, start: int, stop: int, end: int, 
         length -= half
     if length == 1 and (ends[low] < end or (types.size > 0 and ends[low] == end and types[low] < kind)):
         low += 1
-    return low < stop and ends[low] == end and (types.size == 0 or types[low] == kind)
+    return bool(low < stop and ends[low] == end and (types.size == 0 or types[low] == kind))
 
 
 @compiled(nogil=True)
