@@ -65,23 +65,13 @@ class DataParallel(MiniBatch[Batch, Loaded]):
             problems += one_part_per_rank(config)
         if config["sampler"].get("topology") == "partitioned":
             problems += hop_by_hop(config, "a partitioned topology")
-        if pairs(config):
-            problems += self._check_links(config)
-        elif config["sampler"].get("topology") == "partitioned" and self.assign == "even":
+        if pairs(config) and self.assign == "stratified":
+            problems.append(Problem("paradigm.assign", self.assign, "ends of a link have several owners",
+                                    "set paradigm.assign=owner (of the head), or even"))
+        elif (config["sampler"].get("topology") == "partitioned" and self.assign == "even"
+                and not pairs(config)):
             problems.append(Problem("paradigm.assign", self.assign, "with sampler.topology=partitioned the first hop "
                                     "is sampled where the target's edges are", "set paradigm.assign=owner"))
-        return problems
-
-    def _check_links(self, config: Mapping[str, Any]) -> list[Problem]:
-        """Ends of links have several owners, and all are a micro-batch's seeds."""
-        problems = []
-        if self.assign != "even":
-            problems.append(Problem("paradigm.assign", self.assign, "a link has two ends, most often of two owners",
-                                    "set paradigm.assign=even, or choose paradigm=split_parallel"))
-        if config["sampler"].get("topology") == "partitioned":
-            problems.append(Problem("sampler.topology", "partitioned", "the first hop is sampled where a seed's edges "
-                                    "are, and ends of a rank's links are anybody's",
-                                    "set sampler.topology=replicated, or choose paradigm=split_parallel"))
         return problems
 
     def setup(self, job: Job) -> None:
@@ -91,7 +81,8 @@ class DataParallel(MiniBatch[Batch, Loaded]):
         self._sample: Callable[[Tensor, BatchKey, int], Batch] = job.sampler.sample
         if job.sampler.topology == "partitioned":
             assert isinstance(job.sampler, LayerSampler)
-            self._sample = RemoteExpansion(job.sampler, job.shard, job.batch_comm, job.model.num_layers).sample
+            self._sample = RemoteExpansion(job.sampler, job.shard, job.batch_comm, job.model.num_layers,
+                                           foreign_seeds=job.task.pairs).sample
 
     def sample(self, own: Share, key: BatchKey) -> Batch:
         """A micro-batch of its own."""

@@ -73,7 +73,9 @@ class MiniBatch(ByAutograd[R], Generic[S, R]):
 
         def of_step(step: int) -> tuple[Tensor, Tensor]:
             batch = self.schedule.global_batch(order, step)
-            return (shard.owned_of(batch) if self.assign == "owner" else share(batch, comm.rank, comm.size)), batch
+            if self.assign == "owner":
+                return batch[shard.owner[self.job.task.homes(batch)] == shard.part], batch
+            return share(batch, comm.rank, comm.size), batch
 
         return of_step
 

@@ -1,8 +1,9 @@
 """Sampling a partitioned topology hop by hop with request and reply (FastSample, section 3.3, "vanilla"; DistDGL).
 
-Every rank samples its own batch. The first hop is local, since targets are where their owner is; in every later hop
-frontier vertices are sent to their owners, who draw for us and send back what they drew: two rounds (tag `frontier`),
-so 2(L - 1) for L layers. Draws are keyed by the batch that asks, so they are those of a replicated topology.
+Every rank samples its own batch. The first hop is local where targets are at their owners; in every other hop frontier
+vertices are sent to their owners, who draw for us and send back what they drew: two rounds (tag `frontier`), so
+2(L - 1) for L layers, or 2L where seeds are anybody's (ends of links). Draws are keyed by the batch that asks, so they
+are those of a replicated topology.
 """
 
 from __future__ import annotations
@@ -29,11 +30,14 @@ class RemoteExpansion:
         shard: who owns which vertex.
         comm: one rank per part.
         num_hops: layers of the model.
+        foreign_seeds: whether seeds may be other ranks'.
     """
 
-    def __init__(self, sampler: LayerSampler, shard: Shard, comm: Communicator, num_hops: int) -> None:
+    def __init__(
+        self, sampler: LayerSampler, shard: Shard, comm: Communicator, num_hops: int, *, foreign_seeds: bool = False,
+    ) -> None:
         assert comm.size == shard.num_parts and comm.rank == shard.part, "one part per rank"
-        self._sampler, self._comm, self._num_hops = sampler, comm, num_hops
+        self._sampler, self._comm, self._num_hops, self._foreign_seeds = sampler, comm, num_hops, foreign_seeds
         self._needs, self._owner = shard.needs, shard.owner.numpy()
         topology = sampler.topology_of(shard)
         # Whether edges carry an occurrence must be agreed on: parallel edges may be in one part only.
@@ -45,14 +49,15 @@ class RemoteExpansion:
         """The blocks of one batch.
 
         Args:
-            seeds: `[T]` this rank's targets, all its own; may be empty.
+            seeds: `[T]` this rank's targets, or the vertices that its targets need; may be empty.
             key: of the draws; `micro` is this rank, or -1 on all ranks.
             global_count: targets of the whole global batch.
         """
         blocks = []
         with self._sampler.relabelling(seeds) as vertices:
             for hop in range(self._num_hops):
-                drawn = (self._ask if hop else self._sampler.sample_layer)(vertices.ids, hop, key)
+                asks = hop > 0 or self._foreign_seeds
+                drawn = (self._ask if asks else self._sampler.sample_layer)(vertices.ids, hop, key)
                 blocks.append(vertices.block(drawn, self._needs))
         return Batch(seeds, tuple(reversed(blocks)), key, global_count)
 

@@ -62,6 +62,10 @@ class Task(ABC):
     def targets(self) -> Tensor:
         """Training examples `[n]` int64: original ids of vertices, or numbers of links."""
 
+    def homes(self, targets: Tensor) -> Tensor:
+        """`[t]` the vertex whose owner has each of `targets`, where these go to owners."""
+        return targets
+
     def num_outputs(self, graph: Graph, hidden: int) -> int:
         """Columns of the model's output, whose hidden layers have `hidden`."""
         return graph.num_classes

@@ -131,6 +131,10 @@ class LinkPrediction(Task):
         """`[t, 2 | 3]` training links."""
         return torch.from_numpy(self._train[numbers.numpy()])
 
+    def homes(self, targets: Tensor) -> Tensor:
+        """A link goes where its head is."""
+        return self.links(targets)[:, 0]
+
     def hidden_links(self, batch: Tensor) -> Tensor | None:
         """See `exclude_targets`."""
         return self.links(batch) if self.exclude_targets else None

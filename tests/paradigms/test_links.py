@@ -147,6 +147,16 @@ def test_other_settings(ranks, way, changes):
     check(ranks, 1 if "sampler" in changes else 2, way, "sage", "dot", changes=changes)
 
 
+@pytest.mark.parametrize("topology", ["replicated", "partitioned"])
+def test_links_at_the_owner_of_their_head(ranks, topology):
+    """As DistDGL has them; a partitioned topology is asked for the first hop too."""
+    config = config_of("data", "basis", "distmult")
+    config["paradigm"] = {**config["paradigm"], "assign": "owner"}
+    config["sampler"] |= {"topology": topology}
+    curves, _ = assert_exact(ranks, 3, typed_links, config, 1e-10, steps=20, partition=parts(typed_links(), 3))
+    assert curves[0].rounds.get("frontier", 0) == (topology == "partitioned") * 2 * config["model"]["layers"] * 20
+
+
 @pytest.mark.parametrize("way", ["split", "coupled"])
 def test_float32(ranks, way):
     check(ranks, 3, way, "basis", bound=1e-4, dtype="float32", steps=6)
