@@ -16,8 +16,10 @@ from gnnexp.comm.communicator import Communicator, connect
 from gnnexp.comm.environment import Environment
 from gnnexp.config.build import build
 from gnnexp.config.schema import HardwareConfig, RunConfig, run_config
+from gnnexp.config.seen import as_seen
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.feature_stores.trainable import TrainableStore
 from gnnexp.graph.format import open_graph
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, open_partition
@@ -60,6 +62,7 @@ def assemble(
     threads = set_threads(run.hardware, environment)
     backend = connect(environment, device, run.hardware.timeout_s)
     graph = open_graph(artifacts.graph) if isinstance(artifacts.graph, Path) else artifacts.graph
+    graph = as_seen(config, graph)
     timer = PhaseTimer(_synchronizer(device), _delay(run.hardware, environment.rank))
     comm = Communicator(
         environment, timer, device, timeout_s=run.hardware.timeout_s, throttle=run.hardware.throttle
@@ -106,8 +109,11 @@ def _job(
     if parts is None:  # else each part has a sampler and a store of its own
         sampler.setup(shard, model.num_layers)
         store.setup(shard, dtype, torch.device("cpu") if on_host else device, batch_comm, crosses=not on_host)
+        if isinstance(store, TrainableStore):
+            store.begin(run.train, run.seed)
     task.setup(graph)
     model.setup(graph.num_features, graph.num_classes, GraphFacts.of(graph), seed=run.seed, dtype=dtype, device=device)
+    model.decoder = task.decoder(graph.num_classes, seed=run.seed, dtype=dtype, device=device)
     return Job(
         run, config, shard, comm, group_comm, batch_comm, timer, sampler, store, model, task, device,
         DeviceTier(device, timer), directory, facts, parts

@@ -53,8 +53,7 @@ def measure(job: Job, paradigm: Paradigm[Any], before: int) -> Profile:
         trained = 0
         for batch in islice(paradigm.batches(0), BATCHES):
             paradigm.forward_backward(batch)
-            optimizer.step()
-            paradigm.clear_gradients()
+            paradigm.update(optimizer)
             trained += 1
     cuda = job.device.type == "cuda"
     peak = torch.cuda.max_memory_allocated(job.device) if cuda else own_peak_bytes() - before

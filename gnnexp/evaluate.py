@@ -31,6 +31,7 @@ from gnnexp.job import Job
 from gnnexp.measure.memory import MappedPages, give_back_heap, host_peak_bytes, reset_host_peak
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
+from gnnexp.paradigms.targets import share
 from gnnexp.samplers.full import FullSampler
 from gnnexp.tasks.base import Scores
 
@@ -44,14 +45,17 @@ class Evaluation:
 
     def __init__(self, job: Job, paradigm: Paradigm[Any]) -> None:
         self._job, self._paradigm = job, paradigm
-        splits = {"val": job.graph.splits.val, "test": job.graph.splits.test}
-        self._splits = {name: torch.sort(members).values for name, members in splits.items()}
-        self._wanted = torch.unique(torch.cat(list(self._splits.values())))
+        self._splits = {name: torch.sort(members).values for name, members in job.task.held_out(job.graph).items()}
+        self._due = any(members.numel() for members in self._splits.values())
+        self._wanted = torch.arange(job.graph.num_nodes)
+        if not job.task.pairs:
+            self._wanted = torch.unique(torch.cat(list(self._splits.values())))
         self._sampler = FullSampler()
         self._sampler.setup(Shard(job.graph, needs=job.model.needs), num_layers=1)
         # Wherever training reads its features, inference reads the mapped files: it is outside what is measured.
         self._store = LocalStore()
-        self._store.setup(job.shard, job.dtype, job.device, job.comm)
+        if job.trained_rows is None:
+            self._store.setup(job.shard, job.dtype, job.device, job.comm)
         self._blocks: dict[tuple[int, int], Block] = {}
         bounds = (job.run.train.eval_memory, paradigm.evaluation_memory)
         self._half = min(bound for bound in bounds if bound is not None) // 2
@@ -60,7 +64,7 @@ class Evaluation:
         """Metrics by split (`acc/val`, ...), the same on every rank; empty when no evaluation is due."""
         every, last = self._job.run.train.eval_every, self._job.run.train.epochs - 1
         due = epoch == last or (every > 0 and (epoch + 1) % every == 0)
-        if not due or not self._wanted.numel():
+        if not due or not self._due:
             return {}
         start = time.perf_counter()
         reset_host_peak()
@@ -75,11 +79,7 @@ class Evaluation:
     def _metrics(self) -> dict[str, float]:
         self._make_room()
         job = self._job
-        parts: dict[str, list[Scores]] = {split: [] for split in self._splits}
-        for ids, logits in self.logits():
-            for split, members in self._splits.items():
-                kept = contains(members, ids.long())
-                parts[split].append(job.task.score(logits[kept], ids[kept]))
+        parts = self._scores_of_links() if job.task.pairs else self._scores_of_vertices()
         metrics: dict[str, float] = {}
         for split, own in parts.items():
             joined = [p for part in job.comm.gather_objects(own) for p in part]  # type: ignore[attr-defined]
@@ -87,10 +87,40 @@ class Evaluation:
                 metrics |= {f"{name}/{split}": value for name, value in job.task.metrics(joined).items()}
         return metrics
 
+    def _scores_of_vertices(self) -> dict[str, list[Scores]]:
+        parts: dict[str, list[Scores]] = {split: [] for split in self._splits}
+        for ids, logits in self.logits():
+            for split, members in self._splits.items():
+                kept = contains(members, ids.long())
+                parts[split].append(self._job.task.score(logits[kept], ids[kept]))
+        return parts
+
+    @torch.no_grad()
+    def _scores_of_links(self) -> dict[str, list[Scores]]:
+        """Ends of links may be any vertices: outputs of all first, then every rank scores its share of the links."""
+        job = self._job
+        model = self._paradigm.evaluation_model().eval()
+        with self._scratch() as folder:
+            rows = self._inputs(folder)
+            for index in range(model.num_layers):
+                rows = self._hidden(model, index, rows, self._wanted, folder)
+            assert rows is not None
+            own = {split: share(links, job.comm.rank, job.comm.size) for split, links in self._splits.items()}
+            return {split: list(job.task.score_pairs(split, rows, links, self._half)) for split, links in own.items()}
+
+    def _inputs(self, folder: Path) -> Tensor | None:
+        """Trained rows of all vertices; features are read chunk by chunk."""
+        job, trained = self._job, self._job.trained_rows
+        if trained is None:
+            return None
+        rows = self._allocate(job.graph.num_nodes, job.model.in_dim, folder / "inputs.rows")
+        trained.gather(rows, job.batch_comm)
+        return rows
+
     def _make_room(self) -> None:
         """Where what inference needs is not free, training's idle buffers go: fresh pages cost, thrashing more."""
         job, ranks = self._job, self._job.run.hardware.workers
-        row = _most_columns(job.graph, job.model) * torch.empty(0, dtype=job.dtype).element_size()
+        row = _most_columns(job.model) * torch.empty(0, dtype=job.dtype).element_size()
         chunk = min(self._half, _CHUNK_COPIES * row * job.graph.num_edges // ranks)
         wanted = ranks * (2 * job.graph.num_nodes * row + chunk)
         if psutil.virtual_memory().available < wanted and job.model.backend is not None:
@@ -103,8 +133,8 @@ class Evaluation:
         model = self._paradigm.evaluation_model()
         model.eval()
         everyone = torch.arange(self._job.graph.num_nodes)
-        rows: Tensor | None = None
         with self._scratch() as folder:
+            rows = self._inputs(folder)
             for index in range(model.num_layers - 1):
                 rows = self._hidden(model, index, rows, everyone, folder)
             yield from self._layer(model, model.num_layers - 1, rows, self._wanted)
@@ -135,7 +165,7 @@ class Evaluation:
         bounds = split_by_edges(job.graph, ids, job.comm.size)
         own = ids[bounds[job.comm.rank] : bounds[job.comm.rank + 1]]
         itemsize = torch.empty(0, dtype=job.dtype).element_size()
-        limit = max(1, self._half // (_CHUNK_COPIES * itemsize * _most_columns(job.graph, model)))
+        limit = max(1, self._half // (_CHUNK_COPIES * itemsize * _most_columns(model)))
         cuts = chunks_by_edges(job.graph, own, limit)
         pages = MappedPages(*_mapped(job.graph), *([] if rows is None else [rows]))
         for number, (first, last) in enumerate(pairwise(cuts)):
@@ -199,9 +229,9 @@ class Evaluation:
                 folder.rmdir()
 
 
-def _most_columns(graph: Graph, model: Model) -> int:
+def _most_columns(model: Model) -> int:
     """Of rows that inference has: read, projected (all heads or bases), and handed on."""
-    return max(graph.num_features, *(int(getattr(layer, name, 0)) for layer in model.layers
+    return max(model.in_dim, *(int(getattr(layer, name, 0)) for layer in model.layers
                                      for name in ("width", "out_dim")))
 
 

@@ -12,6 +12,7 @@ import torch
 from gnnexp.comm.communicator import Communicator
 from gnnexp.config.schema import RunConfig
 from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.feature_stores.trainable import TrainableStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
 from gnnexp.graph.shard import Shard
@@ -58,6 +59,11 @@ class Job:
     directory: Path
     facts: Mapping[str, Any]
     parts: Parts | None = None
+
+    @property
+    def trained_rows(self) -> TrainableStore | None:
+        """The feature store, where its rows are trained."""
+        return self.store if isinstance(self.store, TrainableStore) and self.parts is None else None
 
     @property
     def graph(self) -> Graph:

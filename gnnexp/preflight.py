@@ -18,6 +18,7 @@ import torch
 
 from gnnexp.config.build import build
 from gnnexp.config.schema import run_config
+from gnnexp.config.seen import as_seen
 from gnnexp.errors import Problem
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.graph import Graph
@@ -77,7 +78,7 @@ def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int, parts: P
         graph_files: bytes of its files.
         parts: where ranks work on these; None: they are not cut yet, and have at least what even ones would have.
     """
-    run = run_config(config)
+    run, graph = run_config(config), as_seen(config, graph)
     hardware, train = run.hardware, run.train
     model, sampler = build(config["model"], Model), build(config["sampler"], Sampler)
     store = build(config["feature_store"], FeatureStore)

@@ -63,6 +63,7 @@ class RunState:
         own = {
             "parameters": {name: entries[name] for name in slices},
             "paradigm": self._paradigm.state_dict(),
+            "rows": {} if job.trained_rows is None else job.trained_rows.state_dict(),
             "record": None if earlier.record is None else asdict(earlier.record),
             "resumed": [dict(piece) for piece in earlier.resumed],
         }
@@ -93,6 +94,8 @@ class RunState:
                 pieces = [found.of_rank(rank)["parameters"] for rank in range(found.num_ranks)]
                 entries |= join(pieces, slices)
             put(self._paradigm.module, self._optimizer, entries)
+            if self._job.trained_rows is not None:
+                self._job.trained_rows.load_pieces([found.of_rank(rank)["rows"] for rank in range(found.num_ranks)])
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
             why = f"does not fit this model: {' '.join(str(error).split())[:300]}"
             mend = "resume with the run's own configuration"

@@ -103,8 +103,7 @@ def run_epoch(
             losses.append(paradigm.forward_backward(batch))
             paradigm.synchronize()
             with timer.phase("update"):
-                optimizer.step()
-                paradigm.clear_gradients()
+                paradigm.update(optimizer)
             step += 1
             if paradigm.resumes_within_epoch and (wish := interruption.after_step()) != Wish.NOTHING:
                 break
@@ -155,6 +154,8 @@ def probe_memory(job: Job, paradigm: Paradigm[Any]) -> dict[str, int]:
         paradigm.forward_backward(first)
     batches.close()
     paradigm.clear_gradients()
+    if job.trained_rows is not None:
+        job.trained_rows.forget()
     paradigm.end_epoch()
     paradigm.batch_counts()
     paradigm.forget_batches()

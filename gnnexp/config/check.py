@@ -8,6 +8,7 @@ from typing import Any
 
 from gnnexp.config.build import build, check_fields, check_node, wrong_kind
 from gnnexp.config.schema import HardwareConfig, TrainConfig
+from gnnexp.config.seen import as_seen
 from gnnexp.config.signature import TARGET, unknown
 from gnnexp.errors import Problem, ProblemsError, unique
 from gnnexp.graph.graph import Graph
@@ -196,11 +197,12 @@ def check_data(config: Mapping[str, Any], graph: Graph) -> list[Problem]:
         problems.append(Problem("hardware.workers", hardware["workers"],
                                 f"more ranks ({ranks}) than training vertices ({num_train})",
                                 f"hardware.workers={max(1, num_train // hardware.get('nodes', 1))}"))
-    if graph.features is None:
+    seen = as_seen(config, graph)
+    if seen.features is None:
         problems.append(Problem("dataset", graph.name, "has no vertex features",
-                                "dataset.features=<file of [V, D] rows>, or another dataset"))
+                                "choose feature_store=embedding, or another dataset"))
     task: Any = build(config["task"])
     others: list[Any] = [build(config[group]) for group in ("feature_store", "model", "paradigm")
                          if group in config]
-    found = [problem for one in others if hasattr(one, "check_data") for problem in one.check_data(config, graph)]
+    found = [problem for one in others if hasattr(one, "check_data") for problem in one.check_data(config, seen)]
     return [*problems, *task.check(graph), *found]

@@ -42,6 +42,22 @@ PLANETOID = {
     "ind.nell.0.001.y": "88926c6959052cffd51f1d4218b11c35403c0c43f21a52489fbec4676a6a205e",
 }
 
+# liun-online/HeCo @ 20e8ca2: text and plain arrays.
+AMINER = {
+    "labels.npy": "51a0500d6f74ee8745fc2d0f85c38dcdba064878980b890d5a347f29d68b531d",
+    "pa.txt": "6e644c162db67840a414483890fe052fafa4deb4a3c5fa5a31e9bf7d87236885",
+    "pr.txt": "04238431ee02107b88883b689c9920d77a5a718aca39b85cf7aa77f77aad1e5f",
+    "test_20.npy": "78a07809ebe756e471ad076b09847fbc87baf2813afab5d5a7888f1d7fa5edbd",
+    "test_40.npy": "6317d3a093fccec5c5daa3c4dd196c2281c9735d0d8204d38069bb5588415d79",
+    "test_60.npy": "0849876c17c16b23b64d7a7bf044ab7ae1012f5d18832583bd854af5d9dd5705",
+    "train_20.npy": "609d9d70352f3a3db56a6c3e0ea97a2a5b8d943494b284fc61e747e00cc3c04e",
+    "train_40.npy": "8c96436b60a5b43cbda238a8c3bea7ace6d43e17652f3d8d81bf4effcfe15e36",
+    "train_60.npy": "99a1d9510d177e6f68b68c7ffc4e69d7cb6118c53e8d343ac48ef4eeb2ae6ed5",
+    "val_20.npy": "5ac76f040e62102026bc4202328b708fe8a6a1b8c99119d78eadbe7494db5eb8",
+    "val_40.npy": "b91f42687b34b6d306dcbb94b7cd5b9428dceaf2e4fe391d9b86a92ba2a94b4d",
+    "val_60.npy": "74fa03079f8117223a845764de01d66139ea9767385f8cfc58cc6d9b0d7cc65c",
+}
+
 
 def check_sha256(paths: Iterable[Path], published: Mapping[str, str]) -> None:
     """Compare files with their published digests, by name.

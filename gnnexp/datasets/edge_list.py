@@ -15,6 +15,9 @@ import torch
 
 from gnnexp.datasets.base import Dataset, check_memory, checked, data_folder, is_file, no_edges
 from gnnexp.datasets.edge_files import TEXT, PairType, TextFormat, files_of, open_edges
+from gnnexp.datasets.features import Sparse, typed_rows
+from gnnexp.datasets.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
+from gnnexp.datasets.labels import as_labels, count_classes
 from gnnexp.datasets.npz import open_npy
 from gnnexp.datasets.split import check_shares, given_split, random_split
 from gnnexp.datasets.tables import Table
@@ -25,6 +28,7 @@ from gnnexp.graph.external import EdgeRules, write_csc
 from gnnexp.graph.format import GraphWriter, open_graph
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.layout import SPLITS
+from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.stream import EdgeStream, Symmetrized
 
 _SUFFIXES = (*TEXT, ".npy", ".bin")
@@ -44,6 +48,9 @@ class EdgeList(Dataset):
         name: of the graph.
         path: the file of the edges, or a folder with one file `edges.*`; null = `$GNNEXP_DATA/edge_list`.
         features: `.npy` or text `[V, D]`, or null.
+        node_types: `.npy` or text, a type from 0 on per vertex, or null.
+        features_by_type: give the features of every type of vertices columns of their own (`features_by_type`).
+        sparse: those as sparse rows (true), dense (false), or by their size (auto).
         labels: `.npy` or text, one class per vertex (-1 = none) or `[V, C]` zeros and ones, or null.
         split: `random` shares of the labelled vertices, or `files`.
         train_ids: `.npy` (ids or `[V]` bool) or text, one id per line (`split=files`).
@@ -57,6 +64,8 @@ class EdgeList(Dataset):
         header: whether text files start with a line of names.
         comments: what starts a comment.
         symmetrize: add the reverse of every edge.
+        inverse_relations: the reverse of an edge of type r has type R + r.
+        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.held_out`), or null.
         self_loops: `keep`, `add` or `remove`.
         duplicates: `merge` or `keep` parallel edges of the same type.
         streamed: read the edges in chunks, never all of them at once.
@@ -72,6 +81,9 @@ class EdgeList(Dataset):
         name: str = "edge_list",
         path: str | None = None,
         features: str | None = None,
+        node_types: str | None = None,
+        features_by_type: bool = False,
+        sparse: Sparse = "auto",
         labels: str | None = None,
         split: Literal["random", "files"] = "random",
         train_ids: str | None = None,
@@ -85,6 +97,8 @@ class EdgeList(Dataset):
         header: bool = False,
         comments: str = "#",
         symmetrize: bool = True,
+        inverse_relations: bool = False,
+        link_split: LinkSplit = None,
         self_loops: Literal["keep", "add", "remove"] = "remove",
         duplicates: Literal["merge", "keep"] = "merge",
         streamed: bool = False,
@@ -92,6 +106,7 @@ class EdgeList(Dataset):
         buffer_bytes: int = 1 << 30,
     ) -> None:
         check_shares(train=train, val=val)
+        check_link_split(link_split)
         if num_nodes is not None and num_nodes < 1:
             mend = "set dataset.num_nodes=null"
             raise ConfigError(Problem("dataset.num_nodes", num_nodes, "1 or more, or null", mend))
@@ -104,20 +119,25 @@ class EdgeList(Dataset):
         if streamed and self_loops == "add":
             raise ConfigError(Problem("dataset.self_loops", "add", "keep or remove where edges are streamed",
                                       "set dataset.self_loops=remove; models add their own self term"))
+        if streamed and (node_types is not None or link_split is not None):
+            raise ConfigError(Problem("dataset.streamed", True, "leaves no room for node_types and link_split",
+                                      "set dataset.streamed=false, or both to null"))
         self.streamed, self.pairs, self.buffer_bytes = streamed, pairs, buffer_bytes
         self.name, self.path = name, path
         self.features, self.labels = features, labels
+        self.node_types, self.features_by_type, self.sparse = node_types, features_by_type, sparse
         self.split, self.train, self.val, self.seed = split, train, val, seed
         self.train_ids, self.val_ids, self.test_ids = train_ids, val_ids, test_ids
         self.num_nodes = num_nodes
         self.delimiter, self.header, self.comments = delimiter, header, comments
         self.symmetrize, self.self_loops, self.duplicates = symmetrize, self_loops, duplicates
+        self.inverse_relations, self.link_split = inverse_relations, link_split
 
     def sources(self) -> list[Path]:
         """The edges first, then whatever other files are named."""
         findings = Findings()
         edges = findings.attempt(self._edges_file)
-        names = (self.features, self.labels, self.train_ids, self.val_ids, self.test_ids)
+        names = (self.features, self.node_types, self.labels, self.train_ids, self.val_ids, self.test_ids)
         others = [self._folder(edges) / name for name in names if name is not None]
         if edges is not None or self.path is not None:
             findings.problems += [
@@ -173,8 +193,8 @@ class EdgeList(Dataset):
         self.sources()
         path, edges = self._edges_file(), self._open()
         features = None if self.features is None else self._rows(self._folder(path) / self.features, "float32")
-        labels = _as_labels(self._optional(self._folder(path), self.labels), path)
-        num_nodes = self._count_nodes((edges.num_nodes - 1, edges.num_edges), features, labels, path)
+        labels = as_labels(self._optional(self._folder(path), self.labels), path)
+        num_nodes = self._count_nodes((edges.num_nodes - 1, edges.num_edges), path, features=features, labels=labels)
         assert num_nodes is not None
         if edges.num_nodes > num_nodes:
             raise DataError(Problem(str(path), f"largest id {edges.num_nodes - 1}", f"must be below {num_nodes}, the "
@@ -192,7 +212,7 @@ class EdgeList(Dataset):
                     writer.put(name, rows if name == "labels" else rows.astype(np.float32, copy=False))
             for name in SPLITS:
                 writer.put(name, getattr(splits, name))
-            writer.finish_graph(name=self.name, num_classes=_num_classes(labels), notes=self._notes(labels))
+            writer.finish_graph(name=self.name, num_classes=count_classes(labels), notes=self._notes(labels))
         return open_graph(folder)
 
     def load(self) -> Graph:
@@ -206,10 +226,12 @@ class EdgeList(Dataset):
         edges = findings.attempt(self._read_edges, path)
         features = findings.attempt(self._optional, path.parent, self.features)
         labels = findings.attempt(self._read_labels, path)
+        types = findings.attempt(self._read_types, path)
         # Edges alone do not tell V where a file that would could not be read.
         told = None if findings.problems and self.num_nodes is None else edges
         size = None if told is None else (int(told[:, :2].max()), told.shape[0])
-        num_nodes = findings.attempt(self._count_nodes, size, features, labels, path)
+        rows = {"features": features, "labels": labels, "node_types": types}
+        num_nodes = findings.attempt(self._count_nodes, size, path, **rows)
         if num_nodes is None:
             findings.raise_all()
         assert num_nodes is not None
@@ -219,15 +241,18 @@ class EdgeList(Dataset):
         graph = Graph(
             arrays.indptr,
             arrays.indices,
-            features=None if features is None else torch.from_numpy(np.array(features, np.float32)),
+            features=findings.attempt(self._as_features, features, types),
             labels=None if labels is None else torch.from_numpy(labels),
-            num_classes=_num_classes(labels),
+            num_classes=count_classes(labels),
             splits=splits or given_split(*(np.empty(0, np.int64),) * 3),
             edge_types=arrays.types,
+            node_types=None if types is None else torch.from_numpy(types),
             name=self.name,
             notes=self._notes(labels),
         )
-        return checked(graph, trainable=labels is not None, findings=findings)
+        graph = checked(graph, trainable=labels is not None, findings=findings)
+        assert edges is not None
+        return self._hold_out(graph, edges)
 
     def _notes(self, labels: np.ndarray | None) -> tuple[str, ...]:
         drawn = self.split == "random" and labels is not None
@@ -242,7 +267,31 @@ class EdgeList(Dataset):
         return None if name is None else self._rows(folder / name, "float32")
 
     def _read_labels(self, path: Path) -> np.ndarray | None:
-        return _as_labels(self._optional(path.parent, self.labels), path)
+        return as_labels(self._optional(path.parent, self.labels), path)
+
+    def _read_types(self, path: Path) -> np.ndarray | None:
+        """`[V]` int32."""
+        if self.node_types is None:
+            return None
+        rows = self._rows(path.parent / self.node_types, "int64", low=0, high=1 << 31)
+        if rows.shape[1] != 1:
+            raise DataError(Problem(str(path.parent / self.node_types), rows.shape, "must have one column",
+                                    "give one type per vertex"))
+        return rows[:, 0].astype(np.int32)
+
+    def _as_features(self, features: np.ndarray | None, types: np.ndarray | None) -> torch.Tensor | SparseRows | None:
+        if self.features_by_type:
+            return typed_rows(features, types, self.sparse)
+        return None if features is None else torch.from_numpy(np.array(features, np.float32))
+
+    def _num_relations(self, edges: np.ndarray) -> int | None:
+        """R where reverses have types of their own."""
+        own = self.inverse_relations and self.symmetrize and edges.shape[1] == 3
+        return int(edges[:, 2].max()) + 1 if own else None
+
+    def _hold_out(self, graph: Graph, edges: np.ndarray) -> Graph:
+        reverses = self._num_relations(edges) or (SAME_TYPE if self.symmetrize else NO_REVERSES)
+        return hold_out(graph, self.link_split, seed=self.seed, reverses=reverses)
 
     def _build(self, edges: np.ndarray, num_nodes: int, path: Path) -> CscArrays:
         return build_graph(
@@ -251,6 +300,7 @@ class EdgeList(Dataset):
             num_nodes,
             types=edges[:, 2] if edges.shape[1] == 3 else None,
             symmetrize=self.symmetrize,
+            num_relations=self._num_relations(edges),
             self_loops=self.self_loops,
             duplicates=self.duplicates,
             key=str(path),
@@ -283,15 +333,13 @@ class EdgeList(Dataset):
         return Table(path, dtype, delimiter, self.header, self.comments, low, high).read()
 
     def _count_nodes(
-        self, edges: tuple[int, int] | None, features: np.ndarray | None, labels: np.ndarray | None, path: Path
+        self, edges: tuple[int, int] | None, path: Path, **rows: np.ndarray | None
     ) -> int | None:
         """V, or None where only the edges' `(largest id, number)` could tell it, and they cannot be read."""
-        lengths = {"dataset.num_nodes": self.num_nodes}
-        lengths["dataset.features"] = None if features is None else features.shape[0]
-        lengths["dataset.labels"] = None if labels is None else labels.shape[0]
-        known = {key: length for key, length in lengths.items() if length is not None}
+        known = {} if self.num_nodes is None else {"dataset.num_nodes": self.num_nodes}
+        known |= {f"dataset.{name}": array.shape[0] for name, array in rows.items() if array is not None}
         if len(set(known.values())) > 1:
-            mend = "give one row of features and one label per vertex"
+            mend = "give one row of features, one label and one type per vertex"
             raise DataError(Problem(", ".join(known), [*known.values()], "must all be the number of vertices", mend))
         if known:
             num_nodes = next(iter(known.values()))
@@ -329,10 +377,10 @@ class EdgeList(Dataset):
         return ids
 
 
-def _num_classes(labels: np.ndarray | None) -> int:
-    if labels is None:
-        return 0
-    return int(labels.shape[1]) if labels.ndim == 2 else int(labels.max(initial=-1)) + 1
+def _check_edges(edges: np.ndarray, path: Path) -> None:
+    if edges.shape[0] == 0 or edges.shape[1] not in (2, 3):
+        mend = "give rows of source and destination, or source, destination and type"
+        raise DataError(Problem(str(path), f"shape {edges.shape}", "two or three columns, one row or more", mend))
 
 
 def _fits_text(delimiter: str | None, comments: str) -> bool:
@@ -340,22 +388,3 @@ def _fits_text(delimiter: str | None, comments: str) -> bool:
     breaks = ("\r", "\n")
     fits = delimiter is None or (len(delimiter) == 1 and delimiter not in (*breaks, comments))
     return fits and not any(one in comments for one in breaks)
-
-
-def _check_edges(edges: np.ndarray, path: Path) -> None:
-    if edges.shape[0] == 0 or edges.shape[1] not in (2, 3):
-        mend = "give rows of source and destination, or source, destination and type"
-        raise DataError(Problem(str(path), f"shape {edges.shape}", "two or three columns, one row or more", mend))
-
-
-def _as_labels(rows: np.ndarray | None, path: Path) -> np.ndarray | None:
-    """`[V]` int64 from one column (NaN = -1), `[V, C]` float32 from several."""
-    if rows is None:
-        return None
-    if rows.shape[1] != 1:
-        return np.array(rows, np.float32)
-    values = np.where(np.isnan(rows[:, 0]), -1, rows[:, 0])
-    if ((values != np.floor(values)) | (np.abs(values) >= 2**24)).any():
-        mend = "number the classes from 0 on"
-        raise DataError(Problem(f"labels of {path}", "fractions", "classes must be whole numbers", mend))
-    return values.astype(np.int64)

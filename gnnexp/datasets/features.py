@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.datasets.base import check_memory
+from gnnexp.errors import DataError, Problem
 from gnnexp.graph.sparse import SparseRows
 
 Sparse = Literal["auto", True, False]
@@ -62,3 +63,36 @@ def one_hot_columns(columns: np.ndarray) -> scipy.sparse.csr_array:
     starts = np.arange(num_rows + 1) * num_columns
     ones = np.ones(codes.size, np.float32)
     return scipy.sparse.csr_array((ones, codes.ravel(), starts), shape=(num_rows, offset))
+
+
+def typed_rows(features: np.ndarray | None, types: np.ndarray | None, sparse: Sparse) -> Tensor | SparseRows:
+    """`features_by_type` as `feature_rows` has them.
+
+    Raises:
+        DataError: vertices have no types.
+    """
+    if types is None:
+        raise DataError(Problem("dataset.features_by_type", True, "this dataset has one type of vertices",
+                                "set dataset.features_by_type=false, or dataset.node_types where it has that"))
+    return feature_rows(features_by_type(features, types), sparse, normalize=False)
+
+
+def features_by_type(features: np.ndarray | None, types: np.ndarray) -> scipy.sparse.csr_array:
+    """`[V, T + F * D]`: every vertex's type in one-hot code, and its features in the columns of its type.
+
+    So any linear layer of them is a projection with a bias for each type (docs/architecture.md, "Node types").
+
+    Args:
+        features: `[V, D]`, zero in types without any; F types have some. None = of no type.
+        types: `[V]` type of each vertex; T of them occur.
+    """
+    codes = one_hot_columns(types[:, None])
+    if features is None:
+        return codes
+    rows = scipy.sparse.csr_array(features)
+    sizes = np.diff(rows.indptr)
+    featured = np.unique(types[sizes > 0])
+    first = np.searchsorted(featured, types) * features.shape[1]
+    shape = types.size, featured.size * features.shape[1]
+    placed = scipy.sparse.csr_array((rows.data, rows.indices + np.repeat(first, sizes), rows.indptr), shape=shape)
+    return scipy.sparse.csr_array(scipy.sparse.hstack([codes, placed], format="csr"))

@@ -6,44 +6,34 @@ import importlib
 import io
 import os
 import zipfile
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from gnnexp.datasets.base import ROOT_VARIABLE, Dataset, check_memory, checked, data_folder, no_edges, where_to_put
-from gnnexp.datasets.npz import DAMAGE, NpzFile
+from gnnexp.datasets.base import ROOT_VARIABLE, Dataset, checked, data_folder, no_edges, where_to_put
+from gnnexp.datasets.features import Sparse, typed_rows
+from gnnexp.datasets.npz import DAMAGE
+from gnnexp.datasets.ogb_raw import FORMAT_MEND, OgbRaw, read_binary, read_table, read_text, require
+from gnnexp.datasets.ogb_typed import TYPES, read_typed
 from gnnexp.datasets.split import given_split
-from gnnexp.datasets.tables import Table
 from gnnexp.datasets.unpickle import Pickles, as_array
 from gnnexp.errors import ConfigError, DataError, Findings, Problem
 from gnnexp.graph.build import CscArrays, build_graph
 from gnnexp.graph.graph import Graph, Splits
+from gnnexp.graph.sparse import SparseRows
 
 _SPLITS = ("train", "valid", "test")
-_FORMAT_MEND = "check that it is the folder of an ogbn-* or ogbl-* dataset with one kind of vertices and edges"
-
-
-@dataclass(frozen=True)
-class _Raw:
-    """`raw/`: edges `[E, 2]`, V, and what else there is."""
-
-    edges: np.ndarray
-    num_nodes: int
-    features: np.ndarray | None
-    labels: np.ndarray | None
-    edge_features: np.ndarray | None
-    key: str
 
 
 class Ogb(Dataset):
-    """A node-property (`ogbn-*`) or link-property (`ogbl-*`) dataset with one kind of vertices and edges.
+    """A node-property (`ogbn-*`, ogbn-mag among them) or link-property (`ogbl-*`) dataset.
 
     Link property: the graph is what `raw/` holds, the training edges; where `train.pt` is absent they are the positive
-    training pairs too.
+    training pairs too. Several kinds of vertices and edges (node property): types follow each other in the order of
+    the dataset's list, as relations do; vertices of a type without features have zeros.
 
     Args:
         name: by OGB's name.
@@ -53,6 +43,9 @@ class Ogb(Dataset):
         edge_features: read them, where there are any.
         symmetrize: add the reverse of every edge.
         self_loops: `keep`, `add` or `remove`.
+        inverse_relations: of several kinds of edges, the reverse of one of kind r is of kind R + r.
+        features_by_type: of several kinds of vertices, each has columns of its own (`features_by_type`).
+        sparse: those as sparse rows (true), dense (false), or by their size (auto).
     """
 
     unkeyed = frozenset({"path", "download"})
@@ -67,6 +60,9 @@ class Ogb(Dataset):
         edge_features: bool = False,
         symmetrize: bool = True,
         self_loops: Literal["keep", "add", "remove"] = "remove",
+        inverse_relations: bool = True,
+        features_by_type: bool = False,
+        sparse: Sparse = "auto",
     ) -> None:
         if not name.startswith(("ogbn-", "ogbl-")):
             mend = "set dataset.name=ogbn-arxiv"
@@ -78,6 +74,9 @@ class Ogb(Dataset):
         self.edge_features = edge_features
         self.symmetrize = symmetrize
         self.self_loops = self_loops
+        self.inverse_relations = inverse_relations
+        self.features_by_type = features_by_type
+        self.sparse = sparse
 
     @property
     def at_hand(self) -> bool:
@@ -91,47 +90,70 @@ class Ogb(Dataset):
     def sources(self) -> list[Path]:
         """Every file under `raw/` and the split that is read."""
         folder = self._folder()
-        return sorted(path for part in (folder / "raw", self._split_folder(folder)) for path in part.iterdir())
+        parts = (folder / "raw", self._split_folder(folder))
+        return sorted(path for part in parts for path in part.rglob("*") if path.is_file())
 
     def load(self) -> Graph:
         """The graph."""
         folder = self._folder()
         findings = Findings()
-        binary = (folder / "raw" / "data.npz").is_file()
-        raw = findings.attempt(_read_binary, folder) if binary else findings.attempt(_read_text, folder, findings)
         split, links = self._split_folder(folder), self.name.startswith("ogbl-")
+        typed = (folder / "raw" / TYPES).is_file()
+        raw = findings.attempt(self._read, folder, typed, findings)
         if raw is None:
-            findings.attempt(_split_files, split, *_names(split, links))
+            if not typed:
+                findings.attempt(_split_files, split, *_names(split, links))
             findings.raise_all()
         assert raw is not None
+        types = raw.types
         arrays = findings.attempt(self._build, raw) or no_edges(raw.num_nodes)
         labels, num_classes = findings.attempt(_as_labels, raw.labels, raw.key) or (None, 0)
-        splits = None if links else findings.attempt(_read_splits, split, raw.num_nodes)
+        splits = None if links else findings.attempt(_read_splits, split, raw)
         pairs = findings.attempt(_read_links, split, raw) if links else {}
         graph = Graph(
             arrays.indptr,
             arrays.indices,
-            features=None if raw.features is None else torch.from_numpy(raw.features.astype(np.float32, copy=False)),
+            features=findings.attempt(self._features, raw),
             labels=labels,
             num_classes=num_classes,
             splits=splits or given_split(*(np.empty(0, np.int64),) * 3),
+            edge_types=arrays.types,
+            node_types=None if types is None else torch.from_numpy(types.nodes),
             edge_features=arrays.edge_features,
             links=pairs or {},
             name=self.name,
-            notes=(f"published split {split.name!r}",),
+            notes=(f"published split {split.name!r}", *(() if types is None else types.notes)),
         )
         return checked(graph, findings=findings)
 
-    def _build(self, raw: _Raw) -> CscArrays:
+    def _read(self, folder: Path, typed: bool, findings: Findings) -> OgbRaw:
+        if not typed:
+            binary = (folder / "raw" / "data.npz").is_file()
+            return read_binary(folder) if binary else read_text(folder, findings)
+        if self.edge_features or self.name.startswith("ogbl-"):
+            raise DataError(Problem(str(folder), f"{self.name}, edge_features={self.edge_features}",
+                                    "of datasets with several kinds of vertices, only ogbn-* without edge features",
+                                    "set dataset.edge_features=false, or choose dataset=triples for a knowledge graph"))
+        return read_typed(folder)
+
+    def _build(self, raw: OgbRaw) -> CscArrays:
+        types = raw.types
         return build_graph(
             raw.edges[:, 0],
             raw.edges[:, 1],
             raw.num_nodes,
+            types=None if types is None else types.edges,
             symmetrize=self.symmetrize,
+            num_relations=types.num_relations if types is not None and self.inverse_relations else None,
             self_loops=self.self_loops,
             edge_features=raw.edge_features if self.edge_features else None,
             key=raw.key,
         )
+
+    def _features(self, raw: OgbRaw) -> torch.Tensor | SparseRows | None:
+        if self.features_by_type:
+            return typed_rows(raw.features, None if raw.types is None else raw.types.nodes, self.sparse)
+        return None if raw.features is None else torch.from_numpy(raw.features.astype(np.float32, copy=False))
 
     def _folder(self) -> Path:
         directories = (self.name, self.name.replace("-", "_"))
@@ -162,68 +184,8 @@ class Ogb(Dataset):
         if scheme not in found or not (folder / "raw").is_dir():
             place = folder if self.scheme is None and not found else parent
             allowed = "a folder with raw/ and split/<scheme>/"
-            raise DataError(Problem(str(place), f"scheme {scheme}, found {found}", allowed, _FORMAT_MEND))
+            raise DataError(Problem(str(place), f"scheme {scheme}, found {found}", allowed, FORMAT_MEND))
         return parent / str(scheme)
-
-
-def _table(path: Path, dtype: Literal["int64", "float32", "float64"], high: int | None = None) -> np.ndarray:
-    return Table(path, dtype, low=0 if dtype == "int64" else None, high=high).read()
-
-
-def _read_text(folder: Path, findings: Findings) -> _Raw:
-    """The layout of most: text files. Problems of all but V are found by `findings`."""
-    raw = folder / "raw"
-    needed = [raw / "edge.csv.gz", raw / "num-node-list.csv.gz"]
-    _require(needed)
-    counts = _table(needed[1], "int64")
-    if counts.size != 1 or int(counts[0, 0]) == 0:
-        raise DataError(Problem(str(needed[1]), counts.tolist(), "must be one number of vertices", _FORMAT_MEND))
-    num_nodes = int(counts[0, 0])
-    check_memory(24 * num_nodes, f"{needed[1]}: {num_nodes} vertices")
-
-    def read_edges() -> np.ndarray:
-        edges = _table(needed[0], "int64", high=num_nodes)
-        if edges.shape[1] != 2:
-            raise DataError(Problem(str(needed[0]), f"{edges.shape[1]} columns", "must have two columns", _FORMAT_MEND))
-        return edges
-
-    def optional(name: str, dtype: Literal["float32", "float64"], rows: int | None) -> np.ndarray | None:
-        path = raw / f"{name}.csv.gz"
-        if not path.is_file():
-            return None
-        table = _table(path, dtype)
-        if rows is not None and table.shape[0] != rows:
-            raise DataError(Problem(str(path), f"{table.shape[0]} rows", f"must have {rows}", _FORMAT_MEND))
-        return table
-
-    edges = findings.attempt(read_edges)
-    rows = None if edges is None else edges.shape[0]
-    features = findings.attempt(optional, "node-feat", "float32", num_nodes)
-    labels = findings.attempt(optional, "node-label", "float64", num_nodes)
-    edge_features = findings.attempt(optional, "edge-feat", "float32", rows)
-    if edges is None:
-        edges, edge_features = np.empty((0, 2), np.int64), None
-    return _Raw(edges, num_nodes, features, labels, edge_features, str(needed[0]))
-
-
-def _read_binary(folder: Path) -> _Raw:
-    """The layout of ogbn-papers100M: `raw/data.npz` and `raw/node-label.npz`."""
-    path = folder / "raw" / "data.npz"
-    file, labels = NpzFile(path), NpzFile(folder / "raw" / "node-label.npz")
-    file.require("edge_index", "num_nodes_list")
-    edges, counts = file.array("edge_index"), file.array("num_nodes_list")
-    features = file.array("node_feat") if "node_feat" in file else None
-    counted = counts.size == 1 and counts.dtype.kind in "iu" and int(counts.ravel()[0]) > 0
-    if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu" or not counted:
-        found = f"edge_index {edges.dtype} {edges.shape}, num_nodes_list {counts.dtype} {counts.shape}"
-        raise DataError(Problem(str(path), found, "must be [2, E] integers and one count", _FORMAT_MEND))
-    num_nodes = int(counts.ravel()[0])
-    check_memory(24 * num_nodes, f"{path}: {num_nodes} vertices")
-    values = labels.array("node_label").astype(np.float64)
-    if values.size == 0 or values.shape[:1] != (num_nodes,):
-        key = f"{labels.path}: node_label"
-        raise DataError(Problem(key, values.shape, f"must have {num_nodes} rows", _FORMAT_MEND))
-    return _Raw(edges.T, num_nodes, features, values.reshape(num_nodes, -1), None, str(path))
 
 
 def _as_labels(values: np.ndarray | None, key: str) -> tuple[torch.Tensor | None, int]:
@@ -234,16 +196,18 @@ def _as_labels(values: np.ndarray | None, key: str) -> tuple[torch.Tensor | None
         return torch.from_numpy(values.astype(np.float32)), values.shape[1]
     classes = np.where(np.isnan(values[:, 0]), -1, values[:, 0])
     if (classes != np.floor(classes)).any() or np.abs(classes).max() >= 2**31:
-        raise DataError(Problem(f"{key}: labels", "fractions", "classes must be whole numbers", _FORMAT_MEND))
+        raise DataError(Problem(f"{key}: labels", "fractions", "classes must be whole numbers", FORMAT_MEND))
     return torch.from_numpy(classes.astype(np.int64)), int(classes.max()) + 1
 
 
-def _read_splits(folder: Path, num_nodes: int) -> Splits:
-    findings = Findings()
-    files = _split_files(folder, ".csv.gz", _SPLITS).values()
-    ids = [findings.attempt(_table, path, "int64", high=num_nodes) for path in files]
+def _read_splits(folder: Path, raw: OgbRaw) -> Splits:
+    """Those of the type that has labels, if there are several."""
+    findings, types = Findings(), raw.types
+    members = range(raw.num_nodes) if types is None else types.members
+    files = _split_files(folder if types is None else folder / types.labelled, ".csv.gz", _SPLITS).values()
+    ids = [findings.attempt(read_table, path, "int64", high=len(members)) for path in files]
     findings.raise_all()
-    return given_split(*(part.ravel() for part in ids if part is not None))
+    return given_split(*(members.start + part.ravel() for part in ids if part is not None))
 
 
 def _names(folder: Path, links: bool) -> tuple[str, tuple[str, ...]]:
@@ -255,21 +219,11 @@ def _names(folder: Path, links: bool) -> tuple[str, tuple[str, ...]]:
 
 def _split_files(folder: Path, suffix: str, names: tuple[str, ...]) -> dict[str, Path]:
     paths = {name: folder / f"{name}{suffix}" for name in names}
-    _require(paths.values())
+    require(paths.values())
     return paths
 
 
-def _require(paths: Iterable[Path]) -> None:
-    missing = [
-        Problem(str(path), "missing", "this file of the dataset is needed", _FORMAT_MEND)
-        for path in paths
-        if not path.is_file()
-    ]
-    if missing:
-        raise DataError(missing)
-
-
-def _read_links(folder: Path, raw: _Raw) -> dict[str, torch.Tensor]:
+def _read_links(folder: Path, raw: OgbRaw) -> dict[str, torch.Tensor]:
     """Pairs by name; training pairs are the edges of `raw/` where there is no `train.pt`."""
     files = _split_files(folder, *_names(folder, links=True))
     links = {} if "train" in files else {"train": raw.edges.astype(np.int64)}
@@ -285,11 +239,11 @@ def _pairs(content: Mapping[str, Any], name: str, path: Path, num_nodes: int) ->
     key = f"{path}: {name}"
     if name not in content:
         allowed = "pairs `edge` and `edge_neg` are needed"
-        raise DataError(Problem(key, f"has {sorted(map(str, content))}", allowed, _FORMAT_MEND))
+        raise DataError(Problem(key, f"has {sorted(map(str, content))}", allowed, FORMAT_MEND))
     pairs = as_array(content[name], key)
     within = pairs.size == 0 or 0 <= int(pairs.min()) <= int(pairs.max()) < num_nodes
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not within:
-        raise DataError(Problem(key, f"{pairs.dtype} {pairs.shape}", f"pairs of ids below {num_nodes}", _FORMAT_MEND))
+        raise DataError(Problem(key, f"{pairs.dtype} {pairs.shape}", f"pairs of ids below {num_nodes}", FORMAT_MEND))
     return pairs.astype(np.int64)
 
 
@@ -300,7 +254,7 @@ def _read_pt(path: Path) -> Mapping[str, Any]:
     # Legacy torch files: magic number, protocol, system, the object, storage keys.
     content = Pickles(_zipped_pickle(file.content, path), str(path)).load() if zipped else file.load_all(4)[3]
     if not isinstance(content, dict):
-        raise DataError(Problem(str(path), type(content).__name__, "must be a dictionary of pairs", _FORMAT_MEND))
+        raise DataError(Problem(str(path), type(content).__name__, "must be a dictionary of pairs", FORMAT_MEND))
     return content
 
 
@@ -314,7 +268,7 @@ def _zipped_pickle(raw: bytes, path: Path) -> bytes:
                 raise zipfile.BadZipFile("compressed")
             return archive.read(name)
     except (*DAMAGE, StopIteration) as error:
-        raise DataError(Problem(str(path), str(error)[:200], "must be a file of torch.save", _FORMAT_MEND)) from None
+        raise DataError(Problem(str(path), str(error)[:200], "must be a file of torch.save", FORMAT_MEND)) from None
 
 
 def _download(name: str, root: Path) -> None:

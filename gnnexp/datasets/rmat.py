@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from gnnexp.datasets.held_out import SAME_TYPE, LinkSplit, check_link_split, hold_out
 from gnnexp.datasets.shapes import ShapeName, resolve_sizes
 from gnnexp.datasets.split import check_shares
 from gnnexp.datasets.synthetic import EdgeModel, Plan, Synthetic, local_window
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.graph.graph import Graph
 from gnnexp.kernels.generate import rmat_pairs
 
 
@@ -34,6 +37,8 @@ class Rmat(Synthetic):
         locality: share of the edges that are local, 0 to 1.
         relations: R types of edges, drawn for every pair of vertices, each rarer than the one before; null = none.
         inverse_relations: the reverse of an edge of type r has type R + r, so there are 2R.
+        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.held_out`), or null; with it, the
+            graph is made in memory.
         signal: length of the class centroids, in standard deviations of the noise.
         label_noise: share of labels that are drawn at random.
         train: share of training vertices, instead of the shape's.
@@ -59,6 +64,7 @@ class Rmat(Synthetic):
         locality: float = 0.5,
         relations: int | None = None,
         inverse_relations: bool = True,
+        link_split: LinkSplit = None,
         signal: float = 1.0,
         label_noise: float = 0.05,
         train: float | None = None,
@@ -68,6 +74,7 @@ class Rmat(Synthetic):
         buffer_bytes: int = 2 << 30,
     ) -> None:
         check_shares(train=train, val=val, test=test)
+        check_link_split(link_split)
         shares = {"a": a, "b": b, "c": c, "locality": locality, "label_noise": label_noise}
         problems = [
             Problem(f"dataset.{key}", share, "must be 0 to 1", f"set dataset.{key} within these bounds")
@@ -87,6 +94,7 @@ class Rmat(Synthetic):
         self.num_features, self.num_classes = num_features, num_classes
         self.a, self.b, self.c, self.locality = a, b, c, locality
         self.relations, self.inverse_relations = relations, inverse_relations
+        self.link_split = link_split
         self.signal, self.label_noise = signal, label_noise
         self.train, self.val, self.test = train, val, test
         self.seed = seed
@@ -118,6 +126,15 @@ class Rmat(Synthetic):
             relations=self.relations or 0,
             inverses=self.inverse_relations,
         )
+
+    def load(self) -> Graph:
+        """See `Synthetic.load`."""
+        reverses = self.relations if self.relations and self.inverse_relations else SAME_TYPE
+        return hold_out(super().load(), self.link_split, seed=self.seed, reverses=reverses)
+
+    def generate(self, folder: Path) -> Graph | None:
+        """See `Synthetic.generate`."""
+        return super().generate(folder) if self.link_split is None else None
 
     def model(self) -> EdgeModel:
         """Where edges go."""

@@ -71,13 +71,18 @@ def random_split(
     return Splits(*_by_rank(words[ids], ids, ends))
 
 
-def _by_rank(words: np.ndarray, ids: np.ndarray, ends: np.ndarray) -> list[torch.Tensor]:
-    """`ids` whose words rank in `[0, e0)`, `[e0, e1)`, `[e1, e2)`, each sorted; without sorting the words."""
+def rank_bounds(words: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """`[k]` uint64: the `ends[i]` smallest words are those below the i-th bound; without sorting them."""
     ranked = np.concatenate([words, np.full(1, np.iinfo(np.uint64).max, np.uint64)])
     ranked.partition(np.unique(ends))
+    bounds: np.ndarray = ranked[ends]
+    return bounds
+
+
+def _by_rank(words: np.ndarray, ids: np.ndarray, ends: np.ndarray) -> list[torch.Tensor]:
+    """`ids` whose words rank in `[0, e0)`, `[e0, e1)`, `[e1, e2)`, each sorted."""
     parts, low = [], np.uint64(0)
-    for end in ends:
-        high = ranked[end]
+    for high in rank_bounds(words, ends):
         parts.append(torch.from_numpy(ids[(words >= low) & (words < high)].astype(np.int64)))
         low = high
     return parts

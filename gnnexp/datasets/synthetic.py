@@ -131,7 +131,7 @@ class Synthetic(Dataset):
             notes=plan.notes,
         )
 
-    def generate(self, folder: Path) -> Graph:
+    def generate(self, folder: Path) -> Graph | None:
         """The same graph written to `folder` piece by piece, opened as memory maps.
 
         Raises:

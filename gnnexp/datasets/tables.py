@@ -25,12 +25,17 @@ _MAX_LINE = 1 << 20
 _MAX_RATIO, _ALWAYS_UNPACKED = 100, 1 << 24
 
 
+def unpacked_limit(path: Path) -> int:
+    """Bytes that a packed text may have unpacked."""
+    return max(_ALWAYS_UNPACKED, _MAX_RATIO * path.stat().st_size)
+
+
 class _Unpacked(gzip.GzipFile):
     """A `.gz` file that ends with an error where it would unpack to far more than a table can."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        self._limit = max(_ALWAYS_UNPACKED, _MAX_RATIO * path.stat().st_size)
+        self._limit = unpacked_limit(path)
 
     def read1(self, size: int = -1) -> bytes:
         """What `io.TextIOWrapper` reads with."""
@@ -86,6 +91,15 @@ class Table:
                     raise DataError(self._bad_lines())
                 if found.shape[0]:
                     yield found
+
+    def words(self) -> list[list[str]]:
+        """The cells of every line that is not blank, as text.
+
+        Raises:
+            DataError: the file is damaged.
+        """
+        with self._open() as file:
+            return [line.strip().split(self.delimiter) for line in self._lines(file) if line.strip()]
 
     def _lines(self, file: IO[str]) -> Iterator[str]:
         """One by one; a file without line breaks is not taken into memory."""

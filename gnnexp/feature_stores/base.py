@@ -29,11 +29,13 @@ class FeatureStore(ABC):
         origins: where rows may come from, see `take_counts`.
         pool: memory of the rows that are read.
         communicates: whether `fetch` is a collective that all ranks have to take part in.
+        trainable: whether rows are trained: what is read takes a gradient, and is another thing after every step.
     """
 
     origins: tuple[str, ...] = ("host",)
     partitioned = False
     communicates = False
+    trainable = False
 
     def __init__(self, cache: FeatureCache | None = None) -> None:
         self.cache = cache

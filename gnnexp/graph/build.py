@@ -40,6 +40,7 @@ def build_graph(
     *,
     types: np.ndarray | None = None,
     symmetrize: bool = False,
+    num_relations: int | None = None,
     self_loops: SelfLoops = "keep",
     duplicates: Duplicates = "merge",
     edge_features: np.ndarray | None = None,
@@ -53,6 +54,7 @@ def build_graph(
         num_nodes: V.
         types: `[n]` edge types >= 0, or None.
         symmetrize: add the reverse of every edge, with its type and features.
+        num_relations: R; the reverse of an edge of type r then has type R + r. None = r as well.
         self_loops: `keep` them as they are, `remove` them, or `add`: exactly one per vertex.
         duplicates: `merge` parallel edges of one type into their first occurrence, or `keep` them.
         edge_features: `[n, De]`, or None.
@@ -70,6 +72,11 @@ def build_graph(
     if self_loops == "add" and (types is not None or edge_features is not None):
         mend = "use self_loops=keep (or remove); models add their own self term"
         raise ConfigError(Problem("dataset.self_loops", "add", "keep or remove on typed or featured edges", mend))
+    if symmetrize and num_relations is not None:
+        assert types is not None, "inverse relations are of typed edges"
+        src, dst, types = np.append(src, dst), np.append(dst, src), np.append(types, types + num_relations)
+        edge_features = None if edge_features is None else np.concatenate([edge_features, edge_features])
+        symmetrize = False
     # One dtype, so that the kernels are compiled once.
     src, dst = (np.ascontiguousarray(ids, dtype=index_dtype(num_nodes)) for ids in (src, dst))
     options = (symmetrize, self_loops != "keep")

@@ -58,6 +58,7 @@ class Model(nn.Module, ABC):
         self.hidden_activation: Activation = "relu"
         self.num_relations = 0  # of the data, which is not known yet
         self.layers = nn.ModuleList()
+        self.decoder: nn.Module | None = None  # the task's, trained with the model
         self.backend: Backend | None = None
 
     def problems(self) -> list[Problem]:

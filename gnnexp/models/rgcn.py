@@ -55,10 +55,11 @@ class RGCN(Model):
         return wrong
 
     def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
-        """Edge types; for blocks dense rows, and a column of features and classes for each."""
+        """Relations; for blocks dense rows, and a column of features and classes for each."""
         problems = super().check_data(config, graph)
-        if graph.edge_types is None:
-            problems.append(Problem("model", config["model"]["_target_"], f"dataset {graph.name} has no edge types",
+        if graph.edge_types is None or not graph.num_edges:
+            lacks = "no edge types" if graph.edge_types is None else "no edges, so no relations"
+            problems.append(Problem("model", config["model"]["_target_"], f"dataset {graph.name} has {lacks}",
                                     "choose a dataset with relations, or model=sage"))
         if self.decomposition == "basis":
             return problems

@@ -11,6 +11,7 @@ from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.model import Model
 from gnnexp.samplers.layerwise import LayerSampler
+from gnnexp.tasks.base import Task
 
 
 def num_ranks(config: Mapping[str, Any]) -> int:
@@ -72,6 +73,20 @@ def whole_topology(config: Mapping[str, Any], paradigm: str) -> list[Problem]:
         return []
     return [Problem("sampler.topology", "partitioned", f"{paradigm} samples from the whole graph on every rank",
                     "set sampler.topology=replicated")]
+
+
+def pairs(config: Mapping[str, Any]) -> bool:
+    """Whether training examples are links."""
+    found = locate(config["task"]["_target_"])
+    return isinstance(found, type) and issubclass(found, Task) and found.pairs
+
+
+def vertices_only(config: Mapping[str, Any], paradigm: str, why: str) -> list[Problem]:
+    """Training examples must be vertices."""
+    if not pairs(config):
+        return []
+    return [Problem("task", config["task"]["_target_"], f"{paradigm} trains on vertices, not on links: {why}",
+                    "choose task=node_classification, or another system")]
 
 
 def whole_rows(config: Mapping[str, Any], paradigm: str) -> list[Problem]:

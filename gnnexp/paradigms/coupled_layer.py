@@ -93,7 +93,7 @@ class CoupledLayers:
 
     def load(self, store: FeatureStore) -> None:
         """Columns of all vertices' features, where layer 1 aggregates them."""
-        if self._projects_first(0):
+        if self._projects_first(0) or store.trainable:
             return
         columns = self._split(0).columns
         features = self._job.graph.features
@@ -123,10 +123,9 @@ class CoupledLayers:
         return model.finish_layer(index, layer.preactivation(mixed), layer.residual_part(h))
 
     def _aggregated(self, index: int, dropped: Rows, key: BatchKey) -> Tensor:
-        """`[n, Din]` sums of the inputs; features take no gradient, so nothing goes back through layer 1's gather."""
+        """`[n, Din]` sums of the inputs; features that take no gradient are here by columns already."""
         job, shares, layer = self._job, self._split(index), contract_layer(self._job.model, index)
-        if index == 0:
-            assert self._features is not None
+        if index == 0 and self._features is not None:
             everyone = torch.arange(job.graph.num_nodes, device=job.device)
             x = job.model.drop_features(everyone, self._features, shares.columns, key)
         else:

@@ -1,4 +1,7 @@
-"""What full-graph paradigms share: one global batch per epoch, of all training vertices, and every vertex computed."""
+"""What full-graph paradigms share: every vertex is computed in every step, for all training vertices at once.
+
+Where examples are links, an epoch may have several steps (`train.batch_size` links each, as OGB's scripts have it).
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,10 @@ from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.graph.subset import contains
 from gnnexp.job import Job
-from gnnexp.paradigms.checks import whole_rows
+from gnnexp.paradigms.checks import pairs, whole_rows
 from gnnexp.paradigms.global_batch import ByAutograd, GlobalBatch, Ready
+from gnnexp.paradigms.share import Share, from_owners, owners
+from gnnexp.paradigms.targets import TargetSchedule, share
 from gnnexp.samplers.full import FullSampler
 
 
@@ -37,7 +42,8 @@ class Whole(Ready):
 class FullGraph(GlobalBatch[Whole]):
     """Full-graph training: a paradigm says which vertices are its own and what it holds of them.
 
-    What a rank works on is built once, in `setup`; features are read in the first epoch, and are there ever after.
+    What a rank works on is built once, in `setup`; features are read in the first epoch, and are there ever after,
+    unless they are trained.
     """
 
     # --- what a paradigm says --------------------------------------------------------------------------------------
@@ -55,15 +61,23 @@ class FullGraph(GlobalBatch[Whole]):
     def load(self) -> Rows:
         """The features that this rank holds, on the device; may communicate."""
 
-    @cached_property
-    def own_targets(self) -> Tensor:
-        """`[t]` training vertices among the own."""
-        targets = self.job.task.targets()
-        return targets[contains(self.own, targets)]
+    def share_of(self, batch: Tensor, key: BatchKey) -> Share:
+        """What the rank's loss is over: its own among the vertices of a global `batch`, or a part of its links."""
+        task, comm = self.job.task, self.job.comm
+        if task.pairs:
+            examples = task.examples(share(batch, comm.rank, comm.size), batch, key)
+            return from_owners(examples, batch.numel(), self._owners, self.job.batch_comm, self.own)
+        examples = task.examples(batch[contains(self.own, batch)], batch, key)
+        return Share(examples, batch.numel(), self.own, torch.searchsorted(self.own, examples.vertices))
 
     @cached_property
-    def _target_rows(self) -> Tensor:
-        return torch.searchsorted(self.own, self.own_targets).to(self.job.device)
+    def _owners(self) -> Tensor:
+        return owners(self.own, self.job.graph.num_nodes, self.job.batch_comm)
+
+    @cached_property
+    def _whole_share(self) -> Share:
+        """Of all training vertices: the same in every epoch."""
+        return self.share_of(self.schedule.targets, BatchKey(self.job.run.seed, 0, 0)).to(self.job.device)
 
     @property
     def resident(self) -> tuple[Block, ...]:
@@ -82,26 +96,38 @@ class FullGraph(GlobalBatch[Whole]):
         elif sampler.get("key", "global") != "global":
             problems.append(Problem("sampler.key", sampler["key"], f"{name} trains one batch on all ranks",
                                     "set sampler.key=global"))
-        if config["train"].get("batch_size") is not None:
+        if config["train"].get("batch_size") is not None and not pairs(config):
             problems.append(Problem("train.batch_size", config["train"]["batch_size"], f"{name} trains all targets in "
                                     "one batch", "set train.batch_size=null"))
+        if config["task"].get("exclude_targets"):
+            problems.append(Problem("task.exclude_targets", True, f"{name} has one graph for all batches, whose "
+                                    "edges are the training links", "set task.exclude_targets=false"))
         return problems
 
     def setup(self, job: Job) -> None:
         """Take the parts."""
         super().setup(job)
+        run = job.run
+        self.schedule = TargetSchedule(job.task.targets(), run.train.batch_size, run.seed, run.train.shuffle)
         self._loaded: Rows | None = None
 
     def batches(self, epoch: int, first: int = 0) -> Generator[Whole, None, None]:
-        """One batch; its topology is that of every epoch, its randomness is not."""
-        assert first == 0, "an epoch is one step"
-        timer, targets = self.job.timer, self.job.task.targets()
-        if self._loaded is None:
+        """One batch, or one of links after the other; topology is that of every epoch, randomness is not."""
+        assert first == 0, "an epoch is not gone on with"
+        timer, pairs = self.job.timer, self.job.task.pairs
+        with timer.phase("sample"):
+            order = self.schedule.order(epoch)
+        for step in range(self.schedule.num_steps):
+            key = BatchKey(self.job.run.seed, epoch, step)
+            with timer.phase("negatives" if pairs else "sample"):
+                batch = self.schedule.global_batch(order, step)
+                own = self.share_of(batch, key).to(self.job.device) if pairs else self._whole_share
             with timer.phase("load"):
-                self._loaded = self.load()
-                self.count("tier/h2d_bytes", sum(block.nbytes() for block in set(self.resident)))
-        key = BatchKey(self.job.run.seed, epoch, 0)
-        yield Whole(Batch(self.own_targets, self.blocks, key, int(targets.numel())), self._loaded)
+                if self._loaded is None:
+                    self.count("tier/h2d_bytes", sum(block.nbytes() for block in set(self.resident)))
+                if self._loaded is None or self.job.trained_rows is not None:
+                    self._loaded = self.load()
+            yield Whole(Batch(own.seeds, self.blocks, key, own.global_count), self._loaded, share=own)
 
     def forget_batches(self) -> None:
         """Features are read again."""
@@ -143,5 +169,5 @@ class WholeInMemory(FullGraph, ByAutograd[Whole]):
         """`[n, classes]` outputs of the rank's own vertices."""
 
     def forward(self, ready: Whole) -> Tensor:
-        """Outputs of the training vertices among the rank's own."""
-        return self.outputs(ready).index_select(0, self._target_rows)
+        """Outputs of the rank's own vertices."""
+        return self.outputs(ready)

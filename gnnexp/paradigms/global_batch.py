@@ -62,9 +62,17 @@ class GlobalBatch(Paradigm[R]):
         return self.job.model
 
     def synchronize(self) -> None:
-        """One all-reduce of all gradients."""
+        """One all-reduce of all gradients; those of trained rows go home."""
         with self.job.timer.phase("sync"):
             self.gradients.all_reduce(self.job.comm)
+            if self.job.trained_rows is not None:
+                self.job.trained_rows.collect()
+
+    def update(self, optimizer: torch.optim.Optimizer) -> None:
+        """Parameters, and trained rows where they live."""
+        super().update(optimizer)
+        if self.job.trained_rows is not None:
+            self.job.trained_rows.update()
 
     def clear_gradients(self) -> None:
         """Zero the flat buffer."""
@@ -85,10 +93,11 @@ class GlobalBatch(Paradigm[R]):
 
     def memory(self) -> dict[str, int]:
         """Topology and features that this rank holds; gradients are the buffers."""
-        flat, store = self.gradients.flat, self.job.store
+        flat, store, trained = self.gradients.flat, self.job.store, self.job.trained_rows
         return {
             "topology_bytes": self.job.sampler.topology_bytes(self.job.shard),
             "vertex_bytes": store.nbytes(),
+            **({} if trained is None else {"embedding_state_bytes": trained.state_nbytes()}),
             "cache_bytes": 0 if store.cache is None else store.cache.nbytes(),
             "buffers_bytes": 2 * flat.numel() * flat.element_size(),
         }
@@ -117,6 +126,23 @@ class GlobalBatch(Paradigm[R]):
         with self._lock:
             self.work[name] += amount
 
+    def task_loss(self, outputs: Tensor, share: Share) -> tuple[Tensor, Tensor]:
+        """The task's part of the iteration, both ways: `(loss sum, gradient of outputs [m, C])`, timed apart."""
+        job, task = self.job, self.job.task
+        outputs = outputs.detach().requires_grad_()
+        with job.timer.phase("decode"):
+            decoded = task.decode(outputs, share.examples)
+        with job.timer.phase("loss"):
+            scores = decoded.detach().requires_grad_()
+            loss = task.loss_sum(scores, share.examples)
+            (gradient,) = torch.autograd.grad(loss / max(1, share.global_count), scores)
+        if decoded is outputs:
+            return loss.detach(), gradient
+        with job.timer.phase("decode"):
+            decoded.backward(gradient)  # type: ignore[no-untyped-call]
+        assert outputs.grad is not None
+        return loss.detach(), outputs.grad
+
 
 class ByAutograd(GlobalBatch[R]):
     """Gradients come from one backward pass through all that was computed."""
@@ -139,20 +165,3 @@ class ByAutograd(GlobalBatch[R]):
         with job.timer.phase("backward"):
             outputs.backward(gradient)  # type: ignore[no-untyped-call]
         return loss, share.examples.count
-
-    def task_loss(self, outputs: Tensor, share: Share) -> tuple[Tensor, Tensor]:
-        """The task's part of the iteration, both ways: `(loss sum, gradient of outputs [m, C])`, timed apart."""
-        job, task = self.job, self.job.task
-        outputs = outputs.detach().requires_grad_()
-        with job.timer.phase("decode"):
-            decoded = task.decode(outputs, share.examples)
-        with job.timer.phase("loss"):
-            scores = decoded.detach().requires_grad_()
-            loss = task.loss_sum(scores, share.examples)
-            (gradient,) = torch.autograd.grad(loss / max(1, share.global_count), scores)
-        if decoded is outputs:
-            return loss.detach(), gradient
-        with job.timer.phase("decode"):
-            decoded.backward(gradient)  # type: ignore[no-untyped-call]
-        assert outputs.grad is not None
-        return loss.detach(), outputs.grad

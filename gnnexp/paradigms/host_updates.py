@@ -38,14 +38,14 @@ class HostUpdates:
 
     def __init__(self, job: Job) -> None:
         self._model = job.model
-        here, graph = build(job.config["model"], Model), job.graph
-        here.setup(graph.num_features, graph.num_classes, GraphFacts.of(graph), seed=0, dtype=job.dtype,
+        here, model = build(job.config["model"], Model), job.model
+        here.setup(model.in_dim, model.num_classes, GraphFacts.of(job.graph), seed=0, dtype=job.dtype,
                    device=torch.device("cpu"))
         self._updates = _Updates(here)
 
     def run(self, ids: Tensor, features: Rows, key: BatchKey | None) -> tuple[Tensor, Keys | None]:
         """As `dense_updates`, on the host; gradients arrive where the parameters are."""
-        parameters = {f"model.{name}": value.cpu() for name, value in self._model.named_parameters()}
+        parameters = {f"model.{name}": value.cpu() for name, value in self._model.layers.named_parameters("layers")}
         return functional_call(self._updates, parameters, (ids, features, key))  # type: ignore[no-any-return]
 
 

@@ -14,10 +14,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
 
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.graph.block import Block
+from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
 from gnnexp.graph.sparse import Rows
@@ -32,6 +33,7 @@ from gnnexp.paradigms.offload_options import Keep, OffloadOptions
 from gnnexp.paradigms.offload_plan import OffloadPlan
 from gnnexp.paradigms.offload_start import ReadRows
 from gnnexp.paradigms.offload_sweep import Sweeps
+from gnnexp.paradigms.share import Share
 
 
 class Offload(FullGraph):
@@ -128,17 +130,36 @@ class Offload(FullGraph):
     def forward_backward(self, batch: Whole) -> tuple[Tensor, int]:
         """Algorithm 1."""
         timer, key, sweeps, layers = self.job.timer, batch.batch.key, self.sweeps, self.job.model.num_layers
+        assert batch.share is not None
         with timer.phase("forward"):
             self.count_computed(batch)
             sweeps.project_features(key)
             for index in range(layers - 1):
                 sweeps.forward(index, key)
-            loss = sweeps.forward_last(key, max(1, batch.batch.global_count))
+            if not self.job.task.pairs:  # chunk by chunk: no loss reads another chunk's outputs
+                loss = sweeps.forward_last(key, max(1, batch.share.global_count))
+        if self.job.task.pairs:
+            loss = self._loss_of_links(batch.share.to(torch.device("cpu")), key)
         with timer.phase("backward"):
             for index in reversed(range(layers)):
                 sweeps.backward(index, key)
             sweeps.project_features_back(key)
-        return loss, int(batch.batch.targets.numel())
+        return loss, batch.share.examples.count
+
+    def _loss_of_links(self, own: Share, key: BatchKey) -> Tensor:
+        """Outputs of both ends come from their owners' host tiers, and are decoded on the device, beside the chunks."""
+        job, comm = self.job, self.job.batch_comm
+        with job.timer.phase("forward"):
+            last = self.sweeps.last_outputs(key).requires_grad_()
+            outputs = own.outputs(last, comm)
+        loss, gradient = self.task_loss(outputs.to(job.device), own)
+        with job.timer.phase("backward"):
+            outputs.backward(gradient.to(outputs.device))  # type: ignore[no-untyped-call]
+            last.requires_grad_(False)
+            assert last.grad is not None
+            gradient, last.grad = last.grad, None
+            last.copy_(gradient)
+        return loss
 
     # --- counts ----------------------------------------------------------------------------------------------------
     def count_computed(self, ready: Whole) -> None:
@@ -161,7 +182,8 @@ class Offload(FullGraph):
     def memory(self) -> dict[str, int]:
         """Topology and vertex data are the host's; the rest of the device's memory is measured."""
         held = super().memory()
-        return {**held, "topology_bytes": self.plan.topology_bytes, "vertex_bytes": self.sweeps.host.num_bytes}
+        trained = 0 if self.job.trained_rows is None else self.job.trained_rows.nbytes()
+        return {**held, "topology_bytes": self.plan.topology_bytes, "vertex_bytes": self.sweeps.host.num_bytes + trained}
 
     def facts(self) -> Mapping[str, Any]:
         """The plan's."""

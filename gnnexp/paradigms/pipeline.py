@@ -36,7 +36,8 @@ def prepared(
     timer = job.timer
     threads = job.sampler.threads if threads is None else threads
     depth = job.sampler.prefetch if depth is None else depth
-    if not job.run.train.overlap or len(steps) == 1 or threads == 0:  # one batch has none to overlap with
+    # One batch has none to overlap with; rows that are trained are others after every step.
+    if not job.run.train.overlap or len(steps) == 1 or threads == 0 or job.trained_rows is not None:
         for step in steps:
             yield prepare(step)
         return

@@ -19,8 +19,9 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from gnnexp.config.build import build
+from gnnexp.config.build import build, locate
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.feature_stores.embedding import SlicedEmbeddingStore
 from gnnexp.feature_stores.sliced import SlicedStore, slice_bounds
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.packing import pack_block, unpack_block
@@ -31,6 +32,7 @@ from gnnexp.paradigms.checks import block_layers, one_thread_where_batches_commu
 from gnnexp.paradigms.global_batch import Ready
 from gnnexp.paradigms.gradients import FlatGradients
 from gnnexp.paradigms.mini_batch import MiniBatch
+from gnnexp.paradigms.share import Share
 from gnnexp.paradigms.sliced_layer import Pull, SlicedLayer
 
 
@@ -73,9 +75,9 @@ class PushPull(MiniBatch[Sampled, Pushed]):
         """Sliced features, whole blocks, a first layer on the contract."""
         problems = one_thread_where_batches_communicate(config, always=True)
         target = config["feature_store"]["_target_"]
-        if target != f"{SlicedStore.__module__}.{SlicedStore.__qualname__}":
+        if not getattr(locate(target), "slices", False):
             problems.append(Problem("feature_store", target, "push_pull reads slices of rows",
-                                    "choose feature_store=sliced"))
+                                    "choose feature_store=sliced, or embedding_sliced"))
         if config["sampler"].get("topology") == "partitioned":
             problems.append(Problem("sampler.topology", "partitioned", "push_pull samples micro-batches on every rank",
                                     "set sampler.topology=replicated"))
@@ -87,7 +89,7 @@ class PushPull(MiniBatch[Sampled, Pushed]):
     def setup(self, job: Job) -> None:
         """Take the parts; of the first layer's input weights keep this rank's columns."""
         super().setup(job)
-        assert isinstance(job.store, SlicedStore)
+        assert isinstance(job.store, SlicedStore | SlicedEmbeddingStore)
         self.first = SlicedLayer(job.model, job.store.dims, job.comm, self.pull)
         # The slice's gradients are complete here: every rank's batch went through it. No all-reduce.
         self.sliced = FlatGradients(self.first.sliced)
@@ -104,10 +106,10 @@ class PushPull(MiniBatch[Sampled, Pushed]):
         super().clear_gradients()
         self.sliced.clear()
 
-    def sample(self, seeds: Tensor, key: BatchKey, global_count: int) -> Sampled:
+    def sample(self, own: Share, key: BatchKey) -> Sampled:
         """The push: every first block goes to every rank."""
         comm = self.job.batch_comm
-        batch = self.job.sampler.sample(seeds, key, global_count)
+        batch = own.seen(self.job.sampler.sample(own.seeds, key, own.global_count))
         first = batch.blocks[0]
         sizes, packet = pack_block(first)
         everyone = comm.swap(sizes.repeat(comm.size, 1))
@@ -131,15 +133,15 @@ class PushPull(MiniBatch[Sampled, Pushed]):
 
     def evaluation_model(self) -> Model:
         """A model with whole weights, gathered from all ranks."""
-        job, graph, first = self.job, self.job.graph, self.first.layer
+        job, model, first = self.job, self.job.model, self.first.layer
         whole = build(job.config["model"], Model)
         assert first.facts is not None
-        whole.setup(graph.num_features, graph.num_classes, first.facts, seed=job.run.seed, dtype=job.dtype,
+        whole.setup(model.in_dim, model.num_classes, first.facts, seed=job.run.seed, dtype=job.dtype,
                     device=job.device)
-        bounds = slice_bounds(graph.num_features, job.comm.size)
+        bounds = slice_bounds(model.in_dim, job.comm.size)
         widths = [stop - start for start, stop in pairwise(bounds)]
         with torch.no_grad():
-            for (name, target), source in zip(whole.named_parameters(), job.model.parameters(), strict=True):
+            for (name, target), source in zip(whole.named_parameters(), model.layers.parameters(), strict=True):
                 index, _, parameter = name.removeprefix("layers.").partition(".")
                 if index == "0" and parameter in first.input_weights:
                     parts = job.comm.all_gather(source.detach().movedim(-1, 0), widths, "evaluation")

@@ -229,3 +229,31 @@ def test_all_missing_files_are_named(tmp_path: Path) -> None:
     assert set(all_problems(tmp_path, features="x.npy", labels="y.npy")) == {"dataset.path", "x.npy", "y.npy"}
     np.save(tmp_path / "edges.npy", np.array([[0, 1]]))
     assert set(all_problems(tmp_path, features="x.npy", labels="y.npy")) == {"x.npy", "y.npy"}
+
+
+def test_types_of_edges_and_vertices(tmp_path: Path) -> None:
+    path = write(tmp_path / "e.tsv", "0\t2\t0\n1\t2\t1\n2\t0\t1\n")
+    np.save(tmp_path / "x.npy", np.array([[1, 2], [3, 4], [5, 6]]))
+    write(tmp_path / "t.txt", "0\n0\n2\n")
+    options: dict[str, Any] = {"path": path, "features": "x.npy", "node_types": "t.txt", "inverse_relations": True}
+    graph = EdgeList(**options).load()
+    assert graph.edge_types is not None and graph.node_types is not None
+    found = zip(graph.indices.tolist(), graph.edge_types.tolist(), graph.destinations().tolist(), strict=True)
+    assert sorted(found) == [(0, 0, 2), (0, 3, 2), (1, 1, 2), (2, 1, 0), (2, 2, 0), (2, 3, 1)]
+    assert graph.node_types.tolist() == [0, 0, 2]
+    wide = EdgeList(**options, features_by_type=True).load().features
+    assert isinstance(wide, torch.Tensor)
+    assert wide.tolist() == [[1, 0, 1, 2, 0, 0], [1, 0, 3, 4, 0, 0], [0, 1, 0, 0, 5, 6]]
+    assert [file.name for file in EdgeList(**options).sources()] == ["e.tsv", "x.npy", "t.txt"]
+
+
+@pytest.mark.parametrize(("types", "found"), [("0\n1\n", "number of vertices"), ("0\n-1\n2\n", "from 0 on"),
+                                              ("0 1\n1 1\n2 1\n", "one column")])
+def test_wrong_types_of_vertices(types: str, found: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "e.tsv", "0\t2\t0\n")
+    np.save(tmp_path / "x.npy", np.zeros((3, 2)))
+    write(tmp_path / "t.txt", types)
+    with pytest.raises(DataError, match=found):
+        EdgeList(path=path, features="x.npy", node_types="t.txt").load()
+    with pytest.raises(DataError, match=r"dataset\.node_types"):
+        EdgeList(path=path, features="x.npy", features_by_type=True).load()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from full_graph import TENSOR, VERTEX
 from nasty_graphs import nasty_graph, typed_graph
 from placement import assert_exact, combinations, cut_parts, parts
@@ -52,6 +54,8 @@ WAYS: dict[str, tuple[dict[str, Any], str]] = {
                            "reorganise": False}, "vertices"),
     "offload": ({"_target_": OFFLOAD, "chunks": 16, "host": "file"}, "vertices"),
 }
+# The contract's number of steps takes long: what `make test` runs has fewer.
+QUICK, WHOLE = 6, 20
 MINI_BATCH = ("data", "split", "projections", "aggregates")
 
 
@@ -69,10 +73,16 @@ def config_of(way: str, model: str, dtype: str = "float64") -> dict[str, Any]:
 
 
 def check(ranks: Any, size: int, way: str, model: str, kind: str = "random", bound: float = 1e-10,
-          dtype: str = "float64") -> None:
+          dtype: str = "float64", steps: int = QUICK) -> None:
     graph, place = typed_graph(), WAYS[way][1]
     partition = {"": None, "vertices": parts(graph, size, kind), "edges": cut_parts(graph, size, kind)}[place]
-    assert_exact(ranks, size, typed_graph, config_of(way, model, dtype), bound, partition=partition, steps=6)
+    assert_exact(ranks, size, typed_graph, config_of(way, model, dtype), bound, partition=partition, steps=steps)
+
+
+@pytest.fixture
+def steps(request: pytest.FixtureRequest) -> int:
+    """How many a case takes."""
+    return WHOLE if request.node.get_closest_marker("slow") else QUICK
 
 
 @pytest.mark.parametrize(
@@ -81,8 +91,8 @@ def check(ranks: Any, size: int, way: str, model: str, kind: str = "random", bou
                  quick=lambda size, way, model: size == 3 and (
                      model == "basis" or (model == "block_residual" and way not in ("data", "communicate", "hybrid")))),
 )
-def test_same_losses_and_gradients_as_one_worker(ranks, size, way, model):
-    check(ranks, size, way, model)
+def test_same_losses_and_gradients_as_one_worker(ranks, size, way, model, steps):
+    check(ranks, size, way, model, steps=steps)
 
 
 @pytest.mark.parametrize(
@@ -91,9 +101,9 @@ def test_same_losses_and_gradients_as_one_worker(ranks, size, way, model):
                  quick=lambda way, model, kind: kind == "empty" and (way, model) in (
                      ("vertex_cut", "block_residual"), ("split", "basis"), ("offload", "block"))),
 )
-def test_uneven_and_empty_parts(ranks, way, model, kind):
+def test_uneven_and_empty_parts(ranks, way, model, kind, steps):
     """With parts of which some have no edges of some relations, or no edges at all."""
-    check(ranks, 3, way, model, kind)
+    check(ranks, 3, way, model, kind, steps=steps)
 
 
 @pytest.mark.parametrize("model", ["basis", "block"])
@@ -102,11 +112,24 @@ def test_float32(ranks, way, model):
     check(ranks, 3, way, model, bound=1e-5, dtype="float32")
 
 
+@pytest.mark.parametrize(
+    ("size", "model", "chunks", "pipeline"),
+    combinations([1, 2, 3, 4], ["basis", "basis_residual"], [1, 3], [False, True],
+                 quick=lambda size, model, chunks, pipeline: (size, model) == (2, "basis")
+                 and (chunks, pipeline) in ((1, False), (3, True))),
+)
+def test_decoupled_bases_have_those_of_their_serial_twin(ranks, size, model, chunks, pipeline, steps):
+    config = config_of("coupled", model)
+    config["paradigm"] = {**config["paradigm"], "mode": "decoupled", "chunks": chunks, "pipeline": pipeline}
+    twin = {"_target_": "full_graph.SerialTwin"}
+    assert_exact(ranks, size, typed_graph, config, 1e-10, steps=steps, serial_paradigm=twin)
+
+
 @pytest.mark.parametrize("model", ["basis", "block"])
 def test_types_travel_where_the_topology_is_partitioned(ranks, model):
     config = config_of("split", model)
     config["sampler"] |= {"topology": "partitioned"}
-    assert_exact(ranks, 3, typed_graph, config, 1e-10, steps=6, partition=parts(typed_graph(), 3))
+    assert_exact(ranks, 3, typed_graph, config, 1e-10, steps=QUICK, partition=parts(typed_graph(), 3))
 
 
 @pytest.mark.parametrize("pull", ["projections", "aggregates"])
@@ -115,7 +138,7 @@ def test_slices_without_columns(ranks, model, pull):
     """More ranks than features."""
     config = config_of(pull, model)
     config["model"] |= {"blocks": 3}
-    assert_exact(ranks, 4, narrow_graph, config, 1e-10, steps=6)
+    assert_exact(ranks, 4, narrow_graph, config, 1e-10, steps=QUICK)
 
 
 def narrow_graph() -> Graph:
@@ -199,3 +222,13 @@ def test_more_ranks_than_blocks():
     config = config_of("coupled", "block")
     config["hardware"] |= {"workers": 5}
     assert {p.key for p in check_data(config, typed_graph()) if "in blocks, has 4" in p.allowed} == {"hardware.workers"}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_graph_without_edges_has_no_relations(way, model):
+    graph = typed_graph()
+    empty = replace(graph, indptr=torch.zeros_like(graph.indptr), indices=graph.indices[:0],
+                    edge_types=graph.indices[:0])
+    found = [problem.allowed for problem in check_data(config_of(way, model), empty) if problem.key == "model"]
+    assert found == ["dataset nasty has no edges, so no relations"]

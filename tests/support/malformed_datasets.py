@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import io
 import pickle
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import scipy.io
 import scipy.sparse
 import torch
 
+from gnnexp.datasets.aminer import Aminer
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.edge_list import EdgeList
 from gnnexp.datasets.fb100 import Fb100
@@ -19,6 +22,7 @@ from gnnexp.datasets.graphdata_npz import GraphDataNpz
 from gnnexp.datasets.heterophilous_npz import HeterophilousNpz
 from gnnexp.datasets.ogb import Ogb
 from gnnexp.datasets.planetoid import Planetoid
+from gnnexp.datasets.triples import Triples
 from gnnexp.errors import DataError
 from gnnexp.graph.validate import validate_graph
 
@@ -112,6 +116,18 @@ def put_ogbn_binary() -> Dataset:
     return Ogb(name="ogbn-tiny", path="ogb")
 
 
+def put_ogbn_typed() -> Dataset:
+    texts = {"raw/num-node-dict": "author,paper\n2,3\n", "raw/triplet-type-list": "author,writes,paper\n",
+             "raw/relations/author___writes___paper/edge": "0,0\n1,2\n", "raw/node-label/paper/node-label": "0\n1\n1\n",
+             "raw/node-feat/paper/node-feat": "1.5,2\n" * 3, "split/time/paper/train": "0\n",
+             "split/time/paper/valid": "1\n", "split/time/paper/test": "2\n"}
+    for name, text in texts.items():
+        path = Path(f"ogb/{name}.csv.gz")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(text.encode()))
+    return Ogb(name="ogbn-tiny", path="ogb")
+
+
 def put_ogbl() -> Dataset:
     put_raw()
     Path("ogb/split/target").mkdir(parents=True)
@@ -121,10 +137,39 @@ def put_ogbl() -> Dataset:
     return Ogb(name="ogbl-tiny", path="ogb")
 
 
+def put_aminer() -> Dataset:
+    for name, modulo in (("pa", 9), ("pr", 7)):
+        lines = (f"{paper}\t{paper % modulo}\n" for paper in range(20))
+        Path(f"{name}.txt").write_text("".join(lines))
+    np.save("labels.npy", np.arange(20) % 3)
+    for split, ids in (("train", range(5)), ("val", range(5, 9)), ("test", range(9, 20))):
+        np.save(f"{split}_20.npy", np.array(ids))
+    return Aminer(path=".", verify=False)
+
+
+def put_triples() -> Dataset:
+    for seed, name in enumerate(("train", "valid", "test")):
+        lines = (f"e{number}\tr{number % 3}\te{(number * 7 + seed) % 15}\n" for number in range(15))
+        Path(f"{name}.txt").write_text("".join(lines))
+    return Triples(path=".")
+
+
+def put_archive() -> Dataset:
+    put_triples()
+    with tarfile.open("triples.tar.gz", "w:gz") as archive:
+        for path in sorted(Path().glob("*.txt")):
+            info = tarfile.TarInfo(path.name)
+            info.size = path.stat().st_size
+            archive.addfile(info, io.BytesIO(path.read_bytes()))
+            path.unlink()
+    return Triples(path="triples.tar.gz")
+
+
 DATASETS: dict[str, Callable[[], Dataset]] = {
     "heterophilous": put_hetero, "graphdata": put_graphdata, "planetoid": put_planetoid, "fb100": put_mat,
     "fb100 unpacked": lambda: put_mat(compressed=False), "text": put_text, "packed text": put_packed_text,
     "npy": put_npy, "ogbn": put_ogbn, "ogbn binary": put_ogbn_binary, "ogbl": put_ogbl,
+    "ogbn typed": put_ogbn_typed, "aminer": put_aminer, "triples": put_triples, "archive": put_archive,
 }
 
 

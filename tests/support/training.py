@@ -12,8 +12,10 @@ import torch
 
 from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
+from gnnexp.feature_stores.embedding import EmbeddingStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
+from gnnexp.job import Job
 from gnnexp.train import make_optimizer
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -73,9 +75,8 @@ def run_steps(
                 if not gradients:
                     gradients = {
                         name: p.grad.clone() for name, p in paradigm.module.named_parameters() if p.grad is not None
-                    }
-                optimizer.step()
-                paradigm.clear_gradients()
+                    } | _row_gradients(job)
+                paradigm.update(optimizer)
                 losses.append((float(loss), count))
                 if len(losses) == steps:
                     break
@@ -87,6 +88,21 @@ def run_steps(
         losses, gradients, {t: v.sent_bytes for t, v in traffic.items()}, {t: v.rounds for t, v in traffic.items()},
         work,
     )
+
+
+def _row_gradients(job: Job) -> dict[str, torch.Tensor]:
+    """Of trained rows, whole: put together from all ranks; those of no step."""
+    store = job.trained_rows
+    if store is None:
+        return {}
+    assert isinstance(store, EmbeddingStore)
+    table = store._table
+    assert table.grad is not None
+    pieces: Any = job.comm.gather_objects((store._ids, store.dims, table.grad.to_dense()))
+    whole = torch.zeros(job.graph.num_nodes, store.dim, dtype=table.dtype)
+    for ids, columns, piece in pieces:
+        whole[ids, columns] += piece
+    return {"rows": whole}
 
 
 def global_losses(curves: list[Curve]) -> list[float]:

@@ -1,0 +1,267 @@
+"""Rows that are trained with the model, for graphs without features: each at one rank, with its optimizer's state.
+
+What is read is a leaf of the batch's graph of gradients. After the backward pass these go back the way that the rows
+came (`collect`), are added up where the rows live, and step them (`update`): rows whose gradient is zero stay as they
+are, moments included (PyTorch's SparseAdam), so a batch costs what it touches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gnnexp.comm.communicator import Communicator
+from gnnexp.config.schema import TrainConfig
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.feature_stores.routing import Routes, route, together
+from gnnexp.feature_stores.rows import take_rows
+from gnnexp.feature_stores.sliced import slice_bounds
+from gnnexp.feature_stores.trainable import TrainableStore
+from gnnexp.graph.shard import Shard
+from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.kernels.initial import uniform_rows
+
+_PIECE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class _Read:
+    """What was read for a batch, and the way its gradient goes."""
+
+    leaf: Tensor
+    own: Tensor  # [a] which of the held rows
+    routes: Routes | None = None
+    asked: Sequence[int] = ()
+    answered: Tensor | None = None  # [b] which of the held rows others got
+
+
+class EmbeddingStore(TrainableStore):
+    """Whole rows, at the owner of their vertex; without a partition a rank has an equal range of ids.
+
+    Args:
+        dim: columns.
+        scale: rows begin uniform in [-scale, scale); null for Xavier's sqrt(6 / (V + dim)).
+        lr: learning rate of the rows; null for `train.lr`.
+    """
+
+    origins = ("host", "remote")
+    communicates = True
+
+    def __init__(self, dim: int, scale: float | None = None, lr: float | None = None) -> None:
+        super().__init__(None)
+        wrong = []
+        if dim < 1:
+            wrong.append(Problem("feature_store.dim", dim, "must be at least 1", "feature_store.dim=128"))
+        for name, value in (("scale", scale), ("lr", lr)):
+            if value is not None and not 0 < value < math.inf:
+                wrong.append(Problem(f"feature_store.{name}", value, "must be positive",
+                                     f"set feature_store.{name}=null"))
+        if wrong:
+            raise ConfigError(wrong)
+        self.dim, self.scale, self.lr = dim, scale, lr
+
+    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+        """One copy of every row; an optimizer that steps some rows alone."""
+        problems = []
+        if config["paradigm"].get("group_size") is not None:
+            problems.append(Problem("paradigm.group_size", config["paradigm"]["group_size"], "trained rows have one "
+                                    "home, which groups would each have", "set paradigm.group_size=null"))
+        if config["train"].get("optimizer") == "adamw":
+            problems.append(Problem("train.optimizer", "adamw", "decays every row in every step; trained rows are "
+                                    "stepped where they have a gradient", "set train.optimizer=adam"))
+        return problems
+
+    # --- placement -------------------------------------------------------------------------------------------------
+    def prepare(self, shard: Shard) -> None:
+        """Which rows and columns are here."""
+        self._num_nodes, rank = shard.graph.num_nodes, self._comm.rank
+        self._home = self._homes(shard)
+        self._ids = torch.from_numpy(np.flatnonzero(self._home == rank))
+        self._row_of = torch.zeros(self._num_nodes, dtype=torch.int32)
+        self._row_of[self._ids] = torch.arange(self._ids.numel(), dtype=torch.int32)
+        self.dims = slice(0, self.dim)
+        self._reads: list[_Read] = []
+
+    def _homes(self, shard: Shard) -> np.ndarray:
+        """`[V]` rank of every row."""
+        if shard.partition is not None:
+            return shard.owner.numpy()
+        bounds = slice_bounds(self._num_nodes, self._comm.size)
+        return np.repeat(np.arange(self._comm.size, dtype=np.int32), np.diff(bounds))
+
+    def begin(self, train: TrainConfig, seed: int) -> None:
+        """Draw the rows: a pure function of seed, vertex and column, wherever they are; make their optimizer."""
+        bound = self.scale or math.sqrt(6 / (self._num_nodes + self.dim))
+        key = np.uint64(stream(seed, Purpose.INIT, 1 << 32))
+        width = self.dims.stop - self.dims.start
+        values = uniform_rows(key, self._ids.numpy(), self.dims.start, width, bound)
+        self._table = nn.Parameter(torch.from_numpy(values).to(self._dtype))
+        kind = torch.optim.SGD if train.optimizer == "sgd" else torch.optim.SparseAdam
+        self._optimizer: torch.optim.Optimizer = kind([self._table], lr=self.lr or train.lr)
+
+    # --- the iteration ---------------------------------------------------------------------------------------------
+    def fetch(self, ids: Tensor) -> Tensor:
+        """Own rows from the host tier, the others from their homes (2 rounds, tag `features`); takes a gradient."""
+        comm, table = self._comm, self._table.detach()
+        routes = route(ids, self._home, comm.rank, comm.size)
+        asked = comm.swap(torch.tensor(routes.sent).unsqueeze(1)).flatten().tolist()
+        wanted = comm.all_to_all(routes.foreign, routes.sent, asked, "features")
+        answered = self._row_of[wanted.long()]
+        answer = take_rows(table, answered, self.pool)
+        assert isinstance(answer, Tensor)
+        foreign = comm.all_to_all(answer, asked, routes.sent, "features")
+        own = self._row_of[routes.own.long()]
+        rows, num_bytes = together(table, own, foreign, routes, self.pool)
+        self.count("remote", foreign.shape[0], foreign.numel() * foreign.element_size())
+        self.count("host", own.numel(), num_bytes)
+        leaf = self._leaf(rows)
+        self._reads.append(_Read(leaf, own, routes, asked, answered))
+        return leaf
+
+    def _leaf(self, rows: object) -> Tensor:
+        assert isinstance(rows, Tensor)
+        delivered = self.deliver(rows)
+        assert isinstance(delivered, Tensor)
+        return delivered.requires_grad_()
+
+    def collect(self) -> None:
+        """Gradients of all rows that were read go home (1 round per read, tag `embeddings`), where they are added."""
+        places, values = [], []
+        for read in self._reads:
+            for where, gradient in self._returned(read):
+                places.append(where.long())
+                values.append(gradient)
+        self._reads.clear()
+        if not places:
+            return
+        shape = self._table.shape
+        summed = torch.sparse_coo_tensor(torch.cat(places).unsqueeze(0), torch.cat(values), shape,
+                                         check_invariants=False).coalesce()
+        touched = self._anywhere(summed.values().ne(0).any(1))
+        self._table.grad = torch.sparse_coo_tensor(
+            summed.indices()[:, touched], summed.values()[touched], shape, is_coalesced=True,
+            check_invariants=False)
+
+    def _anywhere(self, touched: Tensor) -> Tensor:
+        """`[n]` which of the rows that were read have a gradient, in whatever columns."""
+        return touched
+
+    def _returned(self, read: _Read) -> Iterator[tuple[Tensor, Tensor]]:
+        """`(held rows [n], their gradients [n, d])` of this rank's own reading, then of all others' in order."""
+        gradient = torch.zeros_like(read.leaf) if read.leaf.grad is None else read.leaf.grad
+        gradient = gradient.to(self._table.device)
+        if read.routes is None or read.answered is None:
+            yield read.own, gradient
+            return
+        yield read.own, gradient[read.routes.own_places]
+        back = self._comm.all_to_all(gradient[read.routes.foreign_places], read.routes.sent, read.asked, "embeddings")
+        yield read.answered, back
+
+    def update(self) -> None:
+        """Step the rows that have a gradient."""
+        self._optimizer.step()
+        self._table.grad = None
+
+    def forget(self) -> None:
+        """Nothing was read."""
+        self._reads.clear()
+
+    # --- all of it -------------------------------------------------------------------------------------------------
+    def gather(self, out: Tensor, comm: Communicator) -> None:
+        """All rows `[V, dim]` into `out` on every rank, piece by piece (tag `evaluation`)."""
+        for source in range(comm.size):
+            ids, columns = self._placed(source)
+            width = columns.stop - columns.start
+            step = max(1, _PIECE_BYTES // max(1, width * self._table.element_size()))
+            for first in range(0, ids.numel(), step):
+                piece = ids[first : first + step]
+                rows = torch.empty(piece.numel(), width, dtype=self._dtype)
+                if source == comm.rank:
+                    rows.copy_(self._table.detach()[first : first + step])
+                comm.broadcast(rows, source, "evaluation")
+                out[piece, columns] = rows
+
+    def _placed(self, rank: int) -> tuple[Tensor, slice]:
+        """Which rows and columns a rank has."""
+        return torch.from_numpy(np.flatnonzero(self._home == rank)), slice(0, self.dim)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What is here, and what the optimizer keeps of it."""
+        return {"ids": self._ids, "first": self.dims.start, "value": self._table.detach(),
+                "state": dict(self._optimizer.state.get(self._table, {}))}
+
+    def load_pieces(self, pieces: Sequence[Mapping[str, Any]]) -> None:
+        """Take this rank's part of what `state_dict` gave on all ranks, however many those were."""
+        here = torch.zeros(self._num_nodes, dtype=torch.bool)
+        here[self._ids] = True
+        for piece in pieces:
+            chosen = here[piece["ids"]]
+            rows = self._row_of[piece["ids"][chosen]].long()
+            start = piece["first"]
+            columns = slice(max(start, self.dims.start), min(start + piece["value"].shape[1], self.dims.stop))
+            if columns.start >= columns.stop:
+                continue
+            into = slice(columns.start - self.dims.start, columns.stop - self.dims.start)
+            taken = slice(columns.start - start, columns.stop - start)
+            state = self._optimizer.state[self._table] if piece["state"] else {}
+            with torch.no_grad():
+                self._table[rows, into] = piece["value"][chosen][:, taken]
+            for name, value in piece["state"].items():
+                if isinstance(value, Tensor) and value.dim():
+                    kept = state.setdefault(name, torch.zeros_like(self._table))
+                    kept[rows, into] = value[chosen][:, taken]
+                else:
+                    state[name] = value
+
+    def nbytes(self) -> int:
+        """Bytes of the rows that are here."""
+        return self._table.numel() * self._table.element_size()
+
+    def state_nbytes(self) -> int:
+        """Bytes of the moments that the optimizer keeps of them."""
+        return 2 * self.nbytes() * isinstance(self._optimizer, torch.optim.SparseAdam)
+
+    def held_bytes(self, all_rows: int, num_parts: int) -> int:
+        """Rows with two moments."""
+        return 3 * all_rows // num_parts
+
+
+class SlicedEmbeddingStore(EmbeddingStore):
+    """Some dimensions of all rows on every rank, as push-pull parallelism reads them: their gradients are complete."""
+
+    slices = True
+    communicates = False
+
+    def _homes(self, shard: Shard) -> np.ndarray:
+        return np.full(self._num_nodes, self._comm.rank, np.int32)
+
+    def prepare(self, shard: Shard) -> None:
+        """This rank's dimensions of all rows."""
+        super().prepare(shard)
+        bounds = slice_bounds(self.dim, self._comm.size)
+        self.dims = slice(bounds[self._comm.rank], bounds[self._comm.rank + 1])
+
+    def fetch(self, ids: Tensor) -> Tensor:
+        """`[n, len(dims)]` from the host tier; takes a gradient."""
+        places = ids.to(torch.int32)
+        rows = take_rows(self._table.detach(), places, self.pool)
+        leaf = self._leaf(rows)
+        self.count("host", leaf.shape[0], leaf.numel() * leaf.element_size())
+        self._reads.append(_Read(leaf, places))
+        return leaf
+
+    def _anywhere(self, touched: Tensor) -> Tensor:
+        """Dropout may have taken all columns of a row that are here; every rank has read the same rows."""
+        flags = touched.to(torch.int32)
+        self._comm.all_reduce(flags, "embeddings")
+        return flags > 0
+
+    def _placed(self, rank: int) -> tuple[Tensor, slice]:
+        bounds = slice_bounds(self.dim, self._comm.size)
+        return torch.arange(self._num_nodes), slice(bounds[rank], bounds[rank + 1])
