@@ -43,10 +43,14 @@ def describe_profile(profile: Profile) -> str:
 
 def describe_graph(graph: Graph) -> str:
     """One line on the data."""
-    splits = graph.splits
-    return (f"{graph.name}: {graph.num_nodes:,} vertices, {graph.num_edges:,} edges, {graph.num_features} features, "
-            f"{graph.num_classes} classes; train {splits.train.numel():,}, val {splits.val.numel():,}, "
-            f"test {splits.test.numel():,}")
+    splits, links = graph.splits, {name: pairs.shape[0] for name, pairs in graph.links.items()}
+    vertices = {"train": splits.train.numel(), "val": splits.val.numel(), "test": splits.test.numel()}
+    what = [f"{graph.num_nodes:,} vertices", f"{graph.num_edges:,} edges",
+            *([f"{graph.num_relations} relations"] if graph.num_relations else []),
+            f"{graph.num_features} features", f"{graph.num_classes} classes"]
+    shares = [kind + ", ".join(f"{name} {count:,}" for name, count in counts.items())
+              for kind, counts in (("", vertices), ("links ", links)) if any(counts.values())]
+    return "; ".join([f"{graph.name}: {', '.join(what)}", *shares])
 
 
 def epoch_line(line: Mapping[str, Any]) -> str:

@@ -183,7 +183,8 @@ class Offload(FullGraph):
         """Topology and vertex data are the host's; the rest of the device's memory is measured."""
         held = super().memory()
         trained = 0 if self.job.trained_rows is None else self.job.trained_rows.nbytes()
-        return {**held, "topology_bytes": self.plan.topology_bytes, "vertex_bytes": self.sweeps.host.num_bytes + trained}
+        vertices = self.sweeps.host.num_bytes + trained
+        return {**held, "topology_bytes": self.plan.topology_bytes, "vertex_bytes": vertices}
 
     def facts(self) -> Mapping[str, Any]:
         """The plan's."""

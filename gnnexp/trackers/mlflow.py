@@ -162,7 +162,7 @@ def _epochs_in_store(client: MlflowClient, run_id: str, record: RunRecord) -> in
     names = [name for name, value in record.epochs[0]["metrics"].items() if _is_number(value)]
     if not names or len(names) > _MAX_METRICS:
         return 0
-    steps = {metric.step for metric in client.get_metric_history(run_id, names[-1])}
+    steps = {metric.step for metric in client.get_metric_history(run_id, _stored(names[-1]))}
     return next((i for i, line in enumerate(record.epochs) if int(line["epoch"]) not in steps), len(record.epochs))
 
 
@@ -226,7 +226,12 @@ def _run_name(record: RunRecord) -> str:
 def _metric(name: str, value: float, line: Mapping[str, Any]) -> Any:  # noqa: ANN401  mlflow is untyped here
     from mlflow.entities import Metric
 
-    return Metric(name, float(value), int(line["time"] * 1000), int(line["epoch"]))
+    return Metric(_stored(name), float(value), int(line["time"] * 1000), int(line["epoch"]))
+
+
+def _stored(name: str) -> str:
+    """`hits_at_20/val` for `hits@20/val`: MLflow allows no `@` in names."""
+    return name.replace("@", "_at_")
 
 
 def _param(key: str, value: str) -> Any:  # noqa: ANN401

@@ -90,7 +90,8 @@ def config_of(way: str, model: str, task: str, dtype: str = "float64") -> dict[s
 
 
 def check(ranks: Any, size: int, way: str, model: str, task: str = "distmult", kind: str = "random",
-          bound: float = 1e-10, dtype: str = "float64", steps: int = 20, changes: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+          bound: float = 1e-10, dtype: str = "float64", steps: int = 20,
+          changes: Mapping[str, Mapping[str, Any]] | None = None) -> None:
     make = typed_links if model in ("basis", "block") else plain_links
     place = WAYS[way][1]
     partition = {"": None, "vertices": parts(make(), size, kind), "edges": cut_parts(make(), size, kind)}[place]
