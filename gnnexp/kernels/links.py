@@ -5,6 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from gnnexp.kernels.compiled import compiled
+from gnnexp.kernels.counter import U_GOLDEN, mix64
+
+_U = np.uint64
+_1, _6, _32, _63 = _U(1), _U(6), _U(32), _U(63)
 
 
 @compiled(nogil=True)
@@ -24,6 +28,33 @@ def holds(ends: np.ndarray, types: np.ndarray, start: int, stop: int, end: int, 
     if length == 1 and (ends[low] < end or (types.size > 0 and ends[low] == end and types[low] < kind)):
         low += 1
     return bool(low < stop and ends[low] == end and (types.size == 0 or types[low] == kind))
+
+
+@compiled(inline="always")
+def _spot(owner: int, kind: int, end: int, sieve: np.ndarray) -> np.uint64:
+    """The bit of `sieve` that a link of vertices below 2^32 sets."""
+    return mix64((_U(owner) << _32 | _U(end)) + _U(kind) * U_GOLDEN) & _U(64 * sieve.size - 1)
+
+
+@compiled(inline="always")
+def may_hold(sieve: np.ndarray, owner: int, kind: int, end: int) -> bool:
+    """False if the link is not there, in one read; true if it may be: most pairs need no search."""
+    spot = _spot(owner, kind, end, sieve)
+    return bool((sieve[spot >> _6] >> (spot & _63)) & _1)
+
+
+@compiled(nogil=True)
+def make_sieve(indptr: np.ndarray, ends: np.ndarray, types: np.ndarray) -> np.ndarray:
+    """For `may_hold`: uint64, a power of two of them, with 8 to 16 bits per link, so that few others pass."""
+    size = 1
+    while 64 * size < 8 * ends.size:
+        size *= 2
+    sieve = np.zeros(size, np.uint64)
+    for owner in range(indptr.size - 1):
+        for place in range(indptr[owner], indptr[owner + 1]):
+            spot = _spot(owner, types[place] if types.size else 0, ends[place], sieve)
+            sieve[spot >> _6] |= _1 << (spot & _63)
+    return sieve
 
 
 @compiled(nogil=True)
@@ -107,6 +138,7 @@ def count_above(
 def warm_up() -> None:
     """Compile them for common types."""
     ids, wide, row, none = np.zeros(1, np.int32), np.zeros(1, np.int64), np.array([0, 1]), np.empty(0, np.int32)
+    make_sieve(row, ids, none)
     for kinds in (ids, none):
         kept_edges(row, ids, kinds, ids, ids, False, wide, wide, kinds, np.zeros(1, np.bool_), row.copy())
     count_above(np.zeros((1, 1), np.float32), np.zeros(1, np.float32), 0, row, ids, none, wide, wide, wide, wide)

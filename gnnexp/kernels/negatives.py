@@ -8,7 +8,7 @@ import numpy as np
 
 from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.counter import absorb, bounded, draw
-from gnnexp.kernels.links import holds
+from gnnexp.kernels.links import holds, may_hold
 
 _U = np.uint64
 _1 = _U(1)
@@ -41,9 +41,25 @@ def _end(
 
 
 @compiled(nogil=True)
+def _pair(
+    links: np.ndarray, link: int, others: np.ndarray, place: int, num_nodes: int, replaced: int, words: np.uint64,
+    attempt: int,
+) -> tuple[np.int64, np.int64]:
+    """Head and tail that a negative of `link` with the draws `words` has in its `attempt`-th try."""
+    last = links.shape[1] - 1
+    head, tail, first = links[link, 0], links[link, last], _U(2 * attempt + 1)
+    side = np.int64(draw(words, _U(0)) >> _U(63)) if replaced == _EITHER else replaced
+    if side != _TAIL:
+        head = _end(draw(words, first), links, others, place, 0, num_nodes)
+    if side != _HEAD:
+        tail = _end(draw(words, first + _1), links, others, place, last, num_nodes)
+    return head, tail
+
+
+@compiled(nogil=True)
 def draw_negatives(
     links: np.ndarray, chosen: np.ndarray, others: np.ndarray, num_nodes: int, count: int, replaced: int,
-    indptr: np.ndarray, tails: np.ndarray, types: np.ndarray, key: np.uint64, out: np.ndarray,
+    sieve: np.ndarray, indptr: np.ndarray, tails: np.ndarray, types: np.ndarray, key: np.uint64, out: np.ndarray,
 ) -> None:
     """Draw `count` negatives of each chosen link.
 
@@ -57,35 +73,36 @@ def draw_negatives(
         num_nodes: V, below 2^32.
         count: k.
         replaced: a `Replaced`.
-        indptr: `[V + 1]` of the links by head that are no negatives; empty: all may be drawn.
+        sieve: of the links that are no negatives (`make_sieve`); empty: all may be drawn.
+        indptr: `[V + 1]` of them by head.
         tails: `[m]` their tails.
         types: `[m]` their relations, or empty.
         key: stream of the batch.
         out: `[2, t * k]` int64, filled with heads and tails, the first link's negatives first.
     """
-    last = links.shape[1] - 1
     for i in range(chosen.size):
-        link = chosen[i]
-        own, place = absorb(key, _U(link)), np.searchsorted(others, link)
-        kind = links[link, 1] if last == 2 else 0
+        own, place = absorb(key, _U(chosen[i])), np.searchsorted(others, chosen[i])
         for j in range(count):
-            words = absorb(own, _U(j))
-            side = np.int64(draw(words, _U(0)) >> _U(63)) if replaced == _EITHER else replaced
-            head, tail = links[link, 0], links[link, last]
-            for attempt in range(TRIES):
-                first = _U(2 * attempt + 1)
-                if side != _TAIL:
-                    head = _end(draw(words, first), links, others, place, 0, num_nodes)
-                if side != _HEAD:
-                    tail = _end(draw(words, first + _1), links, others, place, last, num_nodes)
-                if indptr.size == 0 or not holds(tails, types, indptr[head], indptr[head + 1], tail, kind):
-                    break
-            out[0, i * count + j] = head
-            out[1, i * count + j] = tail
+            pair = _pair(links, chosen[i], others, place, num_nodes, replaced, absorb(own, _U(j)), 0)
+            out[0, i * count + j], out[1, i * count + j] = pair
+    if sieve.size == 0:
+        return
+    # Apart from the draws, so that reads of the sieve do not wait for them, nor for the few pairs that are looked up.
+    for i in range(chosen.size):
+        kind = links[chosen[i], 1] if links.shape[1] == 3 else 0
+        for j in range(count):
+            head, tail, attempt = out[0, i * count + j], out[1, i * count + j], 1
+            while attempt < TRIES and may_hold(sieve, head, kind, tail) and holds(
+                tails, types, indptr[head], indptr[head + 1], tail, kind
+            ):
+                words, place = absorb(absorb(key, _U(chosen[i])), _U(j)), np.searchsorted(others, chosen[i])
+                head, tail = _pair(links, chosen[i], others, place, num_nodes, replaced, words, attempt)
+                attempt += 1
+            out[0, i * count + j], out[1, i * count + j] = head, tail
 
 
 def warm_up() -> None:
     """Compile it for common types."""
     ids, row, none, out = np.zeros(1, np.int64), np.array([0, 0]), np.empty(0, np.int32), np.zeros((2, 1), np.int64)
     for links in (np.zeros((1, 2), np.int64), np.zeros((1, 3), np.int64)):
-        draw_negatives(links, ids, ids, 1, 1, _TAIL, row, none, none, _U(0), out)
+        draw_negatives(links, ids, ids, 1, 1, _TAIL, np.zeros(1, np.uint64), row, none, none, _U(0), out)

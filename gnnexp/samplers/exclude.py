@@ -23,7 +23,7 @@ class Excluded:
 
     Attributes:
         destinations, sources: `[m]` int64, original ids.
-        types: `[m]` int64; empty: edges of any type.
+        types: `[m]` int32; empty: edges of any type.
     """
 
     destinations: np.ndarray
@@ -44,7 +44,7 @@ def excluded(links: Tensor, num_relations_of_links: int, num_relations_of_graph:
         return Excluded(destinations[order], sources[order], _NO_TYPES)
     relation = links[:, 1].numpy()
     inverse = relation + (num_relations_of_links if num_relations_of_graph > num_relations_of_links else 0)
-    types = np.concatenate([relation, inverse])
+    types = np.concatenate([relation, inverse]).astype(np.int32)
     order = np.lexsort((types, sources, destinations))
     return Excluded(destinations[order], sources[order], types[order])
 

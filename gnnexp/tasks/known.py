@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gnnexp.graph.build import build_graph
+from gnnexp.kernels.links import make_sieve
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +29,13 @@ class KnownLinks:
     indptr: np.ndarray
     ends: np.ndarray
     types: np.ndarray
+
+    @cached_property
+    def sieve(self) -> np.ndarray:
+        """What tells most pairs that are no links in one read; empty where no lists of links were given."""
+        if not self.indptr.size:
+            return np.empty(0, np.uint64)
+        return make_sieve(self.indptr, self.ends, self.types)  # type: ignore[no-any-return]
 
     @staticmethod
     def of(links: Sequence[Tensor], num_nodes: int, *, by_tail: bool = False) -> KnownLinks:

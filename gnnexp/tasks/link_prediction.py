@@ -223,9 +223,14 @@ class LinkPrediction(Task):
         return by_head, KnownLinks.of(links, self._num_nodes, by_tail=True) if links[0].shape[1] == 3 else by_head
 
     def metrics(self, scores: Sequence[Scores]) -> dict[str, float]:
-        """`mrr` and `hits@1`, `3`, `10`; over fixed negatives OGB's `hits@10`, `20`, `50`, `100`; that of `metric`."""
-        if not scores:
-            return {}
+        """`mrr` and `hits@1`, `3`, `10`; over fixed negatives OGB's `hits@10`, `20`, `50`, `100`; that of `metric`.
+
+        The primary one comes first: tables show it.
+        """
+        found = self._metrics(scores) if scores else {}
+        return {name: found[name] for name in (self.primary_metric, *found) if name in found}
+
+    def _metrics(self, scores: Sequence[Scores]) -> dict[str, float]:
         joined = {name: np.concatenate([part[name] for part in scores]) for name in scores[0]}
         asked = {int(self.metric.removeprefix("hits@"))} if _HITS.fullmatch(self.metric) else set()
         if "rank" in joined:

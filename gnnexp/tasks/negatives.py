@@ -69,7 +69,7 @@ class Negatives:
         draw_negatives(
             links, chosen, others, num_nodes, self.count,
             int(Replaced.BOTH if self.sampling == "uniform" else _REPLACED[self.corrupt]),
-            known.indptr, known.ends, known.types,
+            known.sieve, known.indptr, known.ends, known.types,
             np.uint64(stream(key.seed, Purpose.NEGATIVE, key.epoch, key.step)), drawn,
         )
         return drawn[0], drawn[1]

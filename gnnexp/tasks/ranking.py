@@ -62,7 +62,7 @@ class Scorer:
 
     @staticmethod
     def _single(scores: Tensor) -> np.ndarray:
-        return scores.to(torch.float32).cpu().numpy()
+        return scores.to(torch.float32).cpu().contiguous().numpy()
 
 
 def pair_scores(scorer: Scorer, links: Tensor, budget: int) -> Iterator[np.ndarray]:
@@ -109,8 +109,8 @@ def filtered_ranks(
 def _ranks(
     scorer: Scorer, links: Tensor, own: np.ndarray, heads: bool, known: KnownLinks, width: int
 ) -> np.ndarray:
-    fixed = links[:, -1] if heads else links[:, 0]
-    kinds = links[:, 1].numpy() if links.shape[1] == 3 else np.empty(0, np.int64)
+    fixed = (links[:, -1] if heads else links[:, 0]).contiguous()
+    kinds = links[:, 1].contiguous().numpy() if links.shape[1] == 3 else np.empty(0, np.int64)
     rows = scorer.rows(fixed)
     above, ties = np.zeros(own.size, np.int64), np.zeros(own.size, np.int64)
     for first in range(0, scorer.outputs.shape[0], width):

@@ -168,6 +168,8 @@ def test_hits_over_fixed_negatives_are_ogbs_however_links_are_shared(num_links: 
 def test_metrics_of_ranks() -> None:
     task = task_of(linked_graph(15, typed=True), metric="hits@2")
     found = task.metrics([{"rank": np.array([1.0, 4.0])}, {"rank": np.array([2.5, 10.0, 2.0])}])
+    assert next(iter(found)) == "hits@2" and next(iter(task_of(linked_graph(15, typed=True)).metrics(
+        [{"rank": np.ones(1)}]))) == "mrr"
     assert found["mrr"] == pytest.approx((1 + 1 / 4 + 1 / 2.5 + 1 / 10 + 1 / 2) / 5)
     assert {name: value for name, value in found.items() if name != "mrr"} == {
         "hits@1": 0.2, "hits@2": 0.4, "hits@3": 0.6, "hits@10": 1.0}
