@@ -44,9 +44,11 @@ def describe_profile(profile: Profile) -> str:
 def describe_graph(graph: Graph) -> str:
     """One line on the data."""
     splits = graph.splits
-    return (f"{graph.name}: {graph.num_nodes:,} vertices, {graph.num_edges:,} edges, {graph.num_features} features, "
-            f"{graph.num_classes} classes; train {splits.train.numel():,}, val {splits.val.numel():,}, "
-            f"test {splits.test.numel():,}")
+    relations = "" if graph.edge_types is None else f" of {graph.num_relations} relations"
+    links = ", ".join(f"{name} {found.shape[0]:,}" for name, found in graph.links.items())
+    return (f"{graph.name}: {graph.num_nodes:,} vertices, {graph.num_edges:,} edges{relations}, {graph.num_features} "
+            f"features, {graph.num_classes} classes; train {splits.train.numel():,}, val {splits.val.numel():,}, "
+            f"test {splits.test.numel():,}" + (f"; links: {links}" if links else ""))
 
 
 def epoch_line(line: Mapping[str, Any]) -> str:
