@@ -63,7 +63,8 @@ def presample(config: Mapping[str, Any], graph: Graph, epochs: int) -> Presample
         order = schedule.order(epoch)
 
         def draw(step: int, order: torch.Tensor = order, epoch: int = epoch) -> Batch:
-            return sampler.sample(schedule.global_batch(order, step), BatchKey(seed, epoch, step))
+            batch, key = schedule.global_batch(order, step), BatchKey(seed, epoch, step)
+            return sampler.sample(task.examples(batch, batch, key).vertices, key)
 
         for batch in prefetched(draw, schedule.num_steps, _THREADS, _THREADS + 1):
             tally.add(batch)

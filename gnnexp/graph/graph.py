@@ -32,7 +32,8 @@ class Graph:
     Attributes:
         indptr: `[V + 1]` int64.
         indices: `[E]` int32 (int64 from 2^31 vertices on), the source of each edge.
-        features: `[V, D]` float32 dense (possibly memory-mapped) or sparse rows, or None.
+        features: `[V, D]` float32 dense (possibly memory-mapped) or sparse rows, or None; on torch's `meta` device
+            where rows that are trained stand in for them (`config.seen`): their width is known, nobody can read them.
         labels: `[V]` int64 with -1 for "no label", or `[V, C]` float32 in {0, 1} with rows of NaN for "no label"
             (multi-label), or None.
         num_classes: C.
@@ -79,6 +80,11 @@ class Graph:
     def num_features(self) -> int:
         """D, 0 without features."""
         return 0 if self.features is None else int(self.features.shape[1])
+
+    @property
+    def trains_features(self) -> bool:
+        """Whether rows that are trained stand in for features."""
+        return isinstance(self.features, Tensor) and self.features.is_meta
 
     @property
     def multilabel(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from gnnexp.errors import Problem
-from gnnexp.paradigms.checks import plain_features, whole_topology
+from gnnexp.paradigms.checks import plain_features, vertices_only, whole_topology
 from gnnexp.paradigms.local_models import OptimizerState
 
 _NAME = "model_averaging"
@@ -57,7 +57,8 @@ class AveragingOptions:
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """What does not go with the rest of the resolved `config`."""
         every, train = self.sync_every, config["train"]
-        problems = [*plain_features(config, _NAME), *whole_topology(config, _NAME)]
+        problems = [*plain_features(config, _NAME), *whole_topology(config, _NAME),
+                    *vertices_only(config, _NAME, "the ends of a link are in different parts")]
         if train["eval_every"] > 0 and train["eval_every"] % every:
             problems.append(Problem("train.eval_every", train["eval_every"], f"must be a multiple of {every} "
                                     "(paradigm.sync_every): between averages there is no model to evaluate",

@@ -15,7 +15,7 @@ from gnnexp.graph.parts import Parts
 from gnnexp.job import Job
 from gnnexp.measure.needs import Drawn, Need, Profile, Resident
 from gnnexp.models.model import Model
-from gnnexp.paradigms.checks import num_ranks, store_of
+from gnnexp.paradigms.checks import num_ranks, pairs, store_of
 
 B = TypeVar("B")
 
@@ -84,8 +84,11 @@ class Paradigm(ABC, Generic[B]):
 
     def drawn_from(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> Drawn:
         """What a rank draws its batches from: the graph, unless it works on `parts`."""
-        targets, size = int(graph.splits.train.numel()), config["train"].get("batch_size")
-        share = -(-min(size or targets, targets) // num_ranks(config))
+        targets, seeds = int(graph.splits.train.numel()), 1
+        if pairs(config) and "train" in graph.links:  # both ends of every link and of its negatives
+            targets, seeds = int(graph.links["train"].shape[0]), 2 * (1 + int(config["task"].get("negatives", 1)))
+        size = config["train"].get("batch_size")
+        share = min(graph.num_nodes, seeds * -(-min(size or targets, targets) // num_ranks(config)))
         return Drawn(graph.num_nodes, graph.num_edges, share, graph.num_nodes)
 
     def resident_share(self, config: Mapping[str, Any], graph: Graph) -> Resident | None:

@@ -81,6 +81,14 @@ def pairs(config: Mapping[str, Any]) -> bool:
     return isinstance(found, type) and issubclass(found, Task) and found.pairs
 
 
+def vertices_only(config: Mapping[str, Any], paradigm: str, why: str) -> list[Problem]:
+    """Training examples must be vertices."""
+    if not pairs(config):
+        return []
+    return [Problem("task", config["task"]["_target_"], f"{paradigm} trains on vertices, not on links: {why}",
+                    "choose task=node_classification, or another system")]
+
+
 def whole_rows(config: Mapping[str, Any], paradigm: str) -> list[Problem]:
     """Only push-pull reads slices of rows."""
     target = config["feature_store"]["_target_"]

@@ -20,10 +20,12 @@ from gnnexp.paradigms.checks import (
     hop_by_hop,
     one_part_per_rank,
     one_thread_where_batches_communicate,
+    pairs,
     whole_rows,
 )
 from gnnexp.paradigms.global_batch import Ready
 from gnnexp.paradigms.mini_batch import MiniBatch
+from gnnexp.paradigms.share import Share
 from gnnexp.paradigms.targets import Assign
 from gnnexp.samplers.layerwise import LayerSampler
 from gnnexp.samplers.remote import RemoteExpansion
@@ -63,9 +65,23 @@ class DataParallel(MiniBatch[Batch, Loaded]):
             problems += one_part_per_rank(config)
         if config["sampler"].get("topology") == "partitioned":
             problems += hop_by_hop(config, "a partitioned topology")
-        if config["sampler"].get("topology") == "partitioned" and self.assign == "even":
+        if pairs(config):
+            problems += self._check_links(config)
+        elif config["sampler"].get("topology") == "partitioned" and self.assign == "even":
             problems.append(Problem("paradigm.assign", self.assign, "with sampler.topology=partitioned the first hop "
                                     "is sampled where the target's edges are", "set paradigm.assign=owner"))
+        return problems
+
+    def _check_links(self, config: Mapping[str, Any]) -> list[Problem]:
+        """Ends of links have several owners, and all are a micro-batch's seeds."""
+        problems = []
+        if self.assign != "even":
+            problems.append(Problem("paradigm.assign", self.assign, "a link has two ends, most often of two owners",
+                                    "set paradigm.assign=even, or choose paradigm=split_parallel"))
+        if config["sampler"].get("topology") == "partitioned":
+            problems.append(Problem("sampler.topology", "partitioned", "the first hop is sampled where a seed's edges "
+                                    "are, and ends of a rank's links are anybody's",
+                                    "set sampler.topology=replicated, or choose paradigm=split_parallel"))
         return problems
 
     def setup(self, job: Job) -> None:
@@ -77,9 +93,9 @@ class DataParallel(MiniBatch[Batch, Loaded]):
             assert isinstance(job.sampler, LayerSampler)
             self._sample = RemoteExpansion(job.sampler, job.shard, job.batch_comm, job.model.num_layers).sample
 
-    def sample(self, seeds: Tensor, key: BatchKey, global_count: int) -> Batch:
+    def sample(self, own: Share, key: BatchKey) -> Batch:
         """A micro-batch of its own."""
-        return self._sample(seeds, key, global_count)
+        return own.seen(self._sample(own.seeds, key, own.global_count))
 
     def load(self, sampled: Batch) -> Loaded:
         """The rows of all its input vertices."""

@@ -16,7 +16,7 @@ from gnnexp.measure.needs import Need
 from gnnexp.models.dgl_layers import SUPPORTED, DGLStack, supported, wants_self_loops
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.paradigms.checks import plain_features, whole_topology
+from gnnexp.paradigms.checks import plain_features, vertices_only, whole_topology
 from gnnexp.paradigms.dgl_reference import dense_features, dgl_needs, epoch_seed, to_dgl, unsupported_model
 from gnnexp.tasks.base import Examples
 
@@ -30,7 +30,8 @@ class DGLFullGraph(Paradigm[Tensor]):
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """One worker only, and a model that DGL has."""
         ranks = config["hardware"]["nodes"] * config["hardware"]["workers"]
-        problems = [*unsupported_model(config), *plain_features(config, "dgl_full_graph"),
+        problems = [*vertices_only(config, "dgl_full_graph", "DGL's scripts for vertices are its peer"),
+                *unsupported_model(config), *plain_features(config, "dgl_full_graph"),
                 *whole_topology(config, "dgl_full_graph")]
         if ranks != 1:
             problems.append(

@@ -99,6 +99,9 @@ class FullGraph(GlobalBatch[Whole]):
         if config["train"].get("batch_size") is not None and not pairs(config):
             problems.append(Problem("train.batch_size", config["train"]["batch_size"], f"{name} trains all targets in "
                                     "one batch", "set train.batch_size=null"))
+        if config["task"].get("exclude_targets"):
+            problems.append(Problem("task.exclude_targets", True, f"{name} has one graph for all batches, whose "
+                                    "edges are the training links", "set task.exclude_targets=false"))
         return problems
 
     def setup(self, job: Job) -> None:

@@ -22,6 +22,7 @@ from gnnexp.paradigms.global_batch import ByAutograd, Ready
 from gnnexp.paradigms.pipeline import prepared
 from gnnexp.paradigms.share import Share
 from gnnexp.paradigms.targets import Assign, StratifiedSchedule, TargetSchedule, check_assign, share
+from gnnexp.samplers.exclude import Excluded, excluded
 
 S = TypeVar("S")
 R = TypeVar("R", bound=Ready)
@@ -49,8 +50,8 @@ class MiniBatch(ByAutograd[R], Generic[S, R]):
 
     # --- what a paradigm says --------------------------------------------------------------------------------------
     @abstractmethod
-    def sample(self, seeds: Tensor, key: BatchKey, global_count: int) -> S:
-        """What this rank needs to compute its `seeds` of a global batch of `global_count` targets; may communicate."""
+    def sample(self, own: Share, key: BatchKey) -> S:
+        """What this rank needs to compute its seeds of a global batch; may communicate."""
 
     @abstractmethod
     def load(self, sampled: S) -> R:
@@ -81,6 +82,11 @@ class MiniBatch(ByAutograd[R], Generic[S, R]):
         examples = self.job.task.examples(targets, batch, key)
         return Share(examples, batch.numel(), examples.vertices)
 
+    def _hidden(self, batch: Tensor) -> Excluded | None:
+        task = self.job.task
+        links = task.hidden_links(batch)
+        return None if links is None else excluded(links, task.num_relations, self.job.graph.num_relations)
+
     # --- the iteration ---------------------------------------------------------------------------------------------
     def setup(self, job: Job) -> None:
         """Take the parts."""
@@ -104,9 +110,9 @@ class MiniBatch(ByAutograd[R], Generic[S, R]):
             with timer.phase("sample"):
                 targets, batch = targets_of(step)
             with timer.phase("negatives" if self.job.task.pairs else "sample"):
-                own = self.share_of(targets, batch, replace(key, micro=-1))
+                own = replace(self.share_of(targets, batch, replace(key, micro=-1)), hidden=self._hidden(batch))
             with timer.phase("sample"):
-                sampled = self.sample(own.seeds, key, own.global_count)
+                sampled = self.sample(own, key)
             with timer.phase("load"):
                 return replace(self.load(sampled), share=own.to(self.job.device))
 

@@ -31,8 +31,7 @@ from gnnexp.paradigms.local_models import LocalModels, OptimizerState
 from gnnexp.paradigms.on_parts import OnParts
 from gnnexp.paradigms.part_turn import Turn, take_turn
 from gnnexp.paradigms.pipeline import prepared
-from gnnexp.paradigms.share import Share
-from gnnexp.tasks.base import Examples
+from gnnexp.paradigms.share import of_vertices
 
 # The order of targets with as many as one in a part; what a rank without any more does while others train.
 _NO_TARGETS = torch.empty(0, dtype=torch.int64)
@@ -194,7 +193,7 @@ class ModelAveraging(OnParts[Local]):
                 self.count("tier/h2d_bytes", sum(block.nbytes() for block in batch.blocks))
                 for name, amount in turn.store.take_counts().items():
                     self.count(name, amount)
-                own = Share(Examples(batch.targets, batch.targets.numel()), batch.global_count, batch.targets)
+                own = of_vertices(batch.targets, batch.global_count)
                 return Local(batch.to(self.job.device), features, share=own)
 
         return prepare

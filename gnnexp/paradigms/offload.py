@@ -157,8 +157,8 @@ class Offload(FullGraph):
             outputs.backward(gradient.to(outputs.device))  # type: ignore[no-untyped-call]
             last.requires_grad_(False)
             assert last.grad is not None
-            self.sweeps.take_output_gradients(last.grad)
-            last.grad = None
+            gradient, last.grad = last.grad, None
+            last.copy_(gradient)
         return loss
 
     # --- counts ----------------------------------------------------------------------------------------------------
@@ -182,7 +182,8 @@ class Offload(FullGraph):
     def memory(self) -> dict[str, int]:
         """Topology and vertex data are the host's; the rest of the device's memory is measured."""
         held = super().memory()
-        return {**held, "topology_bytes": self.plan.topology_bytes, "vertex_bytes": self.sweeps.host.num_bytes}
+        trained = 0 if self.job.trained_rows is None else self.job.trained_rows.nbytes()
+        return {**held, "topology_bytes": self.plan.topology_bytes, "vertex_bytes": self.sweeps.host.num_bytes + trained}
 
     def facts(self) -> Mapping[str, Any]:
         """The plan's."""

@@ -13,7 +13,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.model import Model
-from gnnexp.paradigms.checks import num_ranks
+from gnnexp.paradigms.checks import block_layers, num_ranks, pairs
 from gnnexp.paradigms.chunking import itemsize
 from gnnexp.paradigms.local_chunks import layers_of
 from gnnexp.paradigms.offload_memory import layer_works, smallest_budget
@@ -27,14 +27,18 @@ def check_offload(config: Mapping[str, Any], graph: Graph, options: OffloadOptio
     if isinstance(graph.features, SparseRows):
         return [Problem("paradigm", config["paradigm"]["_target_"], "chunks take dense rows, and the features are "
                         "sparse", "set dataset.sparse=false")]
+    if graph.trains_features and (options.rows == "raw" or block_layers(config)):
+        key, value = ("paradigm.rows", "raw") if options.rows == "raw" else ("model", config["model"]["_target_"])
+        return [Problem(key, value, "rows that are trained are read projected: their gradients are added up before "
+                        "they cross", "set paradigm.rows=cheapest, and choose model=sage, gcn, gat, gin or rgcn")]
     if options.device_memory is None:
         return []
     model, dtype = build(config["model"], Model), getattr(torch, config["train"]["dtype"])
     layers = layers_of(model, graph)
     projects, reads = planned_reads(layers, options.rows, graph)
     kept = ([False] * len(layers), may_keep_sums(layers, options))
-    needs = [smallest_budget(graph, layer_works(layers, projects, reads, sums), dtype, num_ranks(config),
-                             model.needs.self_loops) for sums in kept]
+    works = [layer_works(layers, projects, reads, sums, trained=graph.trains_features) for sums in kept]
+    needs = [smallest_budget(graph, work, dtype, num_ranks(config), model.needs.self_loops) for work in works]
     needed = max((bytes_ for bytes_ in needs if bytes_ is not None), default=0)
     if needed <= options.device_memory:
         return []
@@ -58,5 +62,7 @@ def host_bytes(config: Mapping[str, Any], graph: Graph, options: OffloadOptions)
     widths = row_widths(reads, projects, may_keep_sums(layers, options))
     slots = Slots.of(widths, graph.num_features)
     vertices = -(-graph.num_nodes // num_ranks(config))
-    rows = slots.num_bytes(vertices, size) + size * graph.splits.train.numel() * graph.num_classes
+    outputs = graph.num_nodes if pairs(config) else graph.splits.train.numel()
+    rows = slots.num_bytes(vertices, size) + size * outputs * graph.num_classes
+    rows += size * vertices * graph.num_features * graph.trains_features
     return rows, vertices * size * max((it.read.rows for it in widths if it.gradients), default=0)

@@ -45,6 +45,7 @@ class LayerWork:
         sums: whether sums are kept.
         following: columns that it hands on per vertex.
         parameters: values of its parameters, and of those that start the next layer.
+        inputs_trained: whether the features that its start projects take a gradient.
     """
 
     layer: Layer | BlockLayer
@@ -53,18 +54,20 @@ class LayerWork:
     sums: bool
     following: int
     parameters: int
+    inputs_trained: bool = False
 
 
 def layer_works(
     layers: Sequence[Layer | BlockLayer], projects: Sequence[bool], reads: Sequence[Widths],
-    sums: Sequence[bool],
+    sums: Sequence[bool], *, trained: bool,
 ) -> list[LayerWork]:
-    """Of all layers of a model."""
+    """Of all layers of a model; `trained` are its features."""
     following = [read.rows + read.own for read in reads[1:]]
     following.append(2 * layers[-1].out_dim)  # logits and all their gradients
     sizes = [sum(parameter.numel() for parameter in layer.parameters()) for layer in layers]
     parameters = [here + after for here, after in zip(sizes, [*sizes[1:], 0], strict=True)]
-    return [LayerWork(*work) for work in zip(layers, reads, projects, sums, following, parameters, strict=True)]
+    works = [LayerWork(*work) for work in zip(layers, reads, projects, sums, following, parameters, strict=True)]
+    return [replace(works[0], inputs_trained=trained), *works[1:]]
 
 
 # Of a parameter, made in a chunk: what is added up, a chunk's share, and one more where a product needs it turned.
@@ -87,7 +90,7 @@ def chunk_bytes(works: Sequence[LayerWork], dtype: torch.dtype, size: ChunkSize)
         gradients = _GRADIENTS * work.parameters * itemsize(dtype)
         found.append(size.rows * cost.per_src + int(chunks.max(initial=0)) + gradients)
         if index == 0 and work.projects:
-            columns = 3 * work.layer.in_dim + 3 * (work.read.rows + work.read.own)
+            columns = (5 if work.inputs_trained else 3) * work.layer.in_dim + 3 * (work.read.rows + work.read.own)
             found.append(int(size.destinations.max(initial=0)) * (16 + columns * itemsize(dtype)) + gradients)
     return max(found)
 

@@ -19,6 +19,7 @@ from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.local import has_constant_sums
 from gnnexp.paradigms.chunking import itemsize
 from gnnexp.paradigms.offload_memory import (
+    LayerWork,
     chunk_bytes,
     fewest_chunks,
     largest,
@@ -78,16 +79,18 @@ class OffloadPlan:
         # Chunks are sought for kept sums wherever those are possible: they need less, and mostly they are kept.
         hoped = [kept is not False for kept in known]
 
+        def works_of(sums: Sequence[bool]) -> list[LayerWork]:
+            return layer_works(layers, projects, reads, sums, trained=job.graph.trains_features)
+
         def needed(found: Readings, chunks: np.ndarray | None = None, sums: Sequence[bool] = hoped) -> int:
             size = largest(found, ranges(comm.size, len(found.chunks)) if chunks is None else chunks, dedup, comm.rank)
-            return over_ranks(chunk_bytes(layer_works(layers, projects, reads, sums), job.dtype, size) or 0, comm)
+            return over_ranks(chunk_bytes(works_of(sums), job.dtype, size) or 0, comm)
 
         budget = options.device_memory
         if options.chunks == "auto":
             assert budget is not None
             most = max(1, over_ranks(own.numel(), comm))
-            works = layer_works(layers, projects, reads, hoped)
-            least = over_ranks(least_chunks(works, job.dtype, level.block, budget), comm)
+            least = over_ranks(least_chunks(works_of(hoped), job.dtype, level.block, budget), comm)
             found = fewest_chunks(lambda count: readings(level, own, count, comm), needed, most, budget, least)
         else:
             found = readings(level, own, options.chunks, comm)
@@ -128,7 +131,8 @@ def planned_reads(
     layers: Sequence[Layer | BlockLayer], rows: ReadRows, graph: Graph
 ) -> tuple[tuple[bool, ...], list[Widths]]:
     """`(whether each layer's chunks read projected rows, columns that they read)`."""
-    projects = tuple(projects_rows(layer, index, rows, graph.num_edges, graph.num_nodes)
+    projects = tuple((index == 0 and graph.trains_features)
+                     or projects_rows(layer, index, rows, graph.num_edges, graph.num_nodes)
                      for index, layer in enumerate(layers))
     return projects, [widths_of(layer, index, projects=on)
                       for index, (layer, on) in enumerate(zip(layers, projects, strict=True))]

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.block import BatchKey
-from gnnexp.graph.subset import contains
 from gnnexp.job import Job
 from gnnexp.measure.host_tier import HostTier
 from gnnexp.measure.ledger import Tag
@@ -17,11 +16,11 @@ from gnnexp.paradigms.in_chunks import visit
 from gnnexp.paradigms.neighbour_buffer import NeighbourBuffer
 from gnnexp.paradigms.offload_layer import OffloadLayer, backward_through
 from gnnexp.paradigms.offload_options import OffloadOptions
+from gnnexp.paradigms.offload_outputs import Outputs
 from gnnexp.paradigms.offload_plan import OffloadPlan
 from gnnexp.paradigms.offload_start import LayerStart, Start
 from gnnexp.samplers.chunks import Chunk
 from gnnexp.samplers.transitions import Move, Visit
-from gnnexp.tasks.base import Examples
 
 _PIECE_BYTES = 64 << 20
 
@@ -45,25 +44,27 @@ class Sweeps:
         self._layers = [OffloadLayer(start, kept, following)
                         for start, kept, following in zip(starts, plan.keeps_sums, [*starts[1:], None], strict=True)]
         self.host = HostTier(options.host, job.directory, pinned=job.device.type == "cuda")
+        self._trained: Tensor | None = None  # what was read, where it takes a gradient
+        self._feature_gradients: Tensor | None = None
         self._features, self._rows = plan.slots.allocate(own.numel(), job.dtype, self.host)
-        # Outputs that no loss reads have no gradient; where examples are links, any may be an end of one.
-        self._read = own
-        if not job.task.pairs:
-            mine = job.task.targets()[contains(own, job.task.targets())]
-            self._read = torch.sort(mine).values
-        self._read_rows = torch.searchsorted(own, self._read)
-        self._logit_gradients = self.host.rows(self._read.numel(), job.model.widths[-1], job.dtype)
-        self._host_rows = [self._features, self._logit_gradients,
+        if job.trained_rows is not None:
+            self._feature_gradients = self.host.rows(own.numel(), job.model.in_dim, job.dtype)
+        self.outputs = Outputs(job, own, self.host)
+        self._host_rows = [self._features, self.outputs.gradients,
                            *(rows for layer in self._rows for rows in layer.tensors())]
 
     def load(self) -> Tensor:
         """Read the features of the own vertices into the host tier."""
         features = self._features
         step = max(1, _PIECE_BYTES // max(1, features.shape[1] * features.element_size()))
-        for first in range(0, self._own.numel(), step):
+        if self._job.store.collective:  # all ranks read as often
+            step = max(1, self._own.numel())
+        for first in range(0, max(1, self._own.numel()), step):
             piece = self._job.store.read(self._own[first : first + step])
             assert isinstance(piece, Tensor), "sparse features are refused"
-            features[first : first + step] = piece
+            features[first : first + step] = piece.detach()
+            if piece.requires_grad:
+                self._trained = piece
         return features
 
     # --- features, where the first layer reads them projected ------------------------------------------------------
@@ -75,12 +76,17 @@ class Sweeps:
                     self._hand_on(0, chunk, self._layers[0].start.of(ids, features, key))
 
     def project_features_back(self, key: BatchKey) -> None:
-        """The gradients of its parameters."""
+        """The gradients of its parameters, and of features that are trained."""
         if self._layers[0].start.projects:
+            given = self._feature_gradients
             for chunk, ids, features in self._feature_pieces():
                 with torch.enable_grad():
-                    out = self._layers[0].start.of(ids, features, key)
+                    out = self._layers[0].start.of(ids, features.requires_grad_(given is not None), key)
                 backward_through(out, self._gradients_of(0, chunk))
+                if given is not None and features.grad is not None:
+                    self._job.tier.leave(features.grad, given[_range(chunk)], "tier/d2h_rows_features")
+            if self._trained is not None:
+                self._trained.grad = given
 
     def _feature_pieces(self) -> Iterator[tuple[Chunk, Tensor, Tensor]]:
         """`(chunk, ids [D] and features [D, Din] of its destinations)`: no topology comes along."""
@@ -105,28 +111,16 @@ class Sweeps:
             key: of the epoch.
             count: targets of all ranks, which the loss is the mean over.
         """
-        job = self._job
-        total = torch.zeros((), dtype=job.dtype, device=job.device)
+        total = torch.zeros((), dtype=self._job.dtype, device=self._job.device)
         for chunk, out in self._forward(len(self._layers) - 1, key):
-            part, places = self._read_of(chunk)
-            with torch.enable_grad():
-                logits = out.rows.index_select(0, places).requires_grad_()
-                examples = Examples(self._read[part], logits.shape[0])
-                loss = job.task.loss_sum(job.task.decode(logits, examples), examples)
-                (gradient,) = torch.autograd.grad(loss / count, logits)
-            total += loss.detach()
-            job.tier.leave(gradient, self._logit_gradients[part], "tier/d2h_rows_outputs")
+            total += self.outputs.loss(chunk, out.rows, count)
         return total
 
     def last_outputs(self, key: BatchKey) -> Tensor:
-        """`[n, C]` of the last layer, in the host tier; those of `_logit_gradients` may take their place."""
+        """`[n, C]` of the last layer, in the host tier; a loss's gradients may take their place."""
         for chunk, out in self._forward(len(self._layers) - 1, key):
-            self._job.tier.leave(out.rows, self._logit_gradients[_range(chunk)], "tier/d2h_rows_outputs")
-        return self._logit_gradients
-
-    def take_output_gradients(self, gradient: Tensor) -> None:
-        """`[n, C]` of what `last_outputs` gave."""
-        self._logit_gradients.copy_(gradient)
+            self.outputs.keep(chunk, out.rows)
+        return self.outputs.gradients
 
     def _forward(self, index: int, key: BatchKey) -> Iterator[tuple[Chunk, Start]]:
         """`(chunk, what it hands on)`, while it is in the device tier."""
@@ -191,10 +185,7 @@ class Sweeps:
             assert host.gradients is not None
             own = None if host.own_gradients is None else tier.enter(host.own_gradients[part], counted=_OWN_IN)
             return Start(tier.enter(host.gradients[part], counted=counted), own)
-        part, places = self._read_of(chunk)
-        given = tier.enter(self._logit_gradients[part], counted=counted)
-        whole = torch.zeros(chunk.last - chunk.first, given.shape[1], dtype=given.dtype, device=self._job.device)
-        return Start(whole.index_copy_(0, places, given), None)
+        return Start(self.outputs.gradient(chunk), None)
 
     # --- shared ----------------------------------------------------------------------------------------------------
     def _loaded(
@@ -216,12 +207,6 @@ class Sweeps:
     def _own_rows(self, index: int, chunk: Chunk) -> Tensor | None:
         own = self._rows[index].own
         return None if own is None else self._job.tier.enter(own[_range(chunk)], counted=_OWN_IN)
-
-    def _read_of(self, chunk: Chunk) -> tuple[slice, Tensor]:
-        """Which of the outputs that are read are a chunk's, and where among its destinations they are (there)."""
-        bounds = torch.searchsorted(self._read_rows, torch.tensor([chunk.first, chunk.last])).tolist()
-        part = slice(*bounds)
-        return part, (self._read_rows[part] - chunk.first).to(self._job.device)
 
     def _tag(self, index: int) -> Tag:
         return "activations" if index or self._layers[0].start.projects else "features"

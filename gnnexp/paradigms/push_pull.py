@@ -32,6 +32,7 @@ from gnnexp.paradigms.checks import block_layers, one_thread_where_batches_commu
 from gnnexp.paradigms.global_batch import Ready
 from gnnexp.paradigms.gradients import FlatGradients
 from gnnexp.paradigms.mini_batch import MiniBatch
+from gnnexp.paradigms.share import Share
 from gnnexp.paradigms.sliced_layer import Pull, SlicedLayer
 
 
@@ -105,10 +106,10 @@ class PushPull(MiniBatch[Sampled, Pushed]):
         super().clear_gradients()
         self.sliced.clear()
 
-    def sample(self, seeds: Tensor, key: BatchKey, global_count: int) -> Sampled:
+    def sample(self, own: Share, key: BatchKey) -> Sampled:
         """The push: every first block goes to every rank."""
         comm = self.job.batch_comm
-        batch = self.job.sampler.sample(seeds, key, global_count)
+        batch = own.seen(self.job.sampler.sample(own.seeds, key, own.global_count))
         first = batch.blocks[0]
         sizes, packet = pack_block(first)
         everyone = comm.swap(sizes.repeat(comm.size, 1))

@@ -6,7 +6,7 @@ asks their owners, who compute them; outputs come in one exchange and gradients 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -14,6 +14,8 @@ from torch import Tensor
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.shuffle import ShuffleIndex, shuffle
 from gnnexp.feature_stores.routing import route
+from gnnexp.graph.block import Batch
+from gnnexp.samplers.exclude import Excluded, without
 from gnnexp.tasks.base import Examples
 
 
@@ -27,6 +29,7 @@ class Share:
         seeds: `[n]` original ids of the vertices whose outputs the rank computes.
         places: `[m]` which rows the examples' vertices are, of the seeds' and of those that come; None: the seeds'.
         index: whose outputs go where; None: none do.
+        hidden: edges that messages of this batch do not pass along, or None.
     """
 
     examples: Examples
@@ -34,6 +37,13 @@ class Share:
     seeds: Tensor
     places: Tensor | None = None
     index: ShuffleIndex | None = None
+    hidden: Excluded | None = None
+
+    def seen(self, batch: Batch) -> Batch:
+        """`batch` without what is hidden."""
+        if self.hidden is None:
+            return batch
+        return replace(batch, blocks=tuple(without(block, self.hidden) for block in batch.blocks))
 
     def outputs(self, computed: Tensor, comm: Communicator) -> Tensor:
         """`[m, C]` of the examples' vertices, from the seeds' `[n, C]`; collective where there is an `index`."""
@@ -46,9 +56,13 @@ class Share:
 
     def to(self, device: torch.device) -> Share:
         """What is used on the device, there."""
-        return Share(self.examples, self.global_count, self.seeds,
-                     None if self.places is None else self.places.to(device),
-                     None if self.index is None else self.index.to(device))
+        return replace(self, places=None if self.places is None else self.places.to(device),
+                       index=None if self.index is None else self.index.to(device))
+
+
+def of_vertices(targets: Tensor, global_count: int) -> Share:
+    """Of vertices that this rank computes: those of its loss."""
+    return Share(Examples(targets, targets.numel()), global_count, targets)
 
 
 def from_owners(

@@ -12,7 +12,7 @@ data parallel across groups of consecutive ranks, split parallel within each.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
@@ -29,6 +29,7 @@ from gnnexp.paradigms.checks import (
     num_ranks,
     one_part_per_rank,
     one_thread_where_batches_communicate,
+    pairs,
     whole_rows,
 )
 from gnnexp.paradigms.global_batch import Ready
@@ -89,7 +90,10 @@ class SplitParallel(MiniBatch[SplitBatch, LoadedSplit]):
         if ranks % size:
             return [*problems, Problem("paradigm.group_size", self.group_size, f"must divide the {ranks} ranks",
                                        "set paradigm.group_size=null")]
-        if self.assign == "stratified" and size != ranks:
+        if self.assign == "stratified" and pairs(config):
+            problems.append(Problem("paradigm.assign", self.assign, "ends of a link have several owners",
+                                    "set paradigm.assign=owner"))
+        elif self.assign == "stratified" and size != ranks:
             problems.append(Problem("paradigm.assign", self.assign, "strata are parts of all ranks: needs one group",
                                     "set paradigm.group_size=null, or paradigm.assign=owner"))
         return [*problems, *one_part_per_rank(config, size)]
@@ -126,9 +130,10 @@ class SplitParallel(MiniBatch[SplitBatch, LoadedSplit]):
         examples = self.job.task.examples(targets, batch, key)
         return from_owners(examples, batch.numel(), self.job.shard.owner, self.job.batch_comm)
 
-    def sample(self, seeds: Tensor, key: BatchKey, global_count: int) -> SplitBatch:
+    def sample(self, own: Share, key: BatchKey) -> SplitBatch:
         """Algorithm 1: hop by hop, the mixed frontier split to its owners."""
-        return self.splitter.sample(seeds, key, global_count)
+        sampled = self.splitter.sample(own.seeds, key, own.global_count)
+        return replace(sampled, batch=own.seen(sampled.batch))
 
     def load(self, sampled: SplitBatch) -> LoadedSplit:
         """The rows of the local input vertices."""

@@ -62,6 +62,10 @@ class VertexOptions:
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """Hybrid wants to know the machine, a budget the layers; over a vertex-cut no destination is whole."""
         problems = check_profile(config["hardware"]) if self.dependency == "hybrid" else []
+        for name, age in (("staleness", self.staleness), ("delay", self.delay)):
+            if age and config["train"].get("batch_size") is not None:
+                problems.append(Problem(f"paradigm.{name}", age, "is counted in epochs of one step each, and "
+                                        "train.batch_size makes several", "set train.batch_size=null"))
         if self.chunking.budget is not None and block_layers(config):
             problems.append(Problem("paradigm.device_memory", self.chunking.budget, "what layers of "
                                     f"{config['model']['_target_']} take is not known",

@@ -36,9 +36,13 @@ class Task(ABC):
 
     A training example is a vertex, or (`pairs`) a link, whose ends may be anywhere: a paradigm then brings their
     outputs to the rank that has the link. What is learned beside the model is the `decoder`.
+
+    Attributes:
+        num_relations: R of the links, once the task is set up; 0 where they have no types, or there are none.
     """
 
     pairs: ClassVar[bool] = False
+    num_relations: int = 0
 
     @property
     @abstractmethod
@@ -79,6 +83,10 @@ class Task(ABC):
     def decode(self, outputs: Tensor, examples: Examples) -> Tensor:
         """Scores of the examples from the model's `outputs` `[m, C]` of their vertices."""
         return outputs
+
+    def hidden_links(self, batch: Tensor) -> Tensor | None:
+        """`[T, 2 | 3]` links (head, relation, tail) of a global `batch` that no message may pass along; None: none."""
+        return None
 
     @abstractmethod
     def loss_sum(self, scores: Tensor, examples: Examples) -> Tensor:

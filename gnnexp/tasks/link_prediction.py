@@ -47,7 +47,7 @@ class LinkPrediction(Task):
         sampling: `uniform`, `per_source` or `in_batch` (see `Negatives`).
         corrupt: which end `per_source` and `in_batch` draw: `tail`, `head`, or `both`, by a coin per negative.
         avoid_positives: draw a negative that is a training link again (up to 16 times).
-        exclude_targets: leave a batch's own links, both ways, out of what messages pass along. Paradigms read this.
+        exclude_targets: leave a batch's own links, both ways, out of what messages pass along.
         weighting: `each`: a link's loss is the mean of its 1 + k pairs' (R-GCN); `balanced`: its own plus the mean of
             its negatives' (OGB).
         l2: of every link, the mean over its pairs of the mean squares of both ends' outputs and of the relation's
@@ -130,6 +130,10 @@ class LinkPrediction(Task):
     def links(self, numbers: Tensor) -> Tensor:
         """`[t, 2 | 3]` training links."""
         return torch.from_numpy(self._train[numbers.numpy()])
+
+    def hidden_links(self, batch: Tensor) -> Tensor | None:
+        """See `exclude_targets`."""
+        return self.links(batch) if self.exclude_targets else None
 
     def num_outputs(self, graph: Graph, hidden: int) -> int:
         """See `dim`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -12,9 +13,15 @@ from full_graph import TENSOR, VERTEX
 from nasty_graphs import nasty_graph
 from placement import assert_exact, combinations, cut_parts, parts
 from training import MODELS as UNTYPED
-from training import small_config
+from training import Curve, global_losses, run_steps, small_config
 
+from gnnexp.comm import shuffle
+from gnnexp.config.build import build
+from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.partition import Partition
+from gnnexp.paradigms.targets import share
+from gnnexp.tasks.link_prediction import LinkPrediction
 
 RGCN = {"_target_": "gnnexp.models.rgcn.RGCN"}
 MODELS: dict[str, Mapping[str, Any]] = {
@@ -38,7 +45,6 @@ WAYS: dict[str, tuple[dict[str, Any], str]] = {
     "vertex_cut": ({"_target_": VERTEX}, "edges"),
     "coupled": ({"_target_": TENSOR, "mode": "coupled"}, ""),
     "coupled_in_chunks": ({"_target_": TENSOR, "mode": "coupled", "chunks": 5}, ""),
-    "offload_raw": ({"_target_": OFFLOAD, "chunks": 5, "rows": "raw"}, "vertices"),
     "offload_projected": ({"_target_": OFFLOAD, "chunks": 5, "rows": "projected"}, "vertices"),
     "offload": ({"_target_": OFFLOAD, "chunks": 16, "host": "file"}, "vertices"),
 }
@@ -84,12 +90,12 @@ def config_of(way: str, model: str, task: str, dtype: str = "float64") -> dict[s
 
 
 def check(ranks: Any, size: int, way: str, model: str, task: str = "distmult", kind: str = "random",
-          bound: float = 1e-10, dtype: str = "float64", steps: int = 20, **changes: Mapping[str, Any]) -> None:
+          bound: float = 1e-10, dtype: str = "float64", steps: int = 20, changes: Mapping[str, Mapping[str, Any]] | None = None) -> None:
     make = typed_links if model in ("basis", "block") else plain_links
     place = WAYS[way][1]
     partition = {"": None, "vertices": parts(make(), size, kind), "edges": cut_parts(make(), size, kind)}[place]
     config = config_of(way, model, task, dtype)
-    for group, values in changes.items():
+    for group, values in (changes or {}).items():
         config[group] = {**config[group], **values}
     assert_exact(ranks, size, make, config, bound, partition=partition, steps=steps)
 
@@ -101,3 +107,120 @@ def check(ranks: Any, size: int, way: str, model: str, task: str = "distmult", k
 )
 def test_same_losses_gradients_and_rows_as_one_worker(ranks, size, way, model):
     check(ranks, size, way, model)
+
+
+@pytest.mark.parametrize(
+    ("way", "model", "kind"),
+    combinations([way for way, (_, place) in WAYS.items() if place], ["basis", "sage"], ["skewed", "empty"],
+                 quick=lambda way, model, kind: kind == "empty" and (way, model) in (
+                     ("vertex_cut", "basis"), ("split", "sage"), ("offload", "basis"))),
+)
+def test_uneven_and_empty_parts(ranks, way, model, kind):
+    """A rank without vertices has links all the same."""
+    check(ranks, 3, way, model, kind=kind)
+
+
+@pytest.mark.parametrize(
+    ("way", "task"),
+    combinations(WAYS, ["dot", "mlp"], quick=lambda way, task: (way, task) in (
+        ("split", "mlp"), ("coupled", "dot"), ("aggregates", "mlp"))),
+)
+def test_decoders_and_ways_to_draw_negatives(ranks, way, task):
+    check(ranks, 3, way, "sage", task)
+
+
+@pytest.mark.parametrize(
+    ("way", "model"),
+    combinations(MINI_BATCH, ["basis", "sage", "gcn"], quick=lambda way, model: (way, model) == ("split", "basis")),
+)
+def test_targets_left_out_of_message_passing(ranks, way, model):
+    check(ranks, 3, way, model, "mlp" if model != "basis" else "distmult", changes={"task": {"exclude_targets": True}})
+
+
+@pytest.mark.parametrize(
+    ("way", "changes"),
+    [("split", {"train": {"optimizer": "sgd"}}), ("communicate", {"train": {"batch_size": None}}),
+     ("data", {"sampler": {"key": "micro"}, "hardware": {"workers": 1}})],
+)
+def test_other_settings(ranks, way, changes):
+    check(ranks, 1 if "sampler" in changes else 2, way, "sage", "dot", changes=changes)
+
+
+@pytest.mark.parametrize("way", ["split", "coupled"])
+def test_float32(ranks, way):
+    check(ranks, 3, way, "basis", bound=1e-4, dtype="float32", steps=6)
+
+
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=() if way in ("data", "vertex_cut") else pytest.mark.slow) for way in WAYS])
+def test_vertices_are_classified_from_trained_rows(ranks, way):
+    """Trained rows go with any task."""
+    config = config_of(way, "sage", "dot")
+    config["task"] = small_config({})["task"]
+    config["train"]["batch_size"] = 8 if way in MINI_BATCH else None
+    place = {"": None, "vertices": parts(nasty_graph(), 3), "edges": cut_parts(nasty_graph(), 3)}[WAYS[way][1]]
+    assert_exact(ranks, 3, nasty_graph, config, 1e-10, partition=place, steps=20)
+
+
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=() if way in ("split", "coupled_in_chunks") else pytest.mark.slow) for way in WAYS])
+def test_links_of_a_graph_with_features(ranks, way):
+    """Links go with any features."""
+    config = config_of(way, "sage", "dot")
+    sliced = way in ("projections", "aggregates")
+    config["feature_store"] = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore" if sliced else
+                               "gnnexp.feature_stores.local.LocalStore"}
+    place = {"": None, "vertices": parts(featured(), 3), "edges": cut_parts(featured(), 3)}[WAYS[way][1]]
+    assert_exact(ranks, 3, featured, config, 1e-10, partition=place, steps=20)
+
+
+def featured() -> Graph:
+    return replace(linked(typed=False), features=nasty_graph().features)
+
+
+# --- controls --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("broken", ["gradients_stay", "negatives_by_rank"])
+def test_a_mistake_would_be_seen(ranks, broken):
+    config = config_of("split", "sage", "distmult")
+    expected = global_losses([run_steps({**config, "paradigm": WAYS["data"][0]}, plain_links(), 6)])
+    found = global_losses(ranks(2).run(_broken, config, broken))
+    assert max(abs(a - b) for a, b in zip(found, expected, strict=True)) > 1e-4
+
+
+def _broken(config: dict[str, Any], broken: str) -> Curve:
+    with pytest.MonkeyPatch.context() as patch:
+        if broken == "gradients_stay":
+            patch.setattr(shuffle.ShuffleIndex, "put_back", lambda self, rows, comm, tag: rows[: self.num_local])
+        else:
+            drawn = LinkPrediction.examples
+            patch.setattr(LinkPrediction, "examples", lambda self, chosen, batch, key: drawn(
+                self, chosen, batch, replace(key, step=key.step + 1000 * int(os.environ.get("RANK", "0")))))
+        return run_steps(config, plain_links(), 6, parts(plain_links(), 2))
+
+
+# --- counts ----------------------------------------------------------------------------------------------------------
+def test_bytes_of_endpoints_and_rows_equal_their_formulas(ranks):
+    """Full graph, one step: a rank asks for foreign ends once; a row comes and its gradient goes back."""
+    config = config_of("communicate", "sage", "dot")
+    config["train"]["batch_size"] = None
+    partition = parts(plain_links(), 3)
+    found = ranks(3).run(_asked, config, partition)
+    for rank, (curve, foreign_by_rank) in enumerate(found):
+        width, size = 16, 8
+        given = sum(other[rank] for _, other in found)
+        asked = sum(foreign_by_rank)
+        assert curve.sent_bytes["endpoints"] == (given + asked) * width * size  # rows out, gradients out
+        assert curve.rounds["endpoints"] == 2
+        # Own rows are all that is read: layer 1 fetches foreign ones, as features are.
+        assert curve.sent_bytes["embeddings"] == 0
+
+
+def _asked(config: dict[str, Any], partition: Partition) -> tuple[Curve, list[int]]:
+    curve = run_steps(config, plain_links(), 1, partition)
+    rank, size = int(os.environ["RANK"]), 3
+    task = build(config["task"], LinkPrediction)
+    task.setup(plain_links())
+    targets = task.targets()
+    own = task.examples(share(targets, rank, size), targets, BatchKey(config["seed"], 0, 0)).vertices
+    owner = partition.node_owner[own]
+    return curve, [0 if part == rank else int((owner == part).sum()) for part in range(size)]
