@@ -130,5 +130,7 @@ def test_nothing_or_everything_is_no_split(tmp_path: Path) -> None:
     for shares in ({"val": 0.0, "test": 0.1}, {"val": 0.5, "test": 0.49}):
         with pytest.raises(DataError, match="of 2 links"):
             EdgeList(path=str(tmp_path / "edges.npy"), link_split=shares).load()
+    with pytest.raises(DataError, match="relation 999, the last of 1000"):
+        Rmat(num_nodes=50, num_edges=100, relations=1000, link_split=SHARES).load()
     with pytest.raises(ConfigError, match="streamed"):
         EdgeList(link_split=SHARES, streamed=True)
