@@ -131,6 +131,6 @@ def test_nothing_or_everything_is_no_split(tmp_path: Path) -> None:
         with pytest.raises(DataError, match="of 2 links"):
             EdgeList(path=str(tmp_path / "edges.npy"), link_split=shares).load()
     with pytest.raises(DataError, match="relation 999, the last of 1000"):
-        Rmat(num_nodes=50, num_edges=100, relations=1000, link_split=SHARES).load()
+        Rmat(num_nodes=500, num_edges=1000, relations=1000, link_split=SHARES).load()
     with pytest.raises(ConfigError, match="streamed"):
         EdgeList(link_split=SHARES, streamed=True)
