@@ -43,14 +43,12 @@ def describe_profile(profile: Profile) -> str:
 
 def describe_graph(graph: Graph) -> str:
     """One line on the data."""
-    splits, links = graph.splits, {name: pairs.shape[0] for name, pairs in graph.links.items()}
-    vertices = {"train": splits.train.numel(), "val": splits.val.numel(), "test": splits.test.numel()}
-    what = [f"{graph.num_nodes:,} vertices", f"{graph.num_edges:,} edges",
-            *([f"{graph.num_relations} relations"] if graph.num_relations else []),
-            f"{graph.num_features} features", f"{graph.num_classes} classes"]
-    shares = [kind + ", ".join(f"{name} {count:,}" for name, count in counts.items())
-              for kind, counts in (("", vertices), ("links ", links)) if any(counts.values())]
-    return "; ".join([f"{graph.name}: {', '.join(what)}", *shares])
+    splits = graph.splits
+    relations = "" if graph.edge_types is None else f" of {graph.num_relations} relations"
+    links = ", ".join(f"{name} {found.shape[0]:,}" for name, found in graph.links.items())
+    return (f"{graph.name}: {graph.num_nodes:,} vertices, {graph.num_edges:,} edges{relations}, {graph.num_features} "
+            f"features, {graph.num_classes} classes; train {splits.train.numel():,}, val {splits.val.numel():,}, "
+            f"test {splits.test.numel():,}" + (f"; links: {links}" if links else ""))
 
 
 def epoch_line(line: Mapping[str, Any]) -> str:

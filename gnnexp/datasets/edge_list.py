@@ -119,9 +119,12 @@ class EdgeList(Dataset):
         if streamed and self_loops == "add":
             raise ConfigError(Problem("dataset.self_loops", "add", "keep or remove where edges are streamed",
                                       "set dataset.self_loops=remove; models add their own self term"))
-        if streamed and (node_types is not None or link_split is not None):
-            raise ConfigError(Problem("dataset.streamed", True, "leaves no room for node_types and link_split",
-                                      "set dataset.streamed=false, or both to null"))
+        if streamed and (node_types is not None or link_split is not None or inverse_relations):
+            raise ConfigError(Problem("dataset.streamed", True, "does without node_types, link_split and "
+                                      "inverse_relations", "set dataset.streamed=false, or leave these out"))
+        if features_by_type and node_types is None:
+            raise ConfigError(Problem("dataset.features_by_type", True, "needs the types of the vertices",
+                                      "set dataset.node_types=FILE, or dataset.features_by_type=false"))
         self.streamed, self.pairs, self.buffer_bytes = streamed, pairs, buffer_bytes
         self.name, self.path = name, path
         self.features, self.labels = features, labels
@@ -261,6 +264,9 @@ class EdgeList(Dataset):
     def _read_edges(self, path: Path) -> np.ndarray:
         edges = self._rows(path, "int64", low=0, high=self.num_nodes)
         _check_edges(edges, path)
+        if self.inverse_relations and edges.shape[1] == 2:
+            raise DataError(Problem("dataset.inverse_relations", True, f"the edges of {path} have no types",
+                                    "set dataset.inverse_relations=false, or give types in a third column"))
         return edges
 
     def _optional(self, folder: Path, name: str | None) -> np.ndarray | None:
@@ -286,8 +292,7 @@ class EdgeList(Dataset):
 
     def _num_relations(self, edges: np.ndarray) -> int | None:
         """R where reverses have types of their own."""
-        own = self.inverse_relations and self.symmetrize and edges.shape[1] == 3
-        return int(edges[:, 2].max()) + 1 if own else None
+        return int(edges[:, 2].max()) + 1 if self.inverse_relations and self.symmetrize else None
 
     def _hold_out(self, graph: Graph, edges: np.ndarray) -> Graph:
         reverses = self._num_relations(edges) or (SAME_TYPE if self.symmetrize else NO_REVERSES)

@@ -73,7 +73,7 @@ def typed_rows(features: np.ndarray | None, types: np.ndarray | None, sparse: Sp
     """
     if types is None:
         raise DataError(Problem("dataset.features_by_type", True, "this dataset has one type of vertices",
-                                "set dataset.features_by_type=false, or dataset.node_types where it has that"))
+                                "set dataset.features_by_type=false"))
     return feature_rows(features_by_type(features, types), sparse, normalize=False)
 
 

@@ -52,7 +52,7 @@ def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int) -
             of an edge of type r has type R + r, and the link is the edge.
 
     Raises:
-        DataError: there are too few links for the shares.
+        DataError: there are too few links for the shares, or none of the last relation.
     """
     if link_split is None:
         return graph
@@ -64,6 +64,10 @@ def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int) -
     if not 0 < ends[1] < edges.size:
         raise DataError(Problem("dataset.link_split", dict(link_split), f"is nothing, or all, of {edges.size} links",
                                 "choose other shares, or a larger graph"))
+    if reverses > 0 and int(types[edges].max()) + 1 < reverses:
+        # Who reads the links counts their relations, and takes edges of all further types for reverses.
+        raise DataError(Problem("dataset.link_split", dict(link_split), f"relation {reverses - 1}, the last of "
+                                f"{reverses}, has no edges", "choose fewer relations, or a larger graph"))
     val, test = rank_bounds(words[edges], ends)
     drawn, destinations = words[edges], graph.destinations().numpy()
     chosen = {"train": drawn >= test, "valid": drawn < val, "test": (drawn >= val) & (drawn < test)}

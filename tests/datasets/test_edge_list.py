@@ -255,5 +255,13 @@ def test_wrong_types_of_vertices(types: str, found: str, tmp_path: Path) -> None
     write(tmp_path / "t.txt", types)
     with pytest.raises(DataError, match=found):
         EdgeList(path=path, features="x.npy", node_types="t.txt").load()
-    with pytest.raises(DataError, match=r"dataset\.node_types"):
-        EdgeList(path=path, features="x.npy", features_by_type=True).load()
+
+
+def test_options_of_types_without_types(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"dataset\.node_types"):
+        EdgeList(features_by_type=True)
+    for options in ({"node_types": "t.txt"}, {"inverse_relations": True}):
+        with pytest.raises(ConfigError, match=r"dataset\.streamed"):
+            EdgeList(streamed=True, **options)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="have no types"):
+        EdgeList(path=write(tmp_path / "e.tsv", "0 1\n"), inverse_relations=True).load()

@@ -54,6 +54,7 @@ def reverse_of(edge: Edge, shift: int) -> Edge:
 def test_a_link_goes_with_all_its_edges(
     tmp_path: Path, typed: bool, symmetrize: bool, inverses: bool, duplicates: Any
 ) -> None:
+    inverses = inverses and typed
     options: dict[str, Any] = {
         "path": random_edges(tmp_path, typed=typed), "symmetrize": symmetrize, "inverse_relations": inverses,
         "duplicates": duplicates, "self_loops": "keep", "seed": 4,
@@ -65,7 +66,7 @@ def test_a_link_goes_with_all_its_edges(
     assert len(set(everything)) == len(everything)
     sizes = [round(0.1 * len(everything)), round(0.2 * len(everything))]
     assert [len(links["valid"]), len(links["test"])] == sizes
-    shift = 3 if inverses and typed else 0
+    shift = 3 if inverses else 0
 
     def with_reverses(chosen: list[Edge]) -> set[Edge]:
         return {*chosen, *(reverse_of(link, shift) for link in chosen)} if symmetrize else set(chosen)
@@ -129,5 +130,7 @@ def test_nothing_or_everything_is_no_split(tmp_path: Path) -> None:
     for shares in ({"val": 0.0, "test": 0.1}, {"val": 0.5, "test": 0.49}):
         with pytest.raises(DataError, match="of 2 links"):
             EdgeList(path=str(tmp_path / "edges.npy"), link_split=shares).load()
+    with pytest.raises(DataError, match="relation 999, the last of 1000"):
+        Rmat(num_nodes=500, num_edges=1000, relations=1000, link_split=SHARES).load()
     with pytest.raises(ConfigError, match="streamed"):
         EdgeList(link_split=SHARES, streamed=True)

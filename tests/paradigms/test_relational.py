@@ -18,6 +18,7 @@ from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
 from gnnexp.config.build import build
 from gnnexp.config.check import check_data
+from gnnexp.datasets.features import feature_rows, features_by_type
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.paradigms.base import Paradigm
@@ -139,6 +140,29 @@ def test_slices_without_columns(ranks, model, pull):
     config = config_of(pull, model)
     config["model"] |= {"blocks": 3}
     assert_exact(ranks, 4, narrow_graph, config, 1e-10, steps=QUICK)
+
+
+@pytest.mark.parametrize(
+    ("way", "model"),
+    combinations(WAYS, ["basis", "block"],
+                 quick=lambda way, model: (way, model) in (("projections", "basis"), ("vertex_cut", "block"))),
+)
+def test_types_of_vertices_have_input_projections_of_their_own(ranks, way, model, steps):
+    """Rows are wider, and that is all that a paradigm sees: 2 of 3 types have features, slices cut through types."""
+    size, place = 3, WAYS[way][1]
+    graph = graph_by_type()
+    partition = {"": None, "vertices": parts(graph, size), "edges": cut_parts(graph, size)}[place]
+    assert_exact(ranks, size, graph_by_type, config_of(way, model), 1e-10, partition=partition, steps=steps)
+
+
+def graph_by_type() -> Graph:
+    graph = typed_graph()
+    assert isinstance(graph.features, torch.Tensor)
+    types = torch.arange(graph.num_nodes) % 3
+    rows = graph.features * (types != 1).unsqueeze(1)
+    wide = feature_rows(features_by_type(rows.numpy(), types.numpy()), sparse=False, normalize=False)
+    assert wide.shape[1] == 3 + 2 * graph.num_features
+    return replace(graph, features=wide, node_types=types.to(torch.int32))
 
 
 def narrow_graph() -> Graph:

@@ -9,12 +9,13 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from nasty_graphs import nasty_graph
+
 from gnnexp.cli.prepare import problems_of
 from gnnexp.config.check import check_data
 from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
-from nasty_graphs import nasty_graph
 
 PAGE = Path(__file__).parents[2] / "docs" / "support.md"
 SYSTEMS = sorted(path.stem for path in (Path(__file__).parents[2] / "conf" / "system").glob("*.yaml"))
