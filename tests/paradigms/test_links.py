@@ -52,7 +52,7 @@ MINI_BATCH = ("data", "split", "projections", "aggregates")
 TASKS: dict[str, dict[str, Any]] = {
     "distmult": {"negatives": 3, "sampling": "per_source", "corrupt": "both", "l2": 0.01, "dim": 12},
     "dot": {"decoder": {"_target_": f"{DECODERS}.Dot"}, "weighting": "balanced", "avoid_positives": False},
-    "mlp": {"decoder": {"_target_": f"{DECODERS}.MLP"}, "negatives": 2, "sampling": "in_batch"},
+    "mlp": {"decoder": {"_target_": f"{DECODERS}.MLP", "dropout": 0.4}, "negatives": 2, "sampling": "in_batch"},
 }
 
 
