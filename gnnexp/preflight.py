@@ -29,6 +29,7 @@ from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.partitioners.base import Partitioner
 from gnnexp.samplers.base import Sampler
+from gnnexp.tasks.base import Task
 
 # Peak of a rank whose data is next to nothing (digits, 2 ranks, 5 runs: 463 to 466 MB; 296 MB right after the imports).
 _INTERPRETER = 460_000_000
@@ -91,6 +92,7 @@ def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int, parts: P
     parameters = _parameters(graph, model) * itemsize
     num_owners = max(1, paradigm.num_parts(config, graph))
     cache = 0 if store.cache is None else store.cache.rows(graph, itemsize) * row
+    trained = 3 * graph.num_nodes * row if graph.trains_features else 0
     needs = [
         Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
         Need("interpreter and libraries", "host", _INTERPRETER),
@@ -102,8 +104,9 @@ def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int, parts: P
         Need("parameters, gradients, optimizer", "device", 4 * parameters),
         Need(f"{drawn.models} models of parts", "device", _KEPT_MODEL * drawn.models * parameters),
         Need("layer-wise evaluation", "host", _evaluation(graph, model, train.eval_memory, itemsize)),
-        Need("checkpoints", "disk", 3 * parameters * (1 + drawn.models * hardware.num_ranks)
+        Need("checkpoints", "disk", (3 * parameters * (1 + drawn.models * hardware.num_ranks) + trained)
              * (train.checkpoints_kept + 1), per_rank=False),
+        *build(config["task"], Task).needs(config, graph),
     ]
     if paradigm.wants_partition(config):
         partitioner = build(config["partitioner"], Partitioner)

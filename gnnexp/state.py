@@ -95,7 +95,9 @@ class RunState:
                 entries |= join(pieces, slices)
             put(self._paradigm.module, self._optimizer, entries)
             if self._job.trained_rows is not None:
-                self._job.trained_rows.load_pieces([found.of_rank(rank)["rows"] for rank in range(found.num_ranks)])
+                comm = self._job.comm  # placed as before on as many ranks; else any rank may have had what is here now
+                writers = [comm.rank] if found.num_ranks == comm.size else range(found.num_ranks)
+                self._job.trained_rows.load_pieces(found.of_rank(rank)["rows"] for rank in writers)
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
             why = f"does not fit this model: {' '.join(str(error).split())[:300]}"
             mend = "resume with the run's own configuration"

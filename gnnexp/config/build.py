@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
@@ -102,7 +103,12 @@ def check_node(path: str, node: object) -> list[Problem]:
 def _locate_or_problem(path: str, name: str) -> Callable[..., Any] | Problem:
     module, _, attribute = name.rpartition(".")
     try:
-        return locate(name)
+        found = locate(name)
+        if inspect.isabstract(found):
+            left = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+            return Problem(f"{path}.{TARGET}", name, f"leaves {left} to classes that inherit from it",
+                           "name one of these")
+        return found
     except ModuleNotFoundError as error:
         return missing_module(f"{path}.{TARGET}", name, error)
     except ValueError:

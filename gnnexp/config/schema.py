@@ -58,7 +58,7 @@ class Straggler:
     """
 
     rank: int
-    phase: Literal["sample", "load", "forward", "loss", "backward", "sync", "update"]
+    phase: Literal["sample", "load", "forward", "backward", "sync", "update"]
     seconds: float
 
 

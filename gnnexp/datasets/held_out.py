@@ -56,6 +56,10 @@ def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int) -
     """
     if link_split is None:
         return graph
+    if reverses == NO_REVERSES and graph.edge_types is None:
+        # Its reverse may be an edge too, and would tell of the pair from the training links.
+        raise DataError(Problem("dataset.symmetrize", False, "a pair without a type is one link, whichever end comes "
+                                "first", "set dataset.symmetrize=true, or give edges types"))
     types = np.empty(0, np.int32) if graph.edge_types is None else graph.edge_types.numpy()
     indptr, indices = graph.indptr.numpy(), graph.indices.numpy()
     words, stands = _link_words(np.uint64(stream(seed, Purpose.SPLIT, _LINKS)), indptr, indices, types, reverses)

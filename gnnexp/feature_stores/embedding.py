@@ -8,7 +8,7 @@ are, moments included (PyTorch's SparseAdam), so a batch costs what it touches.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -196,7 +196,7 @@ class EmbeddingStore(TrainableStore):
         return {"ids": self._ids, "first": self.dims.start, "value": self._table.detach(),
                 "state": dict(self._optimizer.state.get(self._table, {}))}
 
-    def load_pieces(self, pieces: Sequence[Mapping[str, Any]]) -> None:
+    def load_pieces(self, pieces: Iterable[Mapping[str, Any]]) -> None:
         """Take this rank's part of what `state_dict` gave on all ranks, however many those were."""
         here = torch.zeros(self._num_nodes, dtype=torch.bool)
         here[self._ids] = True
@@ -228,8 +228,8 @@ class EmbeddingStore(TrainableStore):
         return 2 * self.nbytes() * isinstance(self._optimizer, torch.optim.SparseAdam)
 
     def held_bytes(self, all_rows: int, num_parts: int) -> int:
-        """Rows with two moments."""
-        return 3 * all_rows // num_parts
+        """Rows with two moments; as much again for gradients on their way, where a step touches all."""
+        return 6 * all_rows // num_parts
 
 
 class SlicedEmbeddingStore(EmbeddingStore):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
@@ -48,7 +48,7 @@ class TrainableStore(FeatureStore):
         """What a resumed run needs of the rows that are here."""
 
     @abstractmethod
-    def load_pieces(self, pieces: Sequence[Mapping[str, Any]]) -> None:
+    def load_pieces(self, pieces: Iterable[Mapping[str, Any]]) -> None:
         """Take this rank's part of what `state_dict` gave on all ranks, however many those were."""
 
     @abstractmethod

@@ -81,6 +81,14 @@ def pairs(config: Mapping[str, Any]) -> bool:
     return isinstance(found, type) and issubclass(found, Task) and found.pairs
 
 
+def hidden_links(config: Mapping[str, Any]) -> list[Problem]:
+    """Where a batch's own links pass no messages, others must be left that do."""
+    if not config["task"].get("exclude_targets") or config["train"].get("batch_size") is not None:
+        return []
+    return [Problem("task.exclude_targets", True, "with train.batch_size=null every training link is in the batch: no "
+                    "message would pass", "set train.batch_size=16384, or task.exclude_targets=false")]
+
+
 def vertices_only(config: Mapping[str, Any], paradigm: str, why: str) -> list[Problem]:
     """Training examples must be vertices."""
     if not pairs(config):

@@ -17,6 +17,7 @@ from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.paradigms.checks import (
+    hidden_links,
     hop_by_hop,
     one_part_per_rank,
     one_thread_where_batches_communicate,
@@ -60,7 +61,8 @@ class DataParallel(MiniBatch[Batch, Loaded]):
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """A partitioned topology samples hop by hop, from targets that are at their owners."""
-        problems = [*one_thread_where_batches_communicate(config), *whole_rows(config, "data_parallel")]
+        problems = [*hidden_links(config), *one_thread_where_batches_communicate(config),
+                    *whole_rows(config, "data_parallel")]
         if self.wants_partition(config):
             problems += one_part_per_rank(config)
         if config["sampler"].get("topology") == "partitioned":

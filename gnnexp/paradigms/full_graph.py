@@ -123,6 +123,7 @@ class FullGraph(GlobalBatch[Whole]):
                 batch = self.schedule.global_batch(order, step)
                 own = self.share_of(batch, key).to(self.job.device) if pairs else self._whole_share
             with timer.phase("load"):
+                self.count("tier/h2d_bytes", own.examples.nbytes)
                 if self._loaded is None:
                     self.count("tier/h2d_bytes", sum(block.nbytes() for block in set(self.resident)))
                 if self._loaded is None or self.job.trained_rows is not None:

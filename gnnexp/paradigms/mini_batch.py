@@ -116,6 +116,7 @@ class MiniBatch(ByAutograd[R], Generic[S, R]):
             with timer.phase("sample"):
                 sampled = self.sample(own, key)
             with timer.phase("load"):
+                self.count("tier/h2d_bytes", own.examples.nbytes)
                 return replace(self.load(sampled), share=own.to(self.job.device))
 
         return (yield from prepared(self.job, range(first, self.schedule.num_steps), prepare))

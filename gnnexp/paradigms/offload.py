@@ -26,7 +26,7 @@ from gnnexp.job import Job
 from gnnexp.measure.host_tier import Place
 from gnnexp.measure.memory import give_back_heap
 from gnnexp.measure.needs import Need, Resident
-from gnnexp.paradigms.checks import block_degrees, num_ranks, one_part_per_rank
+from gnnexp.paradigms.checks import block_degrees, num_ranks, one_part_per_rank, pairs
 from gnnexp.paradigms.full_graph import FullGraph, Whole
 from gnnexp.paradigms.offload_checks import check_offload, host_bytes
 from gnnexp.paradigms.offload_options import Keep, OffloadOptions
@@ -87,6 +87,8 @@ class Offload(FullGraph):
         return [
             Need("vertex data of all layers", "host" if in_ram else "disk", rows),
             *([] if in_ram else [Need("gradients of a layer, while they are added up", "host", sums)]),
+            Need("outputs of links' ends, and their gradients", "host",
+                 4 * -(-graph.num_nodes // num_ranks(config)) * graph.num_classes * 4 if pairs(config) else 0),
             Need("topology of all chunks, with its transpose", "host", 16 * -(-graph.num_edges // num_ranks(config))),
             Need("chunks (paradigm.device_memory)", "device", self.options.device_memory or 0),
         ]
@@ -152,9 +154,12 @@ class Offload(FullGraph):
         with job.timer.phase("forward"):
             last = self.sweeps.last_outputs(key).requires_grad_()
             outputs = own.outputs(last, comm)
-        loss, gradient = self.task_loss(outputs.to(job.device), own)
+            there = job.tier.enter(outputs.detach(), counted="tier/h2d_rows_endpoints")
+        loss, given = self.task_loss(there, own)
         with job.timer.phase("backward"):
-            outputs.backward(gradient.to(outputs.device))  # type: ignore[no-untyped-call]
+            back = torch.empty_like(outputs)
+            job.tier.leave(given, back, "tier/d2h_rows_endpoints")
+            outputs.backward(back)  # type: ignore[no-untyped-call]
             last.requires_grad_(False)
             assert last.grad is not None
             gradient, last.grad = last.grad, None

@@ -62,7 +62,7 @@ def host_bytes(config: Mapping[str, Any], graph: Graph, options: OffloadOptions)
     widths = row_widths(reads, projects, may_keep_sums(layers, options))
     slots = Slots.of(widths, graph.num_features)
     vertices = -(-graph.num_nodes // num_ranks(config))
-    outputs = graph.num_nodes if pairs(config) else graph.splits.train.numel()
+    outputs = vertices if pairs(config) else graph.splits.train.numel()
     rows = slots.num_bytes(vertices, size) + size * outputs * graph.num_classes
     rows += size * vertices * graph.num_features * graph.trains_features
     return rows, vertices * size * max((it.read.rows for it in widths if it.gradients), default=0)

@@ -28,7 +28,7 @@ from gnnexp.graph.packing import pack_block, unpack_block
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.model import Model
-from gnnexp.paradigms.checks import block_layers, one_thread_where_batches_communicate
+from gnnexp.paradigms.checks import block_layers, hidden_links, one_thread_where_batches_communicate
 from gnnexp.paradigms.global_batch import Ready
 from gnnexp.paradigms.gradients import FlatGradients
 from gnnexp.paradigms.mini_batch import MiniBatch
@@ -73,7 +73,7 @@ class PushPull(MiniBatch[Sampled, Pushed]):
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """Sliced features, whole blocks, a first layer on the contract."""
-        problems = one_thread_where_batches_communicate(config, always=True)
+        problems = [*hidden_links(config), *one_thread_where_batches_communicate(config, always=True)]
         target = config["feature_store"]["_target_"]
         if not getattr(locate(target), "slices", False):
             problems.append(Problem("feature_store", target, "push_pull reads slices of rows",

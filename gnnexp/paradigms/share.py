@@ -7,6 +7,7 @@ asks their owners, who compute them; outputs come in one exchange and gradients 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -89,9 +90,9 @@ def from_owners(
 
 
 def owners(own: Tensor, num_nodes: int, comm: Communicator) -> Tensor:
-    """`[V]` int32: which rank has each vertex among its `own`; one round, O(V)."""
-    lengths = [int(count) for count in comm.swap(torch.full((comm.size, 1), own.numel())).flatten()]
+    """`[V]` int32: which rank has each vertex among its `own`; agreed on once, O(V)."""
     table = torch.empty(num_nodes, dtype=torch.int32)
-    for rank, ids in enumerate(comm.all_gather(own, lengths, "frontier")):
-        table[ids.long()] = rank
+    told: Any = comm.gather_objects(own.numpy())
+    for rank, ids in enumerate(told):
+        table[torch.from_numpy(ids).long()] = rank
     return table

@@ -25,6 +25,7 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.paradigms.checks import (
     block_degrees,
+    hidden_links,
     hop_by_hop,
     num_ranks,
     one_part_per_rank,
@@ -84,8 +85,9 @@ class SplitParallel(MiniBatch[SplitBatch, LoadedSplit]):
         ranks = num_ranks(config)
         size = self.group_size or ranks
         problems = [
-            *one_thread_where_batches_communicate(config, always=True), *hop_by_hop(config, "split_parallel"),
-            *whole_rows(config, "split_parallel"), *block_degrees(config, "split_parallel"),
+            *hidden_links(config), *one_thread_where_batches_communicate(config, always=True),
+            *hop_by_hop(config, "split_parallel"), *whole_rows(config, "split_parallel"),
+            *block_degrees(config, "split_parallel"),
         ]
         if ranks % size:
             return [*problems, Problem("paradigm.group_size", self.group_size, f"must divide the {ranks} ranks",
@@ -133,7 +135,12 @@ class SplitParallel(MiniBatch[SplitBatch, LoadedSplit]):
     def sample(self, own: Share, key: BatchKey) -> SplitBatch:
         """Algorithm 1: hop by hop, the mixed frontier split to its owners."""
         sampled = self.splitter.sample(own.seeds, key, own.global_count)
-        return replace(sampled, batch=own.seen(sampled.batch))
+        if own.hidden is None:
+            return sampled
+        batch = own.seen(sampled.batch)
+        crossing = tuple(int((block.sources >= index.num_local).sum())
+                         for block, index in zip(batch.blocks, sampled.shuffles, strict=True))
+        return replace(sampled, batch=batch, cross_edges=crossing)
 
     def load(self, sampled: SplitBatch) -> LoadedSplit:
         """The rows of the local input vertices."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from gnnexp.errors import Problem
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
+from gnnexp.measure.needs import Need
 
 Scores = Mapping[str, np.ndarray]
 
@@ -29,6 +30,11 @@ class Examples:
 
     vertices: Tensor
     count: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that cross to the device with them, beside the batch's blocks."""
+        return 0
 
 
 class Task(ABC):
@@ -52,6 +58,10 @@ class Task(ABC):
     @abstractmethod
     def check(self, graph: Graph) -> list[Problem]:
         """Why this task cannot be run on `graph`."""
+
+    def needs(self, config: Mapping[str, Any], graph: Graph) -> list[Need]:
+        """What a rank will need for it, for the preflight; `graph` has the model's outputs as classes."""
+        return []
 
     @abstractmethod
     def setup(self, graph: Graph) -> None:

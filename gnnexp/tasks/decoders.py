@@ -159,12 +159,12 @@ class MLP(Decoder):
     def __init__(self, layers: int = 3, hidden: int | None = None, dropout: float = 0.0) -> None:
         problems = []
         if not 0 <= dropout < 1:
-            problems.append(Problem("task.decoder.dropout", dropout, "must be in [0, 1)", "task.decoder.dropout=0.5"))
+            problems.append(Problem("task.decoder.dropout", dropout, "must be in [0, 1)", "+task.decoder.dropout=0.5"))
         if layers < 1:
-            problems.append(Problem("task.decoder.layers", layers, "must be at least 1", "task.decoder.layers=3"))
+            problems.append(Problem("task.decoder.layers", layers, "must be at least 1", "+task.decoder.layers=3"))
         if hidden is not None and hidden < 1:
             problems.append(Problem("task.decoder.hidden", hidden, "must be at least 1, or null for the columns of the "
-                                    "model's output", "task.decoder.hidden=null"))
+                                    "model's output", "+task.decoder.hidden=null"))
         if problems:
             raise ConfigError(problems)
         super().__init__()

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch.nn import functional as F
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
+from gnnexp.measure.needs import Need
 from gnnexp.tasks.base import Examples, Scores, Task
 from gnnexp.tasks.decoders import Decoder, DistMult
 from gnnexp.tasks.known import KnownLinks
@@ -111,6 +112,17 @@ class LinkPrediction(Task):
             problems.append(Problem("task.metric", "mrr", f"{graph.name} has fixed negatives of {' and '.join(fixed)}, "
                                     "for all links alike: no link has a rank of its own", "set task.metric=hits@20"))
         return problems
+
+    def needs(self, config: Mapping[str, Any], graph: Graph) -> list[Need]:
+        """Rows of both ends with what is made of them, and back; known links from either end, and to be avoided."""
+        links = {name: found.shape[0] for name, found in graph.links.items() if not name.endswith("_neg")}
+        size, ranks = config["train"].get("batch_size"), config["hardware"]["nodes"] * config["hardware"]["workers"]
+        pairs = -(-min(size or links["train"], links["train"]) // ranks) * (1 + self._plan.count)
+        itemsize = torch.empty(0, dtype=getattr(torch, config["train"]["dtype"])).element_size()
+        return [
+            Need(f"decoding {pairs:,} pairs", "device", 6 * pairs * graph.num_classes * itemsize),
+            Need("known links", "host", 3 * (8 * graph.num_nodes + 16 * sum(links.values()))),
+        ]
 
     def setup(self, graph: Graph) -> None:
         """Take links, and what is known of them."""

@@ -38,6 +38,12 @@ class Pairs(Examples):
     numbers: Tensor
     key: BatchKey
 
+    @property
+    def nbytes(self) -> int:
+        """Ends, relations, labels and weights."""
+        crossing = (self.head, self.tail, self.relation, self.positive, self.weights)
+        return sum(values.numel() * values.element_size() for values in crossing if values is not None)
+
     def drop(self, rows: Tensor, p: float, layer: int) -> Tensor:
         """Rows `[p, C]` of these pairs after a dropout of a decoder's `layer`: the same masks, whoever has a pair."""
         if p == 0:

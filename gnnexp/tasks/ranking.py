@@ -41,7 +41,7 @@ class Scorer:
     def of(decoder: Decoder, outputs: Tensor) -> Scorer:
         """Where the decoder lives."""
         device = next((parameter.device for parameter in decoder.parameters()), outputs.device)
-        return Scorer(copy.deepcopy(decoder).to(torch.float64).requires_grad_(False), outputs, device)
+        return Scorer(copy.deepcopy(decoder).to(torch.float64).requires_grad_(False).eval(), outputs, device)
 
     def rows(self, ids: Tensor | slice) -> Tensor:
         """`[n, C]` outputs of vertices."""
