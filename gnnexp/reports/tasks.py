@@ -121,23 +121,29 @@ def draw(runs: Sequence[Run], folder: Path, title: str = "") -> list[Path]:
     found = find_spent(runs)
     if not found:
         return []
-    figure = empty_figure(3 + 2.2 * len(found), 4.2)
+    figure = empty_figure(3 + 1.5 * len(found), 4.2)
     seconds, shares = figure.subplots(1, 2)
-    places = range(len(found))
-    stack(seconds, places, _stacked([list(one.parts.values()) for one in found]))
+    stack(seconds, range(len(found)), _stacked([list(one.parts.values()) for one in found]))
     seconds.set_ylabel("seconds per epoch (mean over ranks)")
-    published = [place for place in places if found[place].published]
-    stack(shares, [place - 0.2 for place in places], _stacked([one.shares for one in found]), 0.38)
-    handles = shares.get_legend_handles_labels()
-    stack(shares, [place + 0.2 for place in published], _stacked([found[place].published for place in published]), 0.3)
-    for bars in shares.containers[len(handles[0]):]:
-        for bar in bars:
-            bar.set_hatch("//")
-    shares.set_ylabel("% (hatched: the paper's)")
-    shares.legend(*handles, frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    _draw_shares(shares, found)
     for axes in (seconds, shares):
         _name_bars(axes, found)
     return save({"tasks": figure}, folder, title)
+
+
+def _draw_shares(axes: Axes, found: Sequence[Spent]) -> None:
+    published = [place for place, one in enumerate(found) if one.published]
+    stack(axes, [place - 0.2 for place in range(len(found))], _stacked([one.shares for one in found]), 0.38)
+    num_ours = len(axes.containers)
+    stack(axes, [place + 0.2 for place in published], _stacked([found[place].published for place in published]), 0.3)
+    for container in axes.containers[num_ours:]:
+        for bar in container:
+            bar.set_hatch("//")
+    axes.set_ylabel("% (hatched: the paper's)")
+    handles, labels = axes.get_legend_handles_labels()
+    named = dict(zip(reversed(labels), reversed(handles), strict=True))  # ours, where both have the part
+    axes.legend([named[part] for part in _PARTS if part in named], [part for part in _PARTS if part in named],
+                frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _stacked(bars: Sequence[Sequence[float]]) -> list[Part]:
