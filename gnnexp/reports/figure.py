@@ -42,7 +42,7 @@ def draw_breakdown(groups: Sequence[Group], files: Sequence[Path], title: str = 
         if not math.isnan(wall):
             axes.annotate(f"{wall:.3g} s", (position, max(wall, top)), (0, 3), textcoords="offset points",
                           ha="center", fontsize=8)
-    axes.set_xticks(positions, [group.name for group in shown])
+    axes.set_xticks(positions, [group.name for group in shown], fontsize=8)
     axes.set_xlim(-0.6, max(0.6, len(shown) - 0.4))
     axes.set_ylim(0, 1.15 * max([*tops, *(wall for wall in walls if not math.isnan(wall)), 1e-9]))
     axes.set_ylabel("seconds per epoch (median after warm-up)")
