@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 import numpy as np
+from numba import prange
 
 from gnnexp.kernels.compiled import compiled
 from gnnexp.kernels.counter import absorb, bounded, draw
@@ -101,8 +102,24 @@ def draw_negatives(
             out[0, i * count + j], out[1, i * count + j] = head, tail
 
 
+@compiled(parallel=True)
+def kept_columns(key: np.uint64, numbers: np.ndarray, num_columns: int, dropped: float) -> np.ndarray:
+    """`[p, num_columns]` bool: which columns of the pairs `numbers` `[p]` int64 stay; `dropped` is the probability."""
+    kept = np.empty((numbers.size, num_columns), np.bool_)
+    threshold = _U(dropped * 2.0**32)
+    for row in prange(numbers.size):
+        state = absorb(key, _U(numbers[row]))
+        for column in range(0, num_columns, 2):  # a draw has bits for two
+            word = draw(state, _U(column >> 1))
+            kept[row, column] = (word >> _U(32)) >= threshold
+            if column + 1 < num_columns:
+                kept[row, column + 1] = (word & _U(0xFFFFFFFF)) >= threshold
+    return kept
+
+
 def warm_up() -> None:
     """Compile it for common types."""
     ids, row, none, out = np.zeros(1, np.int64), np.array([0, 0]), np.empty(0, np.int32), np.zeros((2, 1), np.int64)
     for links in (np.zeros((1, 2), np.int64), np.zeros((1, 3), np.int64)):
         draw_negatives(links, ids, ids, 1, 1, _TAIL, np.zeros(1, np.uint64), row, none, none, _U(0), out)
+    kept_columns(_U(0), ids, 1, 0.5)

@@ -77,7 +77,7 @@ def find_spent(runs: Iterable[Run]) -> list[Spent]:
 
 
 def _tells_task(run: Run) -> bool:
-    """Earlier versions had the task in `forward`, and DGL's own loops have it still."""
+    """Earlier versions had the task in `forward`; DGL's own loops and offloaded classification have it still."""
     return run.median("time/loss_s_mean") > 0
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.tasks.pairs import Pairs
 
 _NUMBER = -1  # of what is initialised; layers of models count from 0
 
@@ -62,6 +64,10 @@ class Decoder(nn.Module, ABC):
             relation: `[p]` int64, or None where links have no types.
             tail: `[p, C]` outputs.
         """
+
+    def trained(self, head: Tensor, relation: Tensor | None, tail: Tensor, pairs: Pairs) -> Tensor:
+        """`score` in training; for decoders with dropout, whose masks are `pairs.drop`."""
+        return self.score(head, relation, tail)
 
     def relations(self, relation: Tensor | None) -> Tensor | None:
         """`[p, .]` parameters of the pairs' relations, which `task.l2` penalises with their ends; None: it has none."""
@@ -140,17 +146,20 @@ class DistMult(Decoder):
 
 
 class MLP(Decoder):
-    """An MLP with ReLU on the product h * t (OGB's `LinkPredictor`, without its dropout): blind to relations.
+    """An MLP with ReLU on the product h * t (OGB's `LinkPredictor`): blind to relations.
 
     Args:
         layers: number of linear maps, the last one to a single column.
         hidden: columns between them; null = the model's output's.
+        dropout: probability after every ReLU.
     """
 
     typed = False
 
-    def __init__(self, layers: int = 3, hidden: int | None = None) -> None:
+    def __init__(self, layers: int = 3, hidden: int | None = None, dropout: float = 0.0) -> None:
         problems = []
+        if not 0 <= dropout < 1:
+            problems.append(Problem("task.decoder.dropout", dropout, "must be in [0, 1)", "task.decoder.dropout=0.5"))
         if layers < 1:
             problems.append(Problem("task.decoder.layers", layers, "must be at least 1", "task.decoder.layers=3"))
         if hidden is not None and hidden < 1:
@@ -159,7 +168,7 @@ class MLP(Decoder):
         if problems:
             raise ConfigError(problems)
         super().__init__()
-        self.num_layers, self.hidden = layers, hidden
+        self.num_layers, self.hidden, self.dropout = layers, hidden, dropout
 
     def build(self, num_relations: int) -> None:
         """The linear maps."""
@@ -177,9 +186,15 @@ class MLP(Decoder):
 
     def score(self, head: Tensor, relation: Tensor | None, tail: Tensor) -> Tensor:
         """Row by row."""
-        rows = head * tail
-        for linear in self.maps[:-1]:
-            rows = linear(rows).relu()
+        return self._mapped(head * tail, lambda rows, layer: rows)
+
+    def trained(self, head: Tensor, relation: Tensor | None, tail: Tensor, pairs: Pairs) -> Tensor:
+        """With dropout."""
+        return self._mapped(head * tail, lambda rows, layer: pairs.drop(rows, self.dropout, layer))
+
+    def _mapped(self, rows: Tensor, drop: Callable[[Tensor, int], Tensor]) -> Tensor:
+        for layer, linear in enumerate(self.maps[:-1]):
+            rows = drop(linear(rows).relu(), layer)
         return self.maps[-1](rows).squeeze(1)  # type: ignore[no-any-return]
 
     @property

@@ -164,7 +164,8 @@ class LinkPrediction(Task):
         positive = torch.arange(count * (1 + k)) < count
         own, other = (1 / (1 + k), 1 / (1 + k)) if self.weighting == "each" else (1.0, 1 / k)
         weights = torch.full((count * (1 + k),), other, dtype=torch.float64).masked_fill_(positive, own)
-        return Pairs(vertices, count, head, tail, relation, positive, weights)
+        numbers = torch.cat((chosen * (1 + k), ((chosen * (1 + k))[:, None] + 1 + torch.arange(k)).flatten()))
+        return Pairs(vertices, count, head, tail, relation, positive, weights, numbers, key)
 
     def decode(self, outputs: Tensor, examples: Examples) -> Tensor:
         """`[p]` logits of the pairs; with `l2` `[p, 2]`, the second column what it penalises."""
@@ -172,7 +173,7 @@ class LinkPrediction(Task):
         device = outputs.device
         head, tail = (outputs.index_select(0, ends.to(device)) for ends in (examples.head, examples.tail))
         relation = None if examples.relation is None else examples.relation.to(device)
-        scores = self.head.score(head, relation, tail)
+        scores = self.head.trained(head, relation, tail, examples)
         if self.l2 == 0:
             return scores
         squares = head.square().mean(1) + tail.square().mean(1)

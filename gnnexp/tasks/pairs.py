@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from gnnexp.graph.block import BatchKey
+from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.kernels.negatives import kept_columns
 from gnnexp.tasks.base import Examples
+
+_DECODER = 1 << 32  # layers of a decoder come after those of any model
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,6 +26,8 @@ class Pairs(Examples):
         relation: `[p]` int64; None where links have no types.
         positive: `[p]` bool: which are links.
         weights: `[p]` float64, of each pair in the loss of its link.
+        numbers: `[p]` int64, which pair of the epoch this is, whoever has it: what its dropout is keyed by.
+        key: of the global batch.
     """
 
     head: Tensor
@@ -27,6 +35,16 @@ class Pairs(Examples):
     relation: Tensor | None
     positive: Tensor
     weights: Tensor
+    numbers: Tensor
+    key: BatchKey
+
+    def drop(self, rows: Tensor, p: float, layer: int) -> Tensor:
+        """Rows `[p, C]` of these pairs after a dropout of a decoder's `layer`: the same masks, whoever has a pair."""
+        if p == 0:
+            return rows
+        key = stream(self.key.seed, Purpose.DROPOUT, self.key.epoch, self.key.step, _DECODER + layer)
+        kept = kept_columns(np.uint64(key), self.numbers.numpy(), rows.shape[1], p)
+        return rows * torch.from_numpy(kept).to(rows.device) / (1 - p)
 
 
 def numbered(ends: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:

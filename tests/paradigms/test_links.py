@@ -52,7 +52,7 @@ MINI_BATCH = ("data", "split", "projections", "aggregates")
 TASKS: dict[str, dict[str, Any]] = {
     "distmult": {"negatives": 3, "sampling": "per_source", "corrupt": "both", "l2": 0.01, "dim": 12},
     "dot": {"decoder": {"_target_": f"{DECODERS}.Dot"}, "weighting": "balanced", "avoid_positives": False},
-    "mlp": {"decoder": {"_target_": f"{DECODERS}.MLP"}, "negatives": 2, "sampling": "in_batch"},
+    "mlp": {"decoder": {"_target_": f"{DECODERS}.MLP", "dropout": 0.4}, "negatives": 2, "sampling": "in_batch"},
 }
 
 
@@ -104,7 +104,9 @@ def check(ranks: Any, size: int, way: str, model: str, task: str = "distmult", k
 @pytest.mark.parametrize(
     ("size", "way", "model"),
     combinations([1, 2, 3, 4], WAYS, ["basis", "block", "gcn", "sage_residual", "gat", "gin"],
-                 quick=lambda size, way, model: size == 3 and model == ("basis" if way != "offload" else "gat")),
+                 quick=lambda size, way, model: size == 3 and (way, model) in (
+                     *((way, "basis") for way in ("data", "split", "aggregates", "vertex_cut", "coupled")),
+                     ("communicate", "sage_residual"), ("offload", "gat"))),
 )
 def test_same_losses_gradients_and_rows_as_one_worker(ranks, size, way, model):
     check(ranks, size, way, model)
@@ -145,6 +147,13 @@ def test_targets_left_out_of_message_passing(ranks, way, model):
 )
 def test_other_settings(ranks, way, changes):
     check(ranks, 1 if "sampler" in changes else 2, way, "sage", "dot", changes=changes)
+
+
+@pytest.mark.parametrize("way", [
+    pytest.param(way, marks=() if way in ("data", "vertex_cut") else pytest.mark.slow) for way in WAYS])
+def test_ranks_without_any_link(ranks, way):
+    """They compute for others, or take part in exchanges only."""
+    check(ranks, 3, way, "sage", changes={"train": {"batch_size": 2}}, steps=4)
 
 
 @pytest.mark.parametrize("topology", ["replicated", "partitioned"])

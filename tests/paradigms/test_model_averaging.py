@@ -31,9 +31,15 @@ STATES = ["kept", "averaged", "reset"]
 QUICK = [(2, "kept", "float32"), (3, "kept", "float64"), (4, "kept", "float32"), (4, "averaged", "float64")]
 
 
+RGCN = {
+    "basis": {"_target_": "gnnexp.models.rgcn.RGCN"},
+    "block": {"_target_": "gnnexp.models.rgcn.RGCN", "decomposition": "block", "blocks": 4},
+}
+
+
 @cache
-def graph_of() -> Graph:
-    return nasty_graph(num_nodes=120, num_edges=900)
+def graph_of(typed: bool = False) -> Graph:
+    return nasty_graph(num_nodes=120, num_edges=900, typed=typed)
 
 
 def owners(parts: int) -> torch.Tensor:
@@ -49,7 +55,7 @@ def owners(parts: int) -> torch.Tensor:
 def averaging(model: str, **changes: dict[str, Any]) -> dict[str, Any]:
     paradigm = {"_target_": TARGET, **changes.pop("paradigm", {})}
     train = {"batch_size": 40, "epochs": 4, "eval_every": 0, **changes.pop("train", {})}
-    return small_config(MODELS[model], paradigm=paradigm, train=train, **changes)
+    return small_config({**MODELS, **RGCN}[model], paradigm=paradigm, train=train, **changes)
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class Run:
 
 def trained(config: dict[str, Any], parts: int, epochs: int, full: bool = True) -> Run:
     """On this rank."""
-    graph, run = graph_of(), Run([], [], [], [], [], False)
+    graph, run = graph_of("RGCN" in config["model"]["_target_"]), Run([], [], [], [], [], False)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "parts"
         write_parts(graph, GraphStream(graph), Partition(owners(parts), parts), place, full_neighbors=full)
@@ -86,11 +92,11 @@ def trained(config: dict[str, Any], parts: int, epochs: int, full: bool = True) 
     return replace(run, exact=exact)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [*MODELS, *RGCN])
 def test_one_part_is_training_on_one_worker(model):
     """Every draw is keyed by original ids, and the one model's average is itself."""
     config = averaging(model)
-    serial = run_steps(small_config(MODELS[model], train={"batch_size": 40}), graph_of(), 8)
+    serial = run_steps(small_config(config["model"], train={"batch_size": 40}), graph_of(model in RGCN), 8)
     found = trained(config, 1, 4)
     steps = [step for epoch in found.losses for step in epoch]
     assert [count for _, count in steps] == [count for _, count in serial.losses]
@@ -227,6 +233,14 @@ def test_the_next_part_is_loaded_while_one_is_trained():
     plain = trained(averaging("gat"), PARTS, 2)
     ahead = trained(averaging("gat", train={"overlap": True}), PARTS, 2)
     assert all(torch.equal(plain.parameters[-1][name], value) for name, value in ahead.parameters[-1].items())
+
+
+@pytest.mark.parametrize("model", RGCN)
+def test_parts_have_types_of_edges_and_lack_relations(ranks, model):
+    """As many matrices as the graph has relations, whatever a part has of them."""
+    alone = trained(averaging(model), PARTS, 2)
+    for run in ranks(2).run(trained, averaging(model), PARTS, 2):
+        assert all(torch.equal(run.parameters[-1][name], value) for name, value in alone.parameters[-1].items())
 
 
 def test_without_full_neighbours_other_losses(ranks):

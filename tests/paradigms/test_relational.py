@@ -90,7 +90,7 @@ def steps(request: pytest.FixtureRequest) -> int:
     ("size", "way", "model"),
     combinations([1, 2, 3, 4], WAYS, MODELS,
                  quick=lambda size, way, model: size == 3 and (
-                     model == "basis" or (model == "block_residual" and way not in ("data", "communicate", "hybrid")))),
+                     model == "basis" or (model == "block_residual" and way in ("split", "aggregates", "vertex_cut", "coupled", "offload")))),
 )
 def test_same_losses_and_gradients_as_one_worker(ranks, size, way, model, steps):
     check(ranks, size, way, model, steps=steps)

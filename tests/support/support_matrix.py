@@ -6,15 +6,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain, product
 from pathlib import Path
+from typing import Any
 
+import torch
 from nasty_graphs import nasty_graph
 
 from gnnexp.cli.prepare import problems_of
 from gnnexp.config.check import check_data
 from gnnexp.config.compose import compose
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph
 
 PAGE = Path(__file__).parents[2] / "docs" / "support.md"
@@ -24,8 +28,9 @@ TASKS = {"vertices": "node_classification", "links": "link_prediction"}
 ROWS = ("features", "trained rows")
 HEAD = """# Systems, tasks and models
 
-What `gnnexp run system=… task=… model=…` takes; made by `tests/support/support_matrix.py` from what `check` says of every combination, and compared with it by the tests.
-*Trained rows* are `feature_store=embedding` (`embedding_sliced` for `p3`). **all** is every model: {models}. A number is why the others are refused, with what mends it.
+What `gnnexp run system=… task=… model=…` takes: made by `tests/support/support_matrix.py` from what `check` says of
+every combination, and compared with it by the tests. *Trained rows* are `feature_store=embedding` (`embedding_sliced`
+for `p3`). **all** is every model: {models}. A number is why others are refused, with what mends it.
 """
 
 
@@ -34,52 +39,58 @@ def page() -> str:
     reasons: list[str] = []
     columns = [(task, rows) for task in TASKS for rows in ROWS]
     lines = ["| system | " + " | ".join(f"{task}, {rows}" for task, rows in columns) + " |", "|---" * 5 + "|"]
+    graph = linked()
     for system in SYSTEMS:
-        cells = [_cell(system, task, rows, reasons) for task, rows in columns]
-        lines.append(f"| `{system}` | " + " | ".join(cells) + " |")
+        found: dict[tuple[str, str], dict[str, list[Problem]]] = {column: {} for column in columns}
+        for task, rows, model, config in combined(system):
+            found[task, rows][model] = refusals(config, graph)
+        lines.append(f"| `{system}` | " + " | ".join(_cell(found[column], reasons) for column in columns) + " |")
     notes = [f"{number}. {reason}" for number, reason in enumerate(reasons, 1)]
     head = HEAD.format(models=", ".join(f"`{model}`" for model in MODELS))
     return "\n".join([head, *lines, "", *notes, ""])
 
 
-def refusals(system: str, task: str, rows: str, model: str) -> list[Problem]:
+def refusals(config: Mapping[str, Any], graph: Graph) -> list[Problem]:
     """What is wrong with a combination."""
-    overrides = [f"system={system}", f"task={TASKS[task]}", f"model={model}", "hardware.workers=2", "dataset=rmat",
-                 "dataset.relations=6", "train.batch_size=null" if "full" in system else "tracker=none"]
-    if rows == "trained rows":
-        overrides.append("feature_store=" + ("embedding_sliced" if system == "p3" else "embedding"))
-    if system == "dgl_full_graph":
-        overrides.append("hardware.workers=1")
-    if system == "neutrontp_naive" or system.startswith("neutrontp"):
-        overrides.append("model.hidden=16")
-    try:
-        config = compose(overrides).config
-        return [*problems_of(config), *check_data(config, linked())]
-    except ConfigError as error:
-        return list(error.problems)
+    return problems_of(config) or check_data(config, graph)
+
+
+def combined(system: str) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+    """`(task, rows, model, config)`: the system's own, with the groups of others in it."""
+    config = compose([f"system={system}", "dataset=digits", "tracker=none"]).config
+    config = {**config, "hardware": {**config["hardware"], "workers": 1 if system == "dgl_full_graph" else 2}}
+    for (task, node), rows, (model, chosen) in product(_TASKS.items(), ROWS, _MODELS.items()):
+        store = config["feature_store"]
+        if rows == "trained rows":
+            store = _STORES["embedding_sliced" if system == "p3" else "embedding"]
+        yield task, rows, model, {**config, "task": node, "feature_store": store, "model": chosen}
 
 
 def linked() -> Graph:
     """Small, typed, with features, labels and links."""
-    graph = nasty_graph(num_features=64, num_classes=8, typed=True)
+    graph = nasty_graph(num_features=256, num_classes=8, typed=True)
     assert graph.edge_types is not None
-    import torch
-
     edges = torch.stack([graph.indices.long(), graph.edge_types.long(), graph.destinations().long()], 1)
     return replace(graph, links={"train": edges[10:], "valid": edges[:5], "test": edges[5:10]})
 
 
-def _cell(system: str, task: str, rows: str, reasons: list[str]) -> str:
-    taken, numbers = [], set()
-    for model in MODELS:
-        found = refusals(system, task, rows, model)
-        if not found:
-            taken.append(model)
-        for problem in found:
-            reason = f"`{problem.key}`: {_plain(problem.allowed)}. {_plain(problem.mend)}."
-            if reason not in reasons:
-                reasons.append(reason)
-            numbers.add(reasons.index(reason) + 1)
+def _group(name: str, choice: str) -> dict[str, Any]:
+    node: dict[str, Any] = compose([f"{name}={choice}", "dataset=digits"]).config[name]
+    return node
+
+
+_MODELS = {model: _group("model", model) for model in MODELS}
+_TASKS = {task: _group("task", choice) for task, choice in TASKS.items()}
+_STORES = {store: _group("feature_store", store) for store in ("embedding", "embedding_sliced")}
+
+
+def _cell(of_models: Mapping[str, Sequence[Problem]], reasons: list[str]) -> str:
+    taken, numbers = [model for model, problems in of_models.items() if not problems], set()
+    for problem in chain(*of_models.values()):
+        reason = f"`{problem.key}`: {_plain(problem.allowed)}. {_plain(problem.mend)}."
+        if reason not in reasons:
+            reasons.append(reason)
+        numbers.add(reasons.index(reason) + 1)
     names = "**all**" if len(taken) == len(MODELS) else ", ".join(taken) or "—"
     return names + (f" ({', '.join(map(str, sorted(numbers)))})" if numbers else "")
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
+from nasty_graphs import nasty_graph
 from torch import Tensor, nn
 
 from gnnexp.errors import ConfigError
+from gnnexp.graph.block import BatchKey
 from gnnexp.tasks.decoders import MLP, Decoder, DistMult, Dot
+from gnnexp.tasks.link_prediction import LinkPrediction
 
 RELATIONS, DIM = 3, 6
 
@@ -77,3 +82,29 @@ def test_mistakes_are_told_together() -> None:
     with pytest.raises(ConfigError) as error:
         MLP(layers=0, hidden=0)
     assert [problem.key for problem in error.value.problems] == ["task.decoder.layers", "task.decoder.hidden"]
+
+
+def test_dropout_of_an_mlp_belongs_to_the_pair():
+    """Whatever share of the pairs a rank has; about p of all entries go, the rest is scaled."""
+    task, plain = (LinkPrediction(decoder=MLP(layers=2, dropout=p), negatives=3) for p in (0.4, 0.0))
+    links = torch.randint(0, 30, (40, 2), generator=torch.Generator().manual_seed(1))
+    graph = replace(nasty_graph(), links={"train": links})
+    batch, key = torch.arange(40), BatchKey(3, 1, 2)
+    for one in (task, plain):
+        one.setup(graph)
+        one.decoder(8, seed=0, dtype=torch.float64, device=torch.device("cpu"))
+    rows = torch.rand(60, 8, dtype=torch.float64)
+
+    def scores(one: LinkPrediction, chosen: torch.Tensor) -> torch.Tensor:
+        pairs = one.examples(chosen, batch, key)
+        return one.decode(rows[pairs.vertices], pairs)[torch.argsort(pairs.numbers)]
+
+    whole = scores(task, batch)
+    shared = torch.cat([scores(task, batch[:13]), scores(task, batch[13:])])
+    assert torch.allclose(whole, shared, rtol=1e-12)
+    assert not torch.allclose(whole, scores(plain, batch))
+    ones = torch.ones(160, 500, dtype=torch.float64)
+    dropped = task.examples(batch, batch, key).drop(ones, 0.4, 0)
+    assert abs(float((dropped == 0).double().mean()) - 0.4) < 0.01 and float(dropped.max()) == pytest.approx(1 / 0.6)
+    other = task.examples(batch, batch, BatchKey(3, 1, 3)).drop(ones, 0.4, 0)
+    assert abs(float((dropped == other).double().mean()) - (0.4**2 + 0.6**2)) < 0.02  # independent of another step's
