@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gnnexp.cli.console import epoch_line
 from gnnexp.cli.main import run_command
 
 SMALL = ["model.hidden=8", "model.layers=2", "sampler.fanouts=[3,3]", "train.epochs=2", "train.batch_size=512"]
@@ -164,6 +165,18 @@ def test_a_run_from_the_console_to_mlflow(workplace: Path, capsys: pytest.Captur
     capsys.readouterr()
     assert run_command(["report", "--sync"]) == 0
     assert "0 runs delivered" in capsys.readouterr().out
+
+
+def test_the_line_of_an_epoch_has_the_phases_of_its_task() -> None:
+    times = {"time/sample_s": 0.1, "time/load_s": 0.2, "time/fb_s": 0.4, "time/sync_s": 0.0, "time/wait_s": 0.0,
+             "time/epoch_s": 0.9}
+    vertices = {"loss/train": 0.5, **times, "time/negatives_s": 0.0, "time/decode_s": 2e-6}
+    links = {**vertices, "time/negatives_s": 0.03, "time/decode_s": 0.25}
+    line = "epoch   7  loss 0.5000  S 0.100  L 0.200  FB 0.400  sync 0.000  wait 0.000  epoch 0.900 s"
+    assert epoch_line({"epoch": 7, "metrics": vertices}) == line
+    assert epoch_line({"epoch": 7, "metrics": {"loss/train": 0.5, **times}}) == line, "an earlier version's record"
+    assert epoch_line({"epoch": 7, "metrics": links}) == (
+        "epoch   7  loss 0.5000  S 0.100  N 0.030  L 0.200  FB 0.400  D 0.250  sync 0.000  wait 0.000  epoch 0.900 s")
 
 
 def test_a_run_that_fails_says_why_once(workplace: Path) -> None:

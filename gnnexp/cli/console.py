@@ -52,16 +52,19 @@ def describe_graph(graph: Graph) -> str:
 
 
 def epoch_line(line: Mapping[str, Any]) -> str:
-    """One epoch: loss, accuracy and the phases in seconds."""
+    """One epoch: loss, accuracy and the phases in seconds (D, the decoder, is a part of FB)."""
     metrics: Mapping[str, float] = line["metrics"]
     parts = [f"epoch {int(line['epoch']):>3}", f"loss {metrics.get('loss/train', math.nan):.4f}"]
     for name, value in metrics.items():
         kind, _, split = name.partition("/")
         if split in ("val", "test") and kind != "loss":
             parts.append(f"{kind} {split} {100 * value:.2f}" if value <= 1 else f"{kind} {split} {value:.4f}")
-    phases = (("S", "sample"), ("L", "load"), ("FB", "fb"), ("sync", "sync"), ("wait", "wait"))
+    phases = (("S", "sample"), ("N", "negatives"), ("L", "load"), ("FB", "fb"), ("D", "decode"), ("sync", "sync"),
+              ("wait", "wait"))
     for label, phase in phases:
-        parts.append(f"{label} {metrics.get(f'time/{phase}_s', math.nan):.3f}")
+        seconds = f"{metrics.get(f'time/{phase}_s', math.nan):.3f}"
+        if label not in ("N", "D") or seconds not in ("0.000", "nan"):  # of links alone, and since they are timed
+            parts.append(f"{label} {seconds}")
     return "  ".join([*parts, f"epoch {metrics.get('time/epoch_s', math.nan):.3f} s"])
 
 

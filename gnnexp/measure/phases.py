@@ -53,7 +53,8 @@ class PhaseTimes:
         """Times of two pieces of an epoch together."""
         return PhaseTimes(
             self.epoch_s + later.epoch_s,
-            {phase: seconds + later.phases[phase] for phase, seconds in self.phases.items()},
+            # A piece that an earlier version recorded may lack a phase.
+            {phase: self.phases.get(phase, 0.0) + later.phases.get(phase, 0.0) for phase in PHASES},
             {what: self.hidden.get(what, 0.0) + later.hidden.get(what, 0.0)
              for what in self.hidden.keys() | later.hidden.keys()},
             {what: self.crossings.get(what, 0.0) + later.crossings.get(what, 0.0)

@@ -9,12 +9,14 @@ from typing import NamedTuple
 from gnnexp.reports import (
     balance,
     balance_figure,
+    heterogeneous,
     offload,
     offload_figure,
     partitioning,
     partitioning_figure,
     redundancy,
     splitting,
+    tasks,
 )
 from gnnexp.reports.runs import Run
 from gnnexp.reports.table import Table
@@ -38,4 +40,6 @@ KINDS: Mapping[str, Kind] = {
     "balance": Kind(balance.make_table, balance_figure.draw),
     "offload": Kind(offload.make_table, offload_figure.draw),
     "partitioning": Kind(partitioning.make_table, partitioning_figure.draw),
+    "heterogeneous": Kind(heterogeneous.make_table),
+    "tasks": Kind(tasks.make_table, tasks.draw),
 }

@@ -32,7 +32,8 @@ def _names(run: Run) -> dict[str, str]:
     # Only what was partitioned has a partitioner, whatever the configuration says.
     partitioner = run.value("partitioner") if run.provenance.get("partition") else "–"
     return {"system": run.value("system"), "dataset": setting.dataset, "ranks": str(setting.ranks),
-            "model": run.value("model"), "layers": setting.layers, "partitioner": partitioner}
+            "task": run.value("task"), "model": run.value("model"), "layers": setting.layers,
+            "partitioner": partitioner}
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

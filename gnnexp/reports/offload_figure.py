@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.drawing import colour_of, empty_figure, save
+from gnnexp.reports.drawing import Part, colour_of, empty_figure, save, stack
 from gnnexp.reports.offload import Offloaded, find_offloaded
 from gnnexp.reports.runs import Run
 
@@ -59,18 +59,15 @@ def _seconds(found: Sequence[Offloaded]) -> Figure:
     """Stacked seconds of an epoch, a bar per setting; the mark is the wall time."""
     figure = empty_figure(max(5.5, 2.2 + 1.1 * len(found)), 4.2)
     axes = figure.add_subplot()
-    places, bottoms = range(len(found)), [0.0] * len(found)
-    for label, name, colour in _SEGMENTS:
-        heights = [getattr(one.seconds, name) or 0.0 for one in found]
-        if any(heights):
-            axes.bar(places, heights, 0.6, bottoms, label=label, color=colour)
-        bottoms = [bottom + height for bottom, height in zip(bottoms, heights, strict=True)]
+    places = range(len(found))
+    tops = stack(axes, places, [Part(label, colour, [getattr(one.seconds, name) or 0.0 for one in found])
+                                for label, name, colour in _SEGMENTS])
     walls = [one.seconds.epoch or 0.0 for one in found]
     axes.hlines(walls, [place - 0.36 for place in places], [place + 0.36 for place in places], colors="black",
                 label="epoch (wall): also waits,\ngradients' sum, update")
     axes.set_xticks(places, [one.name(found) for one in found], fontsize=7, rotation=20, ha="right")
     axes.set_ylabel("seconds per epoch" + ("\n(device tier: RAM)" if any(one.emulated for one in found) else ""))
-    axes.set_ylim(0, 1.1 * max([*bottoms, *walls]))
+    axes.set_ylim(0, 1.1 * max([*tops, *walls]))
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure

@@ -16,11 +16,14 @@ from gnnexp.reports.runs import Run
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
-TIMES = (("S", "time/sample_s"), ("L", "time/load_s"), ("FB", "time/fb_s"), ("sync", "time/sync_s"),
-         ("wait", "time/wait_s"), ("epoch", "time/epoch_s"))
+TIMES = (("S", "time/sample_s"), ("N", "time/negatives_s"), ("L", "time/load_s"), ("FB", "time/fb_s"),
+         ("sync", "time/sync_s"), ("wait", "time/wait_s"), ("epoch", "time/epoch_s"))
 BYTES = tuple((tag, f"comm/bytes_{tag}") for tag in ("features", "gradients"))
+# Shown where some run predicts links.
+_OF_LINKS = ("N",)
 # Shown where some run sent any.
-_MORE_BYTES = tuple((tag, f"comm/bytes_{tag}") for tag in ("frontier", "topology", "activations", "parameters"))
+_MORE_BYTES = tuple((tag, f"comm/bytes_{tag}")
+                    for tag in ("frontier", "topology", "activations", "endpoints", "embeddings", "parameters"))
 # Which keys tell runs apart when nobody says so, in this order.
 _KEYS = ("system", "dataset", "model", "sampler", "partitioner", "hardware.workers")
 # A terminal of 200 characters has 8 to 10 for each of so many columns; the comparison table has up to 17.
@@ -123,14 +126,16 @@ def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
     """Accuracy at the best validation epoch, phases and epoch in seconds, bytes sent per epoch, over all ranks."""
     metrics = {run.best("test")[0] for group in groups for run in group.runs} - {""} or {"acc/test"}
     sent = (*BYTES, *(pair for pair in _MORE_BYTES if any(group.median(pair[1]) > 0 for group in groups)))
+    times = [(name, metric) for name, metric in TIMES
+             if name not in _OF_LINKS or any(group.median(metric) > 0 for group in groups)]
     header = (
         *(key.rpartition(".")[2] if key.startswith("hardware") else key for key in keys),
         f"{min(metrics) if len(metrics) == 1 else 'test'} %",
-        *(f"{name} s" for name, _ in TIMES), *(f"{name} MB" for name, _ in sent), "runs",
+        *(f"{name} s" for name, _ in times), *(f"{name} MB" for name, _ in sent), "runs",
     )
     rows = [
         (*group.labels, _metric_cell(group, named=len(metrics) > 1),
-         *(seconds_cell(group.median(name)) if group.runs else group.verdict for _, name in TIMES),
+         *(seconds_cell(group.median(name)) if group.runs else group.verdict for _, name in times),
          *(megabytes_cell(group.median(name)) if group.runs else "–" for _, name in sent), _count_cell(group))
         for group in groups
     ]
@@ -152,8 +157,8 @@ def _caption(groups: Sequence[Group]) -> str:
     warm = {run.num_warm for group in groups for run in group.runs}
     epochs = f"{min(warm)}" if len(warm) == 1 else f"{min(warm, default=0)} to {max(warm, default=0)}"
     return (f"Test metric at the best validation epoch. Times: median of the {epochs} epochs after the first, "
-            "which warms up, slowest rank per phase. S sampling, L loading features, FB forward and backward. "
-            "MB sent to other ranks per epoch, all ranks.")
+            "which warms up, slowest rank per phase. S sampling, N drawing negatives, L loading features, FB forward "
+            "and backward. MB sent to other ranks per epoch, all ranks.")
 
 
 def accuracy_cell(values: Sequence[float]) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnexp.measure.ledger import all_reduce_share
-from gnnexp.measure.phases import PHASES, Delay, PhaseTimer, Stretch
+from gnnexp.measure.phases import PHASES, Delay, PhaseTimer, PhaseTimes, Stretch
 
 
 class Clock:
@@ -129,3 +129,10 @@ def test_the_innermost_phase_that_an_error_left_is_known() -> None:
     with pytest.raises(ValueError, match="here"), timer.phase("forward"), timer.phase("wait"):
         raise ValueError("here")
     assert timer.failed_in == "wait"
+
+
+def test_a_piece_of_an_earlier_version_is_joined() -> None:
+    early = PhaseTimes(3.0, {"forward": 1.0, "backward": 2.0})
+    later = PhaseTimes(4.0, {**dict.fromkeys(PHASES, 0.0), "forward": 1.0, "decode": 3.0})
+    whole = {**dict.fromkeys(PHASES, 0.0), "forward": 2.0, "backward": 2.0, "decode": 3.0}
+    assert early.joined(later) == later.joined(early) == PhaseTimes(7.0, whole)

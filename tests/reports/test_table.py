@@ -13,6 +13,7 @@ import pytest
 from run_folder import metrics_of, write_epochs, write_job, write_result
 
 from gnnexp.errors import DataError
+from gnnexp.reports.drawing import Part, empty_figure, stack
 from gnnexp.reports.figure import draw_breakdown
 from gnnexp.reports.runs import Run, find_runs, finished_by_key, read_run
 from gnnexp.reports.table import accuracy_cell, group_runs, make_table, row_keys
@@ -97,6 +98,32 @@ def test_the_figure_is_written_in_every_format(tmp_path: Path) -> None:
     assert svg.count("<path") > 10
     draw_breakdown(group_runs([make_run(tmp_path / "c", status="failed")], ("system",)), [tmp_path / "none.png"])
     assert (tmp_path / "none.png").exists(), "nothing to show is an empty figure, not a crash"
+
+
+def test_negatives_and_decoder_are_shown_where_there_are_any(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a")
+    times = {"time/negatives_s": 0.15, "time/negatives_s_mean": 0.125, "time/decode_s_mean": 0.25,
+             "time/fb_s_mean": 0.375, "time/epoch_s_mean": 1.0, "comm/bytes_endpoints": 2_000_000}
+    of_links = replace(run, config={**run.config, "system": "gsplit"}, epochs=[{**run.epochs[1], **times}])
+    groups = group_runs([run, of_links], ("system",))
+    table = make_table(groups, ("system",))
+    cells = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+    assert [(row["N s"], row["endpoints MB"]) for row in cells] == [("–", "0"), ("0.1500", "2.000")]
+    drawn = []
+    for chosen in (groups[:1], groups[1:]):
+        draw_breakdown(chosen, [tmp_path / "b.svg"])
+        svg = (tmp_path / "b.svg").read_text()
+        drawn.append([svg.count(f"fill: {colour}") for colour in ("#009e73", "#cc79a7")])
+    assert drawn == [[0, 0], [2, 2]], "a bar and a line of the legend, or none"
+
+
+def test_bars_are_stacked() -> None:
+    axes = empty_figure(3, 2).add_subplot()
+    parts = [Part("a", "C0", [1.0, 2.0]), Part("too thin", "C1", [2**-10, 0.0]), Part("b", "C2", [3.0, 0.5])]
+    assert stack(axes, [0, 1], parts) == [4 + 2**-10, 2.5]
+    assert axes.get_legend_handles_labels()[1] == ["a", "b"]
+    assert [bar.get_y() for bar in axes.containers[1]] == [1 + 2**-10, 2.0]
+    assert stack(axes, [], [Part("none", "C0", [])]) == []
 
 
 def test_the_metric_that_chose_the_epoch_is_shown(tmp_path: Path) -> None:
