@@ -120,12 +120,18 @@ class Evaluation:
     def _make_room(self) -> None:
         """Where what inference needs is not free, training's idle buffers go: fresh pages cost, thrashing more."""
         job, ranks = self._job, self._job.run.hardware.workers
-        row = _most_columns(job.model) * torch.empty(0, dtype=job.dtype).element_size()
+        row = self._most_columns(job.model) * torch.empty(0, dtype=job.dtype).element_size()
         chunk = min(self._half, _CHUNK_COPIES * row * job.graph.num_edges // ranks)
         wanted = ranks * (2 * job.graph.num_nodes * row + chunk)
         if psutil.virtual_memory().available < wanted and job.model.backend is not None:
             job.model.backend.release()
             give_back_heap()
+
+    def _most_columns(self, model: Model) -> int:
+        """Of dense rows that inference has: read, projected (all heads or bases), and handed on."""
+        sparse = isinstance(self._job.graph.features, SparseRows)
+        return max(0 if sparse else model.in_dim, *(
+            int(getattr(layer, name, 0)) for layer in model.layers for name in ("width", "out_dim")))
 
     @torch.no_grad()
     def logits(self) -> Iterator[tuple[Tensor, Tensor]]:
@@ -165,7 +171,7 @@ class Evaluation:
         bounds = split_by_edges(job.graph, ids, job.comm.size)
         own = ids[bounds[job.comm.rank] : bounds[job.comm.rank + 1]]
         itemsize = torch.empty(0, dtype=job.dtype).element_size()
-        limit = max(1, self._half // (_CHUNK_COPIES * itemsize * _most_columns(model)))
+        limit = max(1, self._half // (_CHUNK_COPIES * itemsize * self._most_columns(model)))
         cuts = chunks_by_edges(job.graph, own, limit)
         pages = MappedPages(*_mapped(job.graph), *([] if rows is None else [rows]))
         for number, (first, last) in enumerate(pairwise(cuts)):
@@ -227,12 +233,6 @@ class Evaluation:
                 for path in folder.iterdir():
                     path.unlink()
                 folder.rmdir()
-
-
-def _most_columns(model: Model) -> int:
-    """Of rows that inference has: read, projected (all heads or bases), and handed on."""
-    return max(model.in_dim, *(int(getattr(layer, name, 0)) for layer in model.layers
-                                     for name in ("width", "out_dim")))
 
 
 def _mapped(graph: Graph) -> list[Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +21,7 @@ from gnnexp.comm.environment import read_environment
 from gnnexp.evaluate import Evaluation, chunks_by_edges, split_by_edges
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.shard import Shard
+from gnnexp.graph.sparse import SparseRows
 from gnnexp.samplers.full import FullSampler
 
 
@@ -45,6 +47,19 @@ def _whole_graph(config: dict[str, Any]) -> torch.Tensor:
         job.model.eval()
         with torch.no_grad():
             return job.model(batch, graph.features[batch.input_ids.long()].double())
+
+
+def test_sparse_rows_are_no_reason_for_small_chunks():
+    """A column per vertex: as dense rows, they would allow a chunk of few edges."""
+    graph = nasty_graph()
+    ids = torch.arange(graph.num_nodes)
+    one_hot = SparseRows(torch.arange(graph.num_nodes + 1), ids.int(), torch.ones(graph.num_nodes), graph.num_nodes)
+    config = small_config({**MODELS["gcn"], "hidden": 8}, train={"eval_memory": 2 * 8 * 8 * 8 * (graph.num_edges + 60)})
+    with tempfile.TemporaryDirectory() as folder:
+        job, paradigm = assemble(config, Artifacts(replace(graph, features=one_hot)), Path(folder), read_environment())
+        evaluation = Evaluation(job, paradigm)
+        chunks = list(evaluation._layer(job.model, 0, None, ids))
+        assert [chunk.numel() for chunk, _ in chunks] == [graph.num_nodes]
 
 
 @pytest.mark.parametrize("model", [*MODELS, "pool"])

@@ -19,6 +19,19 @@ def micro_f1(prediction: np.ndarray, label: np.ndarray) -> float:
     return 2 * hits / (2 * hits + wrong) if hits + wrong else 1.0
 
 
+def macro_f1(prediction: np.ndarray, label: np.ndarray, num_classes: int) -> float:
+    """Mean over classes of 2TP / (2TP + FP + FN), of `[n]` classes; NaN without any.
+
+    A class that is neither among the predictions nor among the labels has no F1, and is left out (scikit-learn's way).
+    """
+    if not label.size:
+        return float("nan")
+    true, predicted = (np.bincount(of, minlength=num_classes) for of in (label, prediction))
+    hits = np.bincount(label[prediction == label], minlength=num_classes)
+    there = true + predicted > 0
+    return float(np.mean(2 * hits[there] / (true + predicted)[there]))
+
+
 def roc_auc(score: np.ndarray, label: np.ndarray) -> float:
     """Area under the ROC curve = P(score of a positive > of a negative), ties half; NaN with one class only."""
     positive = label == 1

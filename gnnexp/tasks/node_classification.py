@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.tasks.base import Examples, Scores, Task
-from gnnexp.tasks.metrics import accuracy, micro_f1, roc_auc
+from gnnexp.tasks.metrics import accuracy, macro_f1, micro_f1, roc_auc
 
 
 class NodeClassification(Task):
@@ -22,7 +22,7 @@ class NodeClassification(Task):
         metric: what chooses the best epoch; `auto` is micro-F1 for multi-label data, accuracy otherwise.
     """
 
-    def __init__(self, metric: Literal["auto", "acc", "micro_f1", "roc_auc"] = "auto") -> None:
+    def __init__(self, metric: Literal["auto", "acc", "macro_f1", "micro_f1", "roc_auc"] = "auto") -> None:
         self.metric = metric
         self._multilabel = False
 
@@ -56,9 +56,9 @@ class NodeClassification(Task):
                 Problem("task.metric", "micro_f1", f"{graph.name} has one label per vertex, where it equals accuracy",
                         "set task.metric=acc")
             )
-        if self.metric == "acc" and graph.multilabel:
+        if self.metric in ("acc", "macro_f1") and graph.multilabel:
             problems.append(
-                Problem("task.metric", "acc", f"{graph.name} is multi-label", "set task.metric=auto (micro-F1)")
+                Problem("task.metric", self.metric, f"{graph.name} is multi-label", "set task.metric=auto (micro-F1)")
             )
         return problems
 
@@ -94,7 +94,7 @@ class NodeClassification(Task):
         return scores
 
     def metrics(self, scores: Sequence[Scores]) -> dict[str, float]:
-        """`acc` and, for two classes, `roc_auc`; `micro_f1` and `roc_auc` for multi-label data."""
+        """`acc`, `macro_f1` and, for two classes, `roc_auc`; `micro_f1` and `roc_auc` for multi-label data."""
         joined = {name: np.concatenate([part[name] for part in scores]) for name in scores[0]}
         if self._multilabel:
             found = {"micro_f1": micro_f1(joined["score"] > 0, joined["label"])}
@@ -103,7 +103,8 @@ class NodeClassification(Task):
                 areas = [roc_auc(score, label) for score, label in columns]
                 found["roc_auc"] = float(np.nanmean(areas))
             return found
-        found = {"acc": accuracy(joined["prediction"], joined["label"])}
+        found = {"acc": accuracy(joined["prediction"], joined["label"]),
+                 "macro_f1": macro_f1(joined["prediction"], joined["label"], self._num_classes)}
         if "score" in joined:
             found["roc_auc"] = roc_auc(joined["score"], joined["label"])
         return found

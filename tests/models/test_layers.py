@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
-from nasty_graphs import nasty_graph
+from nasty_graphs import nasty_graph, typed_graph
 from training import MODELS
 
 from gnnexp.config.build import build
 from gnnexp.graph.block import Batch, BatchKey, Block
+from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.models import local
 from gnnexp.models.dgl_layers import DGLStack, block_to_dgl
@@ -25,11 +26,11 @@ GRAPH = nasty_graph()
 KEY = BatchKey(seed=1, epoch=0, step=0)
 
 
-def make_model(name: str, **options) -> Model:
+def make_model(name: str, graph: Graph = GRAPH, **options) -> Model:
     node = {"hidden": 8, "layers": 2, "dropout": 0.0, "kernel": "numba", **MODELS[name], **options}
     model = build(node, Model)
     model.setup(
-        GRAPH.num_features, GRAPH.num_classes, GraphFacts.of(GRAPH), seed=0, dtype=torch.float64,
+        graph.num_features, graph.num_classes, GraphFacts.of(graph), seed=0, dtype=torch.float64,
         device=CPU,
     )
     return model
@@ -80,6 +81,22 @@ def test_equal_to_dgl_forward_and_backward(name):
     stack.store_to(model)
     for parameter_name, value in expected.items():
         assert (model.get_parameter(parameter_name) - value).abs().max() < 1e-11, parameter_name
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_types_of_edges_are_not_seen(name):
+    """A model without relations takes a typed graph as a homogeneous one: parallel edges of several types all count."""
+    typed = typed_graph()
+    plain = replace(typed, edge_types=None)
+    assert torch.equal(GraphFacts.of(typed).in_degree, GraphFacts.of(plain).in_degree)
+    ends = torch.stack([typed.indices.long(), typed.destinations().long()], 1)
+    assert ends.unique(dim=0).shape[0] < typed.num_edges, "there are parallel ones"
+    outs = []
+    for graph in (typed, plain):
+        model = make_model(name, graph=graph).eval()
+        batch = full_batch(model, graph)
+        outs.append(model(batch, graph.features[batch.input_ids.long()].double()))
+    assert torch.equal(*outs)
 
 
 @pytest.mark.parametrize("name", MODELS)

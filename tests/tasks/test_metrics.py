@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score, roc_auc_score
 
-from gnnexp.tasks.metrics import accuracy, micro_f1, roc_auc
+from gnnexp.tasks.metrics import accuracy, macro_f1, micro_f1, roc_auc
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=60))
@@ -28,6 +28,19 @@ def test_micro_f1(num_rows, num_classes, seed):
     label = (generator.random((num_rows, num_classes)) < 0.5).astype(np.int8)
     expected = f1_score(label.ravel(), prediction.ravel(), zero_division=1.0)
     assert micro_f1(prediction, label) == pytest.approx(expected)
+
+
+@given(st.integers(1, 30), st.integers(1, 6), st.integers(0, 2**32 - 1))
+def test_macro_f1(num_rows, num_classes, seed):
+    """Classes that nobody has or predicts too."""
+    generator = np.random.default_rng(seed)
+    prediction, label = generator.integers(0, num_classes, (2, num_rows))
+    assert macro_f1(prediction, label, num_classes) == pytest.approx(f1_score(label, prediction, average="macro"))
+
+
+def test_macro_f1_of_nothing():
+    nothing = np.empty(0, np.int64)
+    assert np.isnan(macro_f1(nothing, nothing, 3))
 
 
 def test_accuracy():
