@@ -50,6 +50,7 @@ def test_too_little_host_memory_is_refused_with_needed_and_available_bytes(
     assert "of host memory" in said and "are there" in said and "vertex data of all layers" in said, said
 
 
+@pytest.mark.slow
 def test_the_named_budget_works_and_the_plan_is_recorded(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     auto = ["run", "system=hongtu", "paradigm.chunks=auto", "hardware.workers=2", "tracker=none", "train.epochs=2",
             "hydra.run.dir=run"]

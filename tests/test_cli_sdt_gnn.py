@@ -32,6 +32,7 @@ def result(*overrides: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_more_parts_than_workers_and_the_same_curve_on_one(place: Path) -> None:
     options = ["partitioner.num_parts=5", "train.epochs=2", "train.batch_size=300"]
     two, one = result(*options, "hardware.workers=2"), result(*options, "hardware.workers=1")
@@ -57,6 +58,7 @@ def test_more_parts_than_workers_and_the_same_curve_on_one(place: Path) -> None:
     assert cells["data MB"] == f"{8e-6 * edges:.2f}" and float(cells["added MB"]) < 50
 
 
+@pytest.mark.slow
 def test_memory_decides_how_many_parts(place: Path) -> None:
     """Section III-C: S bytes of data, q = 2, T = 2/3 M by default."""
     found = result("hardware.workers=2", "train.epochs=1", "paradigm.memory=300000", "model.hidden=8")["paradigm"]

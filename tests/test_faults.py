@@ -200,6 +200,7 @@ def storm(system: str, seed: int, place: Path) -> None:
     assert not [item for item in (Path(run_dir) / "checkpoints").iterdir() if item.name.startswith(".")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("system", ["p3"])
 def test_a_rank_killed_at_random_costs_nothing_but_time(place, system):
     storm(system, 0, place)

@@ -207,7 +207,8 @@ def test_bytes(ranks, place):
         assert remote > 0 and sum(num_bytes for num_bytes, _ in sent) == remote * DIM * 8
         assert [rounds for _, rounds in sent] == [2, 2, 2]
     assert work(place, "sgd", 3, ()).nbytes == (V * DIM * 8, 0)
-    assert EmbeddingStore(DIM).held_bytes(V * DIM * 8, 4) == 3 * V * DIM * 8 // 4, "rows and two moments"
+    # Rows, two moments, and gradients on their way.
+    assert EmbeddingStore(DIM).held_bytes(V * DIM * 8, 4) == 6 * V * DIM * 8 // 4
 
 
 # --- configuration ---------------------------------------------------------------------------------------------------
@@ -248,7 +249,7 @@ def test_a_graph_without_features_needs_them():
 def test_the_preflight_counts_rows_with_their_moments(workers):
     found = estimate(embedded(hardware={"workers": workers}), bare(), graph_files=0)
     lines = {need.what: need.num_bytes for need in found.needs}
-    assert lines["features that the store holds"] == 3 * V * DIM * 8 // workers
+    assert lines["features that the store holds"] == 6 * V * DIM * 8 // workers
     assert lines["parameters, gradients, optimizer"] == 4 * 8 * 2 * (DIM * 16 + 16 + 16 * 4 + 4)
 
 

@@ -90,12 +90,13 @@ def test_what_it_cannot_do_is_refused_with_the_reason():
         run_steps({**_config("sage", REFERENCE), "model": {**_config("sage", REFERENCE)["model"], "residual": True}},
                   nasty_graph(), 1)
     full: Paradigm[Any] = build(FULL_GRAPH, Paradigm)
-    sage, store = (_config("sage", REFERENCE)[group] for group in ("model", "feature_store"))
-    (problem,) = full.check({"hardware": {"nodes": 1, "workers": 2}, "model": sage, "feature_store": store})
+    sage, store, task = (_config("sage", REFERENCE)[group] for group in ("model", "feature_store", "task"))
+    rest = {"feature_store": store, "task": task}
+    (problem,) = full.check({"hardware": {"nodes": 1, "workers": 2}, "model": sage, **rest})
     assert "one worker" in problem.allowed
     reference: Paradigm[Any] = build(REFERENCE, Paradigm)
     full_sampler = {"_target_": "gnnexp.samplers.full.FullSampler"}
-    (problem,) = reference.check({"sampler": full_sampler, "model": sage, "feature_store": store})
+    (problem,) = reference.check({"sampler": full_sampler, "model": sage, **rest})
     assert "fanouts" in problem.allowed
-    both = reference.check({"sampler": full_sampler, "model": {**sage, "residual": True}, "feature_store": store})
+    both = reference.check({"sampler": full_sampler, "model": {**sage, "residual": True}, **rest})
     assert len(both) == 2 and "residual" in both[1].allowed, "known before anything is launched"
