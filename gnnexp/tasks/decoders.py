@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.tasks.pairs import Pairs
+from gnnexp.tasks.products import products
 
 _NUMBER = -1  # of what is initialised; layers of models count from 0
 
@@ -65,12 +66,33 @@ class Decoder(nn.Module, ABC):
             tail: `[p, C]` outputs.
         """
 
-    def trained(self, head: Tensor, relation: Tensor | None, tail: Tensor, pairs: Pairs) -> Tensor:
-        """`score` in training; for decoders with dropout, whose masks are `pairs.drop`."""
-        return self.score(head, relation, tail)
+    def trained(self, outputs: Tensor, pairs: Pairs) -> Tensor:
+        """`[p]` logits in training, from the outputs `[m, C]` of `pairs.vertices`; here `score` of their rows.
 
-    def relations(self, relation: Tensor | None) -> Tensor | None:
-        """`[p, .]` parameters of the pairs' relations, which `task.l2` penalises with their ends; None: it has none."""
+        For decoders with dropout, whose masks are `pairs.drop`, and for those that need no rows per pair.
+        """
+        return self.score(*self.rows(outputs, pairs))
+
+    def rows(self, outputs: Tensor, pairs: Pairs) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Heads' rows, relations and tails' rows, as `score` takes them."""
+        device = outputs.device
+        head, tail = (outputs.index_select(0, ends.to(device)) for ends in (pairs.head, pairs.tail))
+        return head, None if pairs.relation is None else pairs.relation.to(device), tail
+
+    def floats_per_pair(self, dim: int, device: str) -> int:
+        """What `trained` and its gradients hold per pair at most, in floats, for outputs of `dim` columns.
+
+        Args:
+            dim: C.
+            device: `cpu` or `cuda`.
+        """
+        return 6 * dim
+
+    def relations(self) -> Tensor | None:
+        """`[R, .]` parameters of relations, which `task.l2` penalises with pairs' ends; None: it has none.
+
+        A single row is that of all links.
+        """
         return None
 
     def against(self, rows: Tensor, relation: Tensor | None, others: Tensor, *, heads: bool = False) -> Tensor:
@@ -103,6 +125,14 @@ class Dot(Decoder):
         """Row by row."""
         return (head * tail).sum(1)
 
+    def trained(self, outputs: Tensor, pairs: Pairs) -> Tensor:
+        """Without rows per pair."""
+        return products(outputs, pairs.head, None, pairs.tail)
+
+    def floats_per_pair(self, dim: int, device: str) -> int:
+        """Of `products`: rows only on a GPU."""
+        return super().floats_per_pair(dim, device) if device == "cuda" else 4
+
     def against(self, rows: Tensor, relation: Tensor | None, others: Tensor, *, heads: bool = False) -> Tensor:
         """One matrix product."""
         return rows @ others.T
@@ -127,17 +157,29 @@ class DistMult(Decoder):
         """Glorot, uniform."""
         nn.init.xavier_uniform_(self.relation_weight, generator=generator)
 
-    def relations(self, relation: Tensor | None) -> Tensor:
-        """`[p, C]`; `[1, C]` for links without types."""
-        return self.relation_weight if relation is None else self.relation_weight.index_select(0, relation)
+    def relations(self) -> Tensor:
+        """The vectors."""
+        return self.relation_weight
 
     def score(self, head: Tensor, relation: Tensor | None, tail: Tensor) -> Tensor:
         """Row by row."""
-        return (head * self.relations(relation) * tail).sum(1)
+        return (head * self._vectors(relation) * tail).sum(1)
+
+    def trained(self, outputs: Tensor, pairs: Pairs) -> Tensor:
+        """Without rows per pair."""
+        return products(outputs, pairs.head, pairs.relation, pairs.tail, self.relation_weight)
+
+    def floats_per_pair(self, dim: int, device: str) -> int:
+        """Of `products`: rows only on a GPU."""
+        return super().floats_per_pair(dim, device) if device == "cuda" else 4
+
+    def _vectors(self, relation: Tensor | None) -> Tensor:
+        """`[p, C]`; `[1, C]` for links without types."""
+        return self.relation_weight if relation is None else self.relation_weight.index_select(0, relation)
 
     def against(self, rows: Tensor, relation: Tensor | None, others: Tensor, *, heads: bool = False) -> Tensor:
         """One matrix product; heads and tails score alike."""
-        return (rows * self.relations(relation)) @ others.T
+        return (rows * self._vectors(relation)) @ others.T
 
     @property
     def floats_per_score(self) -> int:
@@ -188,9 +230,15 @@ class MLP(Decoder):
         """Row by row."""
         return self._mapped(head * tail, lambda rows, layer: rows)
 
-    def trained(self, head: Tensor, relation: Tensor | None, tail: Tensor, pairs: Pairs) -> Tensor:
+    def trained(self, outputs: Tensor, pairs: Pairs) -> Tensor:
         """With dropout."""
+        head, _, tail = self.rows(outputs, pairs)
         return self._mapped(head * tail, lambda rows, layer: pairs.drop(rows, self.dropout, layer))
+
+    def floats_per_pair(self, dim: int, device: str) -> int:
+        """Both ends and their product; every hidden layer before and after its activation and dropout; gradients."""
+        width = dim if self.hidden is None else self.hidden
+        return 3 * dim + (self.num_layers - 1) * (4 if self.dropout else 2) * width + 2 * max(dim, width)
 
     def _mapped(self, rows: Tensor, drop: Callable[[Tensor, int], Tensor]) -> Tensor:
         for layer, linear in enumerate(self.maps[:-1]):

@@ -114,13 +114,17 @@ class LinkPrediction(Task):
         return problems
 
     def needs(self, config: Mapping[str, Any], graph: Graph) -> list[Need]:
-        """Rows of both ends with what is made of them, and back; known links from either end, and to be avoided."""
+        """What decoding a step's pairs takes, both ways; known links from either end, and to be avoided."""
         links = {name: found.shape[0] for name, found in graph.links.items() if not name.endswith("_neg")}
         size, ranks = config["train"].get("batch_size"), config["hardware"]["nodes"] * config["hardware"]["workers"]
         pairs = -(-min(size or links["train"], links["train"]) // ranks) * (1 + self._plan.count)
         itemsize = torch.empty(0, dtype=getattr(torch, config["train"]["dtype"])).element_size()
+        device, ends = config["hardware"]["device"], min(2 * pairs, graph.num_nodes)
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        floats = pairs * self._template.floats_per_pair(graph.num_classes, device) + 2 * ends * graph.num_classes
         return [
-            Need(f"decoding {pairs:,} pairs", "device", 6 * pairs * graph.num_classes * itemsize),
+            Need(f"decoding {pairs:,} pairs", "device", floats * itemsize),
             Need("known links", "host", 3 * (8 * graph.num_nodes + 16 * sum(links.values()))),
         ]
 
@@ -182,17 +186,20 @@ class LinkPrediction(Task):
     def decode(self, outputs: Tensor, examples: Examples) -> Tensor:
         """`[p]` logits of the pairs; with `l2` `[p, 2]`, the second column what it penalises."""
         assert isinstance(examples, Pairs)
-        device = outputs.device
-        head, tail = (outputs.index_select(0, ends.to(device)) for ends in (examples.head, examples.tail))
-        relation = None if examples.relation is None else examples.relation.to(device)
-        scores = self.head.trained(head, relation, tail, examples)
+        scores = self.head.trained(outputs, examples)
         if self.l2 == 0:
             return scores
-        squares = head.square().mean(1) + tail.square().mean(1)
-        parameters = self.head.relations(relation)
+        squares = self._of_ends(outputs.square().mean(1), examples)
+        parameters = self.head.relations()
         if parameters is not None:
-            squares = squares + parameters.square().flatten(1).mean(1)
+            kinds = examples.relation if examples.relation is not None else torch.zeros_like(examples.head)
+            squares = squares + parameters.square().flatten(1).mean(1).index_select(0, kinds.to(outputs.device))
         return torch.stack((scores, squares), 1)
+
+    def _of_ends(self, values: Tensor, pairs: Pairs) -> Tensor:
+        """`[p]` sums of both ends' `values` `[m]`."""
+        head, tail = (values.index_select(0, ends.to(values.device)) for ends in (pairs.head, pairs.tail))
+        return head + tail
 
     def loss_sum(self, scores: Tensor, examples: Examples) -> Tensor:
         """Summed over links, whose pairs are weighed (`weighting`)."""

@@ -66,7 +66,7 @@ def test_scores_are_those_of_the_formulas() -> None:
 def test_links_without_types_share_a_vector() -> None:
     dist = made(DistMult(), num_relations=0)
     head, tail = rows(5, 0), rows(5, 1)
-    assert dist.relation_weight.shape == (1, DIM) and dist.relations(None) is dist.relation_weight
+    assert dist.relation_weight.shape == (1, DIM) and dist.relations() is dist.relation_weight
     assert torch.allclose(dist.against(head, None, tail).diagonal(), dist.score(head, None, tail), rtol=1e-12)
 
 

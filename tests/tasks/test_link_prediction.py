@@ -88,9 +88,9 @@ def naive_loss(task: LinkPrediction, links: list[list[int]], outputs: Tensor, pa
             score = task.head.score(outputs[[head]], relation, outputs[[tail]])[0]
             losses.append(-torch.log(torch.sigmoid(score if positive else -score)))
             squares.append(outputs[head].square().mean() + outputs[tail].square().mean())
-            parameters = task.head.relations(relation)
+            parameters = task.head.relations()
             if parameters is not None:
-                squares[-1] = squares[-1] + parameters.square().mean()
+                squares[-1] = squares[-1] + parameters[kind if task.num_relations else 0].square().mean()
         total = total + (sum(losses) / (1 + k) if task.weighting == "each" else losses[0] + sum(losses[1:]) / k)
         total = total + task.l2 * sum(squares) / (1 + k)
     return total
