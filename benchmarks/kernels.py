@@ -31,6 +31,7 @@ from gnnexp.datasets.dcsbm import Dcsbm
 from gnnexp.graph.block import Block
 from gnnexp.models.backend import Drop
 from gnnexp.models.backend_numba import NumbaBackend
+from gnnexp.tasks.products import products
 
 SLOPE = 0.2
 Step = Callable[[], None]
@@ -109,6 +110,7 @@ def _cases(only: str) -> Iterator[Case]:
         *((f"mean, sampled block, F={width}", None, lambda w=width: _mean(sampled, w)) for width in (100, 256)),
         *((f"attention, {name}, 4x{width}", 4.0, lambda b=block, w=width: _attention(b, 4, w))
           for name, block in (("arxiv_like", whole), ("sampled block", sampled)) for width in (16, 64)),
+        *((f"DistMult, 330k pairs, F={width}", None, lambda w=width: _distmult(w)) for width in (64, 200)),
         ("dropout, 200k x 256", 20.0, _dropout), ("relu + dropout, 200k x 256", None, _relu_dropout),
     ]
     for name, target, make in makers:
@@ -192,6 +194,19 @@ def _attention(block: Block, heads: int, width: int) -> tuple[Step, Step]:
 
     return (_there_and_back(peer, rows, *keys),
             _there_and_back(lambda x, s, d: backend.attention(block, x, s, d, SLOPE, None), rows, *keys))
+
+
+def _distmult(width: int) -> tuple[Step, Step]:
+    """A batch of FB15k-237: 30,000 triples with 10 negatives each, 14,541 entities, 237 relations."""
+    draw, num_pairs = torch.randint, 330_000
+    head, tail, relation = draw(14_541, (num_pairs,)), draw(14_541, (num_pairs,)), draw(237, (num_pairs,))
+    outputs, weight = torch.randn(14_541, width), torch.randn(237, width)
+
+    def peer(x: Tensor, w: Tensor) -> Tensor:
+        return (x.index_select(0, head) * w.index_select(0, relation) * x.index_select(0, tail)).sum(1)
+
+    return (_there_and_back(peer, outputs, weight),
+            _there_and_back(lambda x, w: products(x, head, relation, tail, w), outputs, weight))
 
 
 def _dropout() -> tuple[Step, Step]:
