@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-from full_graph import TENSOR, VERTEX
 from nasty_graphs import nasty_graph
-from placement import assert_exact, combinations, cut_parts, parts
+from placement import assert_exact, combinations, parts
 from training import MODELS as UNTYPED
 from training import Curve, global_losses, run_steps, small_config
+from ways import FULL, MINI_BATCH, PROFILE, SLICED, placed
+from ways import WAYS as ALL_WAYS
 
 from gnnexp.comm import shuffle
 from gnnexp.config.build import build
@@ -28,27 +29,9 @@ MODELS: dict[str, Mapping[str, Any]] = {
     "basis": RGCN, "block": {**RGCN, "decomposition": "block", "blocks": 4},
     "sage_residual": {**UNTYPED["sage"], "residual": True, "norm": True, "layers": 3}, **UNTYPED,
 }
-FULL = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
-OFFLOAD = "gnnexp.paradigms.offload.Offload"
-PROFILE = {"links": {"network": 1e9}, "flops": 1e11, "gather": 1e10}
+# Trained rows are read projected: their gradients are.
+WAYS = {way: found for way, found in ALL_WAYS.items() if way != "offload_raw"}
 DECODERS = "gnnexp.tasks.decoders"
-# By name: the paradigm, how it places (no parts, vertices in parts, edges in parts).
-WAYS: dict[str, tuple[dict[str, Any], str]] = {
-    "data": ({"_target_": "gnnexp.paradigms.data_parallel.DataParallel"}, ""),
-    "split": ({"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}, "vertices"),
-    "projections": ({"_target_": "gnnexp.paradigms.push_pull.PushPull", "pull": "projections"}, ""),
-    "aggregates": ({"_target_": "gnnexp.paradigms.push_pull.PushPull", "pull": "aggregates"}, ""),
-    "communicate": ({"_target_": VERTEX, "dependency": "communicate"}, "vertices"),
-    "cache": ({"_target_": VERTEX, "dependency": "cache"}, "vertices"),
-    "hybrid": ({"_target_": VERTEX, "dependency": "hybrid"}, "vertices"),
-    "chunks": ({"_target_": VERTEX, "dependency": "communicate", "chunks": 4}, "vertices"),
-    "vertex_cut": ({"_target_": VERTEX}, "edges"),
-    "coupled": ({"_target_": TENSOR, "mode": "coupled"}, ""),
-    "coupled_in_chunks": ({"_target_": TENSOR, "mode": "coupled", "chunks": 5}, ""),
-    "offload_projected": ({"_target_": OFFLOAD, "chunks": 5, "rows": "projected"}, "vertices"),
-    "offload": ({"_target_": OFFLOAD, "chunks": 16, "host": "file"}, "vertices"),
-}
-MINI_BATCH = ("data", "split", "projections", "aggregates")
 TASKS: dict[str, dict[str, Any]] = {
     "distmult": {"negatives": 3, "sampling": "per_source", "corrupt": "both", "l2": 0.01, "dim": 12},
     "dot": {"decoder": {"_target_": f"{DECODERS}.Dot"}, "weighting": "balanced", "avoid_positives": False},
@@ -79,7 +62,7 @@ def plain_links() -> Graph:
 def config_of(way: str, model: str, task: str, dtype: str = "float64") -> dict[str, Any]:
     config = small_config(MODELS[model], hardware=PROFILE, train={"dtype": dtype, "batch_size": 24})
     config["paradigm"] = WAYS[way][0]
-    sliced = "Sliced" if way in ("projections", "aggregates") else ""
+    sliced = "Sliced" if way in SLICED else ""
     config["feature_store"] = {"_target_": f"gnnexp.feature_stores.embedding.{sliced}EmbeddingStore", "dim": 9}
     config["task"] = {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction", **TASKS[task]}
     if way not in MINI_BATCH:
@@ -93,8 +76,7 @@ def check(ranks: Any, size: int, way: str, model: str, task: str = "distmult", k
           bound: float = 1e-10, dtype: str = "float64", steps: int = 20,
           changes: Mapping[str, Mapping[str, Any]] | None = None) -> None:
     make = typed_links if model in ("basis", "block") else plain_links
-    place = WAYS[way][1]
-    partition = {"": None, "vertices": parts(make(), size, kind), "edges": cut_parts(make(), size, kind)}[place]
+    partition = placed(way, make(), size, kind)
     config = config_of(way, model, task, dtype)
     for group, values in (changes or {}).items():
         config[group] = {**config[group], **values}
@@ -178,8 +160,8 @@ def test_vertices_are_classified_from_trained_rows(ranks, way):
     config = config_of(way, "sage", "dot")
     config["task"] = small_config({})["task"]
     config["train"]["batch_size"] = 8 if way in MINI_BATCH else None
-    place = {"": None, "vertices": parts(nasty_graph(), 3), "edges": cut_parts(nasty_graph(), 3)}[WAYS[way][1]]
-    assert_exact(ranks, 3, nasty_graph, config, 1e-10, partition=place, steps=20)
+    partition = placed(way, nasty_graph(), 3)
+    assert_exact(ranks, 3, nasty_graph, config, 1e-10, partition=partition, steps=20)
 
 
 @pytest.mark.parametrize(
@@ -187,11 +169,11 @@ def test_vertices_are_classified_from_trained_rows(ranks, way):
 def test_links_of_a_graph_with_features(ranks, way):
     """Links go with any features."""
     config = config_of(way, "sage", "dot")
-    sliced = way in ("projections", "aggregates")
+    sliced = way in SLICED
     config["feature_store"] = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore" if sliced else
                                "gnnexp.feature_stores.local.LocalStore"}
-    place = {"": None, "vertices": parts(featured(), 3), "edges": cut_parts(featured(), 3)}[WAYS[way][1]]
-    assert_exact(ranks, 3, featured, config, 1e-10, partition=place, steps=20)
+    partition = placed(way, featured(), 3)
+    assert_exact(ranks, 3, featured, config, 1e-10, partition=partition, steps=20)
 
 
 def featured() -> Graph:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 import torch
-from full_graph import TENSOR, VERTEX
 from nasty_graphs import nasty_graph, typed_graph
 from placement import assert_exact, combinations, cut_parts, parts
 from training import Curve, global_losses, run_steps, small_config
+from ways import FULL, MINI_BATCH, PROFILE, SLICED, WAYS, placed
 
 from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
@@ -33,37 +33,14 @@ MODELS: dict[str, dict[str, Any]] = {
     "block_residual": {**RGCN, "decomposition": "block", "blocks": 4, "norm_by": "vertex", "residual": True,
                        "norm": True, "layers": 3, "hidden": 18},
 }
-FULL = {"_target_": "gnnexp.samplers.full.FullSampler", "key": "global"}
-OFFLOAD = "gnnexp.paradigms.offload.Offload"
-PROFILE = {"links": {"network": 1e9}, "flops": 1e11, "gather": 1e10}
-NO_DEDUP = {"inter": False, "intra": False}
-# By name: the paradigm, how it places (no parts, vertices in parts, edges in parts).
-WAYS: dict[str, tuple[dict[str, Any], str]] = {
-    "data": ({"_target_": "gnnexp.paradigms.data_parallel.DataParallel"}, ""),
-    "split": ({"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}, "vertices"),
-    "projections": ({"_target_": "gnnexp.paradigms.push_pull.PushPull", "pull": "projections"}, ""),
-    "aggregates": ({"_target_": "gnnexp.paradigms.push_pull.PushPull", "pull": "aggregates"}, ""),
-    "communicate": ({"_target_": VERTEX, "dependency": "communicate"}, "vertices"),
-    "cache": ({"_target_": VERTEX, "dependency": "cache"}, "vertices"),
-    "hybrid": ({"_target_": VERTEX, "dependency": "hybrid"}, "vertices"),
-    "chunks": ({"_target_": VERTEX, "dependency": "communicate", "chunks": 4}, "vertices"),
-    "vertex_cut": ({"_target_": VERTEX}, "edges"),
-    "coupled": ({"_target_": TENSOR, "mode": "coupled"}, ""),
-    "coupled_in_chunks": ({"_target_": TENSOR, "mode": "coupled", "chunks": 5}, ""),
-    "offload_raw": ({"_target_": OFFLOAD, "chunks": 5, "rows": "raw"}, "vertices"),
-    "offload_projected": ({"_target_": OFFLOAD, "chunks": 5, "rows": "projected", "dedup": NO_DEDUP,
-                           "reorganise": False}, "vertices"),
-    "offload": ({"_target_": OFFLOAD, "chunks": 16, "host": "file"}, "vertices"),
-}
 # The contract's number of steps takes long: what `make test` runs has fewer.
 QUICK, WHOLE = 6, 20
-MINI_BATCH = ("data", "split", "projections", "aggregates")
 
 
 def config_of(way: str, model: str, dtype: str = "float64") -> dict[str, Any]:
     config = small_config(MODELS[model], hardware=PROFILE, train={"dtype": dtype})
     config["paradigm"] = WAYS[way][0]
-    if way in ("projections", "aggregates"):
+    if way in SLICED:
         config["feature_store"] = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"}
     if way not in MINI_BATCH:
         config["sampler"] = FULL
@@ -75,8 +52,7 @@ def config_of(way: str, model: str, dtype: str = "float64") -> dict[str, Any]:
 
 def check(ranks: Any, size: int, way: str, model: str, kind: str = "random", bound: float = 1e-10,
           dtype: str = "float64", steps: int = QUICK) -> None:
-    graph, place = typed_graph(), WAYS[way][1]
-    partition = {"": None, "vertices": parts(graph, size, kind), "edges": cut_parts(graph, size, kind)}[place]
+    partition = placed(way, typed_graph(), size, kind)
     assert_exact(ranks, size, typed_graph, config_of(way, model, dtype), bound, partition=partition, steps=steps)
 
 
@@ -150,9 +126,9 @@ def test_slices_without_columns(ranks, model, pull):
 )
 def test_types_of_vertices_have_input_projections_of_their_own(ranks, way, model, steps):
     """Rows are wider, and that is all that a paradigm sees: 2 of 3 types have features, slices cut through types."""
-    size, place = 3, WAYS[way][1]
+    size = 3
     graph = graph_by_type()
-    partition = {"": None, "vertices": parts(graph, size), "edges": cut_parts(graph, size)}[place]
+    partition = placed(way, graph, size)
     assert_exact(ranks, size, graph_by_type, config_of(way, model), 1e-10, partition=partition, steps=steps)
 
 
