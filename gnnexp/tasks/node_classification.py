@@ -39,9 +39,10 @@ class NodeClassification(Task):
         if graph.labels is None:
             problems.append(
                 Problem("task", "node_classification", f"{graph.name} has no vertex labels",
+                        "set task=link_prediction, or choose a dataset with labels" if graph.links else
                         "dataset.labels=<file of one label per vertex>, or another dataset")
             )
-        if graph.splits.train.numel() == 0:
+        elif graph.splits.train.numel() == 0:
             problems.append(
                 Problem("dataset", graph.name, "has no training vertices",
                         "dataset.train=0.6, or the dataset's own key for training vertices")

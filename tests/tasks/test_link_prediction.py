@@ -17,6 +17,7 @@ from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.tasks.decoders import MLP, Decoder, DistMult, Dot
 from gnnexp.tasks.link_prediction import LinkPrediction
+from gnnexp.tasks.node_classification import NodeClassification
 from gnnexp.tasks.pairs import Pairs
 
 KEY, DIM = BatchKey(seed=1, epoch=2, step=3), 4
@@ -200,3 +201,8 @@ def test_data_that_does_not_fit_is_refused_with_the_mend() -> None:
     assert [problem.key for problem in LinkPrediction(metric="mrr").check(fixed)] == ["task.metric"]
     assert LinkPrediction(metric="hits@3").check(fixed) == [] and LinkPrediction(metric="mrr").check(plain) == []
     assert LinkPrediction().num_outputs(plain, 64) == 64 and LinkPrediction(dim=8).num_outputs(plain, 64) == 8
+
+
+def test_a_graph_of_links_tells_who_wants_to_classify_its_vertices() -> None:
+    (problem,) = NodeClassification().check(linked_graph(5, typed=True))
+    assert "task=link_prediction" in problem.mend

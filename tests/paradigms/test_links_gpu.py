@@ -1,0 +1,40 @@
+"""Link prediction over trained rows on CUDA: the same losses, gradients and counts as on CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from links_config import WAYS, config_of, plain_links, typed_links
+from placement import joined
+from training import Curve, global_losses, run_steps, worst_gradient_error
+from ways import placed
+
+pytestmark = [
+    pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
+]
+STEPS = 20
+
+
+def _steps(config: dict[str, Any], way: str, size: int, typed: bool) -> Curve:
+    graph = typed_links() if typed else plain_links()
+    curve = run_steps(config, graph, STEPS, placed(way, graph, size))
+    curve.gradients.update({name: value.cpu() for name, value in curve.gradients.items()})
+    return curve
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("size", "model", "task"), [
+    (2, "basis", "distmult"), (2, "sage", "dot"), (2, "gcn", "mlp"), (1, "block", "distmult"), (4, "gat", "mlp"),
+])
+def test_cuda_equals_cpu(ranks, size, way, model, task):
+    on_cpu = config_of(way, model, task)
+    on_gpu = {**on_cpu, "hardware": {**on_cpu["hardware"], "device": "cuda"}}
+    typed = model in ("basis", "block")
+    curves, same = (ranks(size).run(_steps, config, way, size, typed) for config in (on_gpu, on_cpu))
+    found, expected = global_losses(curves), global_losses(same)
+    assert max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True)) <= 1e-10
+    assert worst_gradient_error(joined(curves, same[0]), same[0]) <= 1e-10
+    for curve, other in zip(curves, same, strict=True):
+        assert (curve.rounds, curve.sent_bytes, curve.work) == (other.rounds, other.sent_bytes, other.work)
