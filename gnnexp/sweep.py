@@ -17,6 +17,7 @@ from gnnexp.config.signature import unknown
 from gnnexp.config.yaml_limits import check_yaml
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.reports.kinds import KINDS
+from gnnexp.reports.published.beside import read_beside
 
 # Raised when the same configuration starts to give other results: older runs are then no longer taken as finished.
 RESULT_VERSION = 1
@@ -25,6 +26,7 @@ _WITHOUT_RESULTS = {
     "hardware": {"launcher", "timeout_s", "max_restarts", "detach"}, "train": {"checkpoint_every", "checkpoints_kept"},
 }
 _MAX_CASES = 10_000
+_REPORT = ("kind", "rows", "published")
 _KEYS = {"description": str, "fixed": list, "axes": dict, "cases": list, "report": dict}
 
 
@@ -49,7 +51,7 @@ class Sweep:
         name: of its file.
         description: one sentence.
         cases: in order, without repetition.
-        report: how to show it (`rows`: config keys that name a row; `kind`: one of `KINDS`).
+        report: how to show it (`rows`: config keys that name a row; `kind`: one of `KINDS`; `published`: see `Beside`).
     """
 
     name: str
@@ -132,12 +134,25 @@ def _check_shape(file: Path, content: Mapping[str, Any]) -> list[Problem]:
     if not isinstance(rows, list) or not all(isinstance(row, str) for row in rows):
         problems.append(Problem(f"{file}: report.rows", rows, "must be a list of config keys",
                                 "rows: [dataset, system]"))
-    problems += [unknown(f"{file}: report.{key}", value, str(key), ("kind", "rows"))
-                 for key, value in content.get("report", {}).items() if key not in ("kind", "rows")]
+    problems += [unknown(f"{file}: report.{key}", value, str(key), _REPORT)
+                 for key, value in content.get("report", {}).items() if key not in _REPORT]
     kind = content.get("report", {}).get("kind")
     if kind is not None and kind not in [*KINDS]:
         problems.append(unknown(f"{file}: report.kind", kind, str(kind), KINDS))
+    if "published" in content.get("report", {}):
+        problems += _check_published(f"{file}: report.published", content["report"]["published"])
     return problems
+
+
+def _check_published(where: str, options: Any) -> list[Problem]:  # noqa: ANN401  whatever the file has
+    if not isinstance(options, dict):
+        return [Problem(where, options, "must be a mapping",
+                        "published: {paper: gsplit, source: Table 3, columns: {…}}")]
+    try:
+        read_beside(options, where)
+    except ConfigError as error:
+        return list(error.problems)
+    return []
 
 
 def _text(value: object) -> str:

@@ -57,6 +57,17 @@ def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str, key: str) -> 
     assert key in problem.key
 
 
+@pytest.mark.parametrize(("published", "named"), [
+    ("{paper: gsplid, source: Table 3, columns: {epoch_s: time/epoch_s}}", "gsplit"),
+    ("{paper: gsplit, source: Table 33, columns: {epoch_s: time/epoch_s}}", "Table 3"), ("gsplit", "must be a mapping"),
+])
+def test_what_stands_beside_is_checked(tmp_path: Path, published: str, named: str) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"report: {{published: {published}}}")
+    with pytest.raises(ConfigError, match=named):
+        load_sweep(str(file))
+
+
 def test_an_unknown_sweep_has_a_nearest_one() -> None:
     with pytest.raises(ConfigError, match="quickstart"):
         load_sweep("quikstart")

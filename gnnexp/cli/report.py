@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -19,6 +20,7 @@ from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.reports.accuracy import curve_table, curves, draw_curves
 from gnnexp.reports.figure import draw_breakdown
 from gnnexp.reports.kinds import KINDS
+from gnnexp.reports.published import beside
 from gnnexp.reports.runs import RUNS, Run, find_runs, read_run
 from gnnexp.reports.table import Table, group_runs, make_table, row_keys, save_table
 from gnnexp.trackers.base import Tracker, TrackingError
@@ -42,7 +44,7 @@ def main(options: argparse.Namespace) -> int:
     if options.out and (problems := check_folder("--out", Path(options.out))):
         raise ConfigError(problems)
     if options.rows:  # asks for the comparison table
-        choice = replace(choice, rows=options.rows.split(","), kind="")
+        choice = replace(choice, rows=options.rows.split(","), kind="", published=None)
     formats = [suffix for suffix, wanted in (("md", options.markdown), ("csv", options.csv)) if wanted]
     show(console, choice, Path(options.out) if options.out else None, formats)
     return 0
@@ -70,12 +72,14 @@ class Choice:
         paths: run directories.
         rows: config keys that name a row; empty: those that differ.
         kind: one of `KINDS`, empty for the comparison table.
+        published: what of a paper stands beside the comparison (`Beside`), or None.
     """
 
     name: str
     paths: Sequence[Path]
     rows: Sequence[str] = ()
     kind: str = ""
+    published: Mapping[str, Any] | None = None
 
 
 def choose(names: Sequence[str]) -> Choice:
@@ -93,7 +97,7 @@ def _choose(names: Sequence[str]) -> Choice:
             raise ConfigError(unknown("report", names[0], names[0], [*sweeps, *KINDS]))
         state = json.loads(sweeps[names[0]].read_text(encoding="utf-8"))
         paths = [Path(case["run_dir"]) for case in state["cases"] if case["run_dir"]]
-        return Choice(names[0], paths, state["rows"], state.get("kind") or "")
+        return Choice(names[0], paths, state["rows"], state.get("kind") or "", state.get("published"))
     paths = [Path(name) for name in names]
     wrong = [Problem("report", str(path), "must be a run directory", "gnnexp report lists them")
              for path in paths if not path.is_dir()]
@@ -143,6 +147,8 @@ def _comparison(choice: Choice, runs: Sequence[Run], folder: Path) -> tuple[Tabl
         lines = [folder / "accuracy.png", folder / "accuracy.svg"]
         draw_curves(found, lines, choice.name)
         figures += [*lines, *save_table(curve_table(found), folder, "accuracy", ("csv",))]
+    if choice.published:
+        return beside.make_table(groups, keys, beside.read_beside(choice.published)), figures
     return make_table(groups, keys), figures
 
 

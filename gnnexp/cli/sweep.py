@@ -48,7 +48,8 @@ def main(options: argparse.Namespace) -> int:
         console.print(f"when the jobs have ended: gnnexp sweep {sweep.name}, which runs what is left, and reports")
         return 0
     paths = [Path(state.run_dir) for state in states if state.run_dir]
-    show(console, Choice(sweep.name, paths, sweep.report.get("rows", ()), sweep.report.get("kind") or ""))
+    report = sweep.report
+    show(console, Choice(sweep.name, paths, report.get("rows", ()), report.get("kind") or "", report.get("published")))
     if counted["interrupted"]:
         return 130
     return 0 if counted["finished"] + counted["finished before"] == len(states) else 1

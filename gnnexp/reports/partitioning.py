@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnnexp.reports.published.cells import printed
+from gnnexp.reports.published.graphs import graph_like
 from gnnexp.reports.runs import Run
 from gnnexp.reports.setting import setting_of
 from gnnexp.reports.table import Table
@@ -22,14 +24,6 @@ _COLUMNS = (
     "SPRING faster", "added MB", "data MB", "clusters (size)", "merged (size)",
 )
 _PAPER_COLUMNS = ("paper's METIS GB (data)", "paper's clusters (size)", "paper's merged (size)")
-# Section II-B, Table I: peak memory of METIS and raw data; section III-B, Table II: clusters before and after merging.
-_PAPER_METIS = {"arxiv_like": "0.81 (0.03)", "products_like": "21.19 (1.68)", "reddit_like": "4.90 (1.39)",
-                "papers_like": "OOM (54.09)"}
-_PAPER_CLUSTERS = {
-    "arxiv_like": ("24544 (7 ± 77)", "250 (677 ± 1085)"),
-    "products_like": ("52067 (41 ± 1488)", "31 (77439 ± 107723)"),
-    "reddit_like": ("12266 (19 ± 463)", "22 (10590 ± 12506)"),
-}
 _CAPTION = (
     "Copies: vertices that parts hold, per vertex. Full: one home per vertex, all its in-neighbours there. Artifact: a "
     "part has these and both ends of its edges, as SDT-GNN's published code counts (whose homes are those of "
@@ -183,9 +177,20 @@ def _clusters_cell(quality: Mapping[str, float], when: str) -> str:
 
 
 def _paper_cells(one: Partitioned) -> tuple[str, ...]:
-    metis = _PAPER_METIS.get(one.shape, "–") if one.method == "metis" else "–"
-    clusters = _PAPER_CLUSTERS.get(one.shape, ("–", "–")) if one.method == SPRING else ("–", "–")
-    return (metis, *clusters)
+    """Table I: peak memory of METIS (raw data); Table II: clusters before and after merging."""
+    graph = graph_like(one.shape)
+
+    def of_table(source: str, quantity: str, system: str) -> str:
+        return printed("sdt_gnn", source=source, quantity=quantity, dataset=graph, system=system)
+
+    def clusters(system: str) -> str:
+        count, mean, deviation = (of_table("Table II", quantity, system)
+                                  for quantity in ("num_clusters", "cluster_size_mean", "cluster_size_std"))
+        return f"{count} ({mean} ± {deviation})" if count != "–" else count
+
+    data, peak = of_table("Table I", "graph_size_gb", ""), of_table("Table I", "partition_peak_memory_gb", "metis")
+    return (f"{peak} ({data})" if one.method == "metis" and peak != "–" else "–",
+            *(clusters(system) if one.method == SPRING else "–" for system in ("clustering", SPRING)))
 
 
 def _caption(runs: Sequence[Run], found: Sequence[Partitioned]) -> str:

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from gnnexp.reports.published.cells import printed
+from gnnexp.reports.published.graphs import graph_like
 from gnnexp.reports.runs import Run
 from gnnexp.reports.setting import Setting, setting_columns, setting_of, splits_one_batch
 from gnnexp.reports.table import Table
@@ -20,8 +22,6 @@ from gnnexp.reports.table import Table
 _ORIGINS = ("host", "local", "peer", "remote", "disk")
 _COLUMNS = ("edges micro", "edges mini", "edges ratio", "features micro", "features mini", "features ratio",
             "paper's edges ratio", "paper's features ratio")
-# Edges and features, micro over mini, on 4 GPUs (GSplit, Table 1).
-_PAPER = {"orkut_like": ("1.2x", "2.5x"), "papers_like": ("1.2x", "1.5x"), "friendster_like": ("1.0x", "1.2x")}
 Role = Literal["micro", "split", "alone", "other"]
 
 
@@ -92,7 +92,9 @@ def _cells(pair: Pair) -> tuple[str, ...]:
         micro, mini = per_epoch(pair.micro, group), per_epoch(pair.mini, group)
         known = not math.isnan(micro + mini) and mini > 0
         cells += count_cell(micro), count_cell(mini), f"{micro / mini:.2f}x" if known else "–"
-    return (*cells, *_PAPER.get(pair.setting.shape, ("-", "-")))
+    graph = graph_like(pair.setting.shape)
+    return (*cells, *(printed("gsplit", "-", source="Table 1", quantity="redundancy_ratio", of=of, dataset=graph)
+                      for of in ("edges_computed", "features_loaded")))
 
 
 def per_epoch(runs: Sequence[Run], counters: Sequence[str]) -> float:

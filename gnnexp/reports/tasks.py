@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gnnexp.measure.phases import Phase
 from gnnexp.reports.drawing import Part, empty_figure, save, stack
 from gnnexp.reports.labels import ALWAYS, figure_name, label_runs
+from gnnexp.reports.published.cells import number_of, printed
 from gnnexp.reports.runs import Run
 from gnnexp.reports.table import Table, seconds_cell
 
@@ -25,11 +26,8 @@ _PARTS: Mapping[str, tuple[tuple[Phase, ...], str]] = {
     "loss": (("loss",), "#0072B2"),
 }
 _REST: tuple[Phase, ...] = ("sample", "load", "sync", "update")
-# Per cent of the four parts as printed (NeutronTP, Table 4: GCN on Reddit, 16 nodes with a T4 each).
-_PAPER: Mapping[tuple[str, str], tuple[int, ...]] = {
-    ("node_classification", "neutronstar"): (0, 97, 2, 1), ("node_classification", "neutrontp"): (0, 90, 7, 3),
-    ("link_prediction", "neutronstar"): (3, 90, 5, 2), ("link_prediction", "neutrontp"): (9, 67, 19, 5),
-}
+# As the paper calls the parts (NeutronTP, Table 4: GCN on Reddit, 16 nodes with a T4 each).
+_PUBLISHED = ("negative_sampling", "gnn_computation", "classification_computation", "loss_calculation")
 _COLUMNS = (*(f"{part} s" for part in _PARTS), "sum s", *(f"{part} %" for part in _PARTS), "paper %", "wait s",
             "rest s", "epoch s")
 _CAPTION = (
@@ -61,7 +59,7 @@ class Spent:
     wait_s: float
     rest_s: float
     epoch_s: float
-    published: Sequence[int] = ()
+    published: Sequence[float] = ()
 
     @property
     def shares(self) -> list[float]:
@@ -88,7 +86,14 @@ def _spent(labels: Mapping[str, str], run: Run) -> Spent:
     task = run.value("task")
     return Spent({"task": task, **labels}, {part: seconds(phases) for part, (phases, _) in _PARTS.items()},
                  seconds(["wait"]), seconds(_REST), run.median("time/epoch_s_mean"),
-                 _PAPER.get((task, run.value("system")), ()))
+                 _published(task, run.value("system")))
+
+
+def _published(task: str, system: str) -> list[float]:
+    """Per cent of the parts as printed, 0 for none; empty where the paper has no such row."""
+    found = [printed("neutrontp", "", source="Table 4", quantity=f"{part}_share_pct", task=task, system=system)
+             for part in _PUBLISHED]
+    return [0.0 if math.isnan(number_of(share)) else number_of(share) for share in found] if all(found) else []
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -107,7 +112,7 @@ def make_table(runs: Sequence[Run]) -> Table:
 def _cells(one: Spent) -> tuple[str, ...]:
     return (*map(_seconds, one.parts.values()), seconds_cell(sum(one.parts.values())),
             *(f"{share:.1f}" if share else "–" for share in one.shares),
-            " ".join(str(percent) if percent else "–" for percent in one.published) or "–",
+            " ".join(f"{percent:g}" if percent else "–" for percent in one.published) or "–",
             *map(seconds_cell, (one.wait_s, one.rest_s, one.epoch_s)))
 
 

@@ -1,0 +1,110 @@
+"""What papers have published: cells of their tables and numbers of their prose, each with the text it stands in.
+
+`<paper>.csv` beside this file is a transcription: nothing is read off a figure, and tests look every value and every
+quote up in the paper's text. Columns are the fields of `Cell`.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from gnnexp.config.signature import unknown
+from gnnexp.errors import ConfigError
+
+_FOLDER = Path(__file__).parent
+_FACTORS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+_NUMBER = re.compile(r"(-?(?:\d{1,3}(?:,\d{3})+|\d*)(?:[.,]\d+)?)\s*([KMBT]?)\s*(?:x|×|%|s|ms|[KMGT]i?B)?")
+_WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One published number.
+
+    Attributes:
+        paper: of which it is: the name of the file.
+        source: `Table 3`, `Section 6.2`, `Figure 5` (what prose says of it), `Abstract`.
+        system: our preset of that name, or the paper's word; empty where it is of none.
+        dataset: without `ogbn-` (`papers100m`); empty where it is of none.
+        model: `sage`; empty where it is of none.
+        setting: what else it holds for; `over` is what a ratio compares with.
+        quantity: what it is, with its unit (`epoch_s`).
+        value: as printed.
+        upper: the other end of a range, as printed; empty where it is none.
+        unit: of both.
+        hardware: a profile of ours, or words.
+        quote: the line of the table, or the sentence.
+    """
+
+    paper: str
+    source: str
+    system: str
+    dataset: str
+    model: str
+    setting: Mapping[str, str]
+    quantity: str
+    value: str
+    upper: str
+    unit: str
+    hardware: str
+    quote: str
+
+    @property
+    def number(self) -> float:
+        """Of `value`; NaN where it is none (`OOM`)."""
+        return number_of(self.value)
+
+
+def number_of(printed: str) -> float:
+    """`926M` is 926e6, `1.2x` 1.2, `5,87×` 5.87, `1,041` 1041, `ten` 10; NaN for what is no number (`OOM`)."""
+    text = printed.strip()
+    if text in _WORDS:
+        return float(_WORDS.index(text))
+    found = _NUMBER.fullmatch(text)
+    if found is None or not found[1].strip("-"):
+        return math.nan
+    whole = re.sub(r",(?=\d{3}(?:\D|$))", "", found[1])
+    return float(whole.replace(",", ".")) * _FACTORS[found[2]]
+
+
+def papers() -> tuple[str, ...]:
+    """Papers that have been transcribed."""
+    return tuple(sorted(file.stem for file in _FOLDER.glob("*.csv")))
+
+
+@cache
+def cells(paper: str) -> tuple[Cell, ...]:
+    """Everything that is transcribed of `paper`, in its order.
+
+    Raises:
+        ConfigError: there is no such paper.
+    """
+    if paper not in papers():
+        raise ConfigError(unknown("report.paper", paper, paper, papers()))
+    with (_FOLDER / f"{paper}.csv").open(encoding="utf-8", newline="") as file:
+        return tuple(Cell(paper=paper, setting=_setting(row.pop("setting")), **row) for row in csv.DictReader(file))
+
+
+def _setting(text: str) -> dict[str, str]:
+    return dict(pair.split("=", 1) for pair in text.split(";")) if text else {}
+
+
+def chosen(found: Iterable[Cell], **wanted: str) -> list[Cell]:
+    """Cells whose fields, or settings, are the `wanted` ones."""
+    return [cell for cell in found
+            if all(getattr(cell, name, cell.setting.get(name)) == value for name, value in wanted.items())]
+
+
+def printed(paper: str, absent: str = "–", **wanted: str) -> str:
+    """The value of the only such cell as printed, its range where it has one; `absent` if there is none."""
+    found = chosen(cells(paper), **wanted)
+    assert len(found) < 2, f"{paper}, {wanted}: {len(found)} cells"
+    if not found:
+        return absent
+    return f"{found[0].value} to {found[0].upper}" if found[0].upper else found[0].value

@@ -1,0 +1,24 @@
+"""Which published graph ours is, or is like."""
+
+from __future__ import annotations
+
+from gnnexp.reports.runs import Run
+
+# Synthetic graphs by `dataset.shape`; others go by their name.
+_LIKE = {
+    "arxiv_like": "arxiv", "reddit_like": "reddit", "products_like": "products", "orkut_like": "orkut",
+    "papers_like": "papers100m", "friendster_like": "friendster", "mag_like": "mag", "mag_lsc_like": "mag240m",
+}
+
+
+def graph_like(shape: str) -> str:
+    """The published graph of a `dataset.shape`; empty where it is like none."""
+    return _LIKE.get(shape, "")
+
+
+def published_graph(run: Run) -> str:
+    """The graph as `Cell.dataset` names it, empty where nobody published anything on it: `ogbn-arxiv` is `arxiv`."""
+    shape = run.value("dataset.shape")
+    if shape != "null":
+        return graph_like(shape)
+    return run.value("dataset.name").lower().removeprefix("ogbn-").removeprefix("ogbl-").replace("-", "_")

@@ -1,0 +1,57 @@
+"""A paper's table with ours beside it: cells by hand, and what a sweep's file may ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gnnexp.errors import ConfigError
+from gnnexp.reports.published.beside import make_table, read_beside
+from gnnexp.reports.runs import Run
+from gnnexp.reports.table import Group
+
+OPTIONS = {"paper": "gsplit", "source": "Table 3", "over": "gsplit",
+           "columns": {"load_s": "time/load_s", "epoch_s": "time/epoch_s"}}
+
+
+def run_of(system: str, epoch_s: float, shape: str = "orkut_like", kind: str = "") -> Run:
+    config = {"dataset": {"name": "rmat", "shape": shape}, "system": system, "model": {}}
+    epochs = [{"time/load_s": 9.0, "time/epoch_s": 90.0}, *[{"time/load_s": 0.5, "time/epoch_s": epoch_s}] * 2]
+    return Run(Path(system), config, {"choices": {"model": "sage"}}, epochs, {}, "failed" if kind else "finished",
+               kind=kind)
+
+
+def group_of(*runs: Run) -> Group:
+    return Group((runs[0].value("system"),), tuple(run for run in runs if run.status == "finished"),
+                 tuple(run for run in runs if run.status != "finished"))
+
+
+def test_cells_by_hand() -> None:
+    groups = [group_of(run_of("dgl", 4.0), run_of("dgl", 6.0)), group_of(run_of("p3", 1.0)),
+              group_of(run_of("gsplit", 2.0)), group_of(run_of("quiver", 0.0, kind="out of memory")),
+              group_of(run_of("sancus", 1.0)), group_of(run_of("dgl", 3.0, "small"))]
+    table = make_table(groups, ["system"], read_beside(OPTIONS))
+    assert table.header == ("system", "load_s", "load_s, paper", "epoch_s", "epoch_s, paper", "x gsplit",
+                            "x gsplit, paper")
+    assert table.rows == (
+        ("dgl", "0.5 ± 0", "62.7", "5 ± 13", "73.4", "2.50", "4.40"),
+        ("p3", "0.5", "1.5", "1", "14.1", "0.50", "0.84"),
+        ("gsplit", "0.5", "0.1", "2", "16.7", "1.00", "1.00"),
+        ("quiver", "OOM", "4.3", "OOM", "17.8", "inf", "1.07"),
+        ("sancus", "0.5", "–", "1", "–", "0.50", "–"),
+        ("dgl", "0.5", "–", "3", "–", "–", "–"),
+    )
+    # Ours p3 < gsplit < dgl < quiver, the paper's p3 < gsplit < quiver < dgl.
+    assert "By epoch_s, 5 of 6 pairs of systems are in the paper's order." in table.caption
+    assert "median of the 2 epochs after the first" in table.caption
+
+
+@pytest.mark.parametrize(("changed", "named"), [
+    ({"paper": "gsplid"}, "gsplit"), ({"source": "Table 9"}, "Table 3"), ({"columns": {"epochs": "x"}}, "epoch_s"),
+    ({"columns": {}}, "columns:"), ({"colums": {}}, "columns"),
+])
+def test_what_a_paper_does_not_have_is_told_with_what_it_has(changed: dict[str, object], named: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read_beside({**OPTIONS, **changed})
+    assert named in str(caught.value)
