@@ -18,8 +18,9 @@ from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError
 
 _FOLDER = Path(__file__).parent
-_FACTORS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
-_NUMBER = re.compile(r"(-?(?:\d{1,3}(?:,\d{3})+|\d*)(?:[.,]\d+)?)\s*([KMBT]?)\s*(?:x|×|%|s|ms|[KMGT]i?B)?")
+_FACTORS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "million": 1e6, "billion": 1e9}
+_NUMBER = re.compile(r"([-+]?(?:\d{1,3}(?:,\d{3})+|\d*)(?:[.,]\d+)?)\s*([KMBT]?|million|billion)\s*"
+                     r"(?:[xX×%s]|ms|[KMGT]i?B)?")
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -67,7 +68,7 @@ def number_of(printed: str) -> float:
     if text in _WORDS:
         return float(_WORDS.index(text))
     found = _NUMBER.fullmatch(text)
-    if found is None or not found[1].strip("-"):
+    if found is None or not found[1].strip("+-"):
         return math.nan
     whole = re.sub(r",(?=\d{3}(?:\D|$))", "", found[1])
     return float(whole.replace(",", ".")) * _FACTORS[found[2]]
