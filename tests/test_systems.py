@@ -41,6 +41,11 @@ def test_it_trains_and_makes_the_rounds_of_its_paper(
     rounds = {name.removeprefix("comm/rounds_"): value for name, value in metrics.items() if "rounds" in name}
     expected = {tag: count * STEPS for tag, count in ROUNDS[system].items()} | {"gradients": STEPS}
     assert {tag: count for tag, count in rounds.items() if tag != "sizes"} == expected
+    for kind in ("edges", "vertices"):
+        by_layer = [metrics[f"work/{kind}_layer{layer}"] for layer in range(1, LAYERS + 1)]
+        assert sum(by_layer) == metrics[f"work/{kind}_{'sampled' if kind == 'edges' else 'computed'}"]
+    sizes = result["provenance"]["graph"]
+    assert (sizes["num_nodes"], sizes["num_features"], sizes["num_classes"], sizes["num_train"]) == (1797, 64, 10, 1078)
     if system == "gsplit":
         (sampled,) = result["presampled"]
         assert sampled["epochs"] == 10 and len(sampled["convergence"]) == 9

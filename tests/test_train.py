@@ -96,16 +96,18 @@ def test_counters_equal_their_formulas(overlap):
     config["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler"}
     first, second = _train(config, {})
     targets = set(graph.splits.train.tolist())
-    edges, frontier = 0, targets
+    edges, frontier, destinations = 0, targets, []
     sources: set[int] = set()
     for _ in range(2):
         edges += sum(int(graph.in_degree[v]) for v in frontier)
+        destinations.insert(0, len(frontier))
         sources = frontier | {
             int(u) for v in frontier for u in graph.indices[int(graph.indptr[v]) : int(graph.indptr[v + 1])]
         }
         frontier = sources
     assert first["metrics"]["work/edges_sampled"] == edges
     assert second["metrics"]["work/edges_computed"] == edges
+    assert [second["metrics"][f"work/vertices_layer{layer}"] for layer in (1, 2)] == destinations
     # One full batch is read once (in the memory probe before the first epoch) and then stays where it is.
     assert second["metrics"]["work/features_loaded_host"] == 0
     assert "comm/bytes_gradients" not in first["metrics"]

@@ -17,7 +17,7 @@ from rich.console import Console
 from gnnexp.attempts import alone, note, restarts_spent
 from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, describe_profile
 from gnnexp.cli.prepare import Prepared, check_run_dir, prepare
-from gnnexp.cli.provenance import make_provenance
+from gnnexp.cli.provenance import graph_sizes, make_provenance
 from gnnexp.config.build import build
 from gnnexp.config.compose import Composed
 from gnnexp.config.schema import run_config
@@ -147,7 +147,8 @@ def write_job(run_dir: Path, config: Mapping[str, Any], prepared: Prepared, prov
     write_text(run_dir / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
     write_json(run_dir / "job.json", {
         "schema": 1, "config": config, "graph": str(prepared.folder), "partition": partition, "quality": found,
-        "parts": parts, "presample": presample, "presampled": list(prepared.presampled), "provenance": provenance,
+        "parts": parts, "presample": presample, "presampled": list(prepared.presampled),
+        "provenance": {**provenance, "graph": graph_sizes(prepared.graph)},
         "profile": None if prepared.profile is None else vars(prepared.profile),
     })
 

@@ -20,6 +20,7 @@ import psutil
 import gnnexp
 from gnnexp.config.compose import Composed
 from gnnexp.datasets.base import ROOT_VARIABLE
+from gnnexp.graph.graph import Graph
 
 LIBRARIES = ("torch", "numpy", "numba", "scipy", "dgl", "hydra-core", "omegaconf", "mlflow", "submitit", "pymetis",
              "scikit-learn", "matplotlib")
@@ -43,6 +44,16 @@ def make_provenance(composed: Composed, dataset_key: str, partition: str | None,
         "partition": partition,
         "libraries": library_versions(),
         "hardware": hardware(),
+    }
+
+
+def graph_sizes(graph: Graph) -> dict[str, int]:
+    """What reports and estimates need of the data."""
+    return {
+        "num_nodes": graph.num_nodes, "num_edges": graph.num_edges, "num_features": graph.num_features,
+        "num_classes": graph.num_classes, "num_relations": graph.num_relations,
+        "num_train": graph.splits.train.numel(),
+        "num_links": graph.links["train"].shape[0] if "train" in graph.links else 0,
     }
 
 

@@ -141,7 +141,7 @@ def layer_counts(ranks: Sequence[RankRecord]) -> dict[str, list[list[list[int]]]
 
 
 def reduce_batches(ranks: Sequence[RankRecord]) -> dict[str, float]:
-    """`work/edges_layer<l>`, `work/cross_edges_layer<l>`, and the imbalance of a batch's edges per layer.
+    """`work/{edges,vertices,cross_edges}_layer<l>`, and the imbalance of a batch's edges per layer.
 
     `imbalance/edges_layer<l>`: max over mean of the ranks' edges in a batch, the mean over batches (GSplit, Figure 5).
     """

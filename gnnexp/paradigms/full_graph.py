@@ -142,6 +142,7 @@ class FullGraph(GlobalBatch[Whole]):
         self.count("edges_redundant", self.redundant_edges())
         self.count("vertices_computed", sum(block.num_dst for block in blocks))
         self._batches.setdefault("edges", []).append(edges)
+        self._batches.setdefault("vertices", []).append([block.num_dst for block in blocks])
         if cross_edges:
             self.count("edges_cross", sum(cross_edges))
             self._batches.setdefault("cross_edges", []).append(list(cross_edges))

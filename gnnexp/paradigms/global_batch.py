@@ -117,6 +117,7 @@ class GlobalBatch(Paradigm[R]):
         self.count("edges_computed", sum(block.num_edges for block in blocks))
         self.count("vertices_computed", sum(block.num_dst for block in blocks))
         self._batches.setdefault("edges", []).append(edges)
+        self._batches.setdefault("vertices", []).append([block.num_dst for block in blocks])
         if cross_edges:
             self.count("edges_cross", sum(cross_edges))
             self._batches.setdefault("cross_edges", []).append(list(cross_edges))

@@ -176,6 +176,7 @@ class Offload(FullGraph):
         self.count("edges_redundant", 0)  # every destination has one chunk
         self.count("vertices_computed", vertices * len(keeps))
         self._batches.setdefault("edges", []).append([edges] * len(keeps))
+        self._batches.setdefault("vertices", []).append([vertices] * len(keeps))
 
     def end_epoch(self) -> dict[str, int]:
         """A sweep's volumes (section 5.3) beside the rest; rank 0 tells those of all ranks."""

@@ -230,6 +230,7 @@ class TensorParallel(WholeInMemory):
         self.count("edges_computed", sum(edges))
         self.count("edges_redundant", 0)
         self._batches.setdefault("edges", []).append(edges)
+        self._batches.setdefault("vertices", []).append([self._own.numel()] * model.num_layers)
 
 
 def share_of(count: int, bounds: Sequence[int], rank: int) -> int:
