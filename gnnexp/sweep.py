@@ -23,7 +23,8 @@ from gnnexp.reports.published.beside import read_beside
 RESULT_VERSION = 1
 # Keys that change neither a result nor a time of it.
 _WITHOUT_RESULTS = {
-    "hardware": {"launcher", "timeout_s", "max_restarts", "detach"}, "train": {"checkpoint_every", "checkpoints_kept"},
+    "hardware": {"launcher", "timeout_s", "max_restarts", "detach", "sampling", "latency"},
+    "train": {"checkpoint_every", "checkpoints_kept"},
 }
 _MAX_CASES = 10_000
 _REPORT = ("kind", "rows", "published")

@@ -13,7 +13,7 @@ from training import MODELS, small_config
 from gnnexp.cli.main import run_command
 from gnnexp.graph.parts import Parts, PartSizes
 from gnnexp.preflight import as_text, estimate, judge
-from gnnexp.reports.runs import read_run
+from gnnexp.runs import read_run
 
 
 def configured(**changes: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from gnnexp.ending import deliver, settle
 from gnnexp.errors import ProblemsError
 from gnnexp.launchers.base import Outcome
 from gnnexp.records import write_json, write_text
-from gnnexp.reports.runs import RUNS
+from gnnexp.runs import RUNS
 from gnnexp.sweep import Sweep
 
 STATES = RUNS / "sweeps"

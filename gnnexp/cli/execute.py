@@ -28,8 +28,8 @@ from gnnexp.preflight import summary
 from gnnexp.prepare import read_quality
 from gnnexp.records import write_json, write_text
 from gnnexp.reports.figure import draw_breakdown
-from gnnexp.reports.runs import read_run
 from gnnexp.reports.table import group_runs, row_keys
+from gnnexp.runs import read_run
 from gnnexp.sweep import run_key
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.follow import Follower, follow

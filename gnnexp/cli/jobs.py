@@ -23,7 +23,7 @@ from gnnexp.launchers.slurm_jobs import cancel as cancel_job
 from gnnexp.launchers.slurm_jobs import job_state, read_job_id
 from gnnexp.launchers.status import log_tail, read_statuses
 from gnnexp.records import RESULT_FILE, read_epochs
-from gnnexp.reports.runs import read_run
+from gnnexp.runs import read_run
 
 
 def status(options: argparse.Namespace) -> int:

@@ -98,6 +98,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_jobs(commands)
     _add_sweep(commands)
     _add_report(commands)
+    _add_plan(commands)
     _add_partition(commands)
     info = commands.add_parser("info", help="what is installed, and what this machine can run")
     info.set_defaults(command=_lazy("info"))
@@ -163,6 +164,15 @@ def _add_report(commands: Commands[argparse.ArgumentParser]) -> None:
     report.add_argument("--out", metavar="DIR", help="folder for the files (default: reports/<name>)")
     report.add_argument("--sync", action="store_true", help="deliver to the tracker what could not be delivered")
     report.set_defaults(command=_lazy("report"))
+
+
+def _add_plan(commands: Commands[argparse.ArgumentParser]) -> None:
+    plan = commands.add_parser("plan", help="rank the systems of runs by their estimated epoch on described hardware")
+    plan.add_argument("names", nargs="+", metavar="NAME|RUN", help="a sweep's name or run directories")
+    plan.add_argument("--hardware", required=True, metavar="PROFILE,PROFILE", help="files of conf/hardware")
+    plan.add_argument("--scale", type=float, default=1.0, metavar="F",
+                      help="of a graph F times as large as that of the runs")
+    plan.set_defaults(command=_lazy("planner"))
 
 
 def _add_partition(commands: Commands[argparse.ArgumentParser]) -> None:

@@ -21,7 +21,7 @@ from gnnexp.config.compose import Composed, compose, register_resolvers
 from gnnexp.config.folders import product_folder
 from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, Problem, ProblemsError
-from gnnexp.reports.runs import read_run
+from gnnexp.runs import read_run
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override

@@ -21,8 +21,8 @@ from gnnexp.reports.accuracy import curve_table, curves, draw_curves
 from gnnexp.reports.figure import draw_breakdown
 from gnnexp.reports.kinds import KINDS
 from gnnexp.reports.published import beside
-from gnnexp.reports.runs import RUNS, Run, find_runs, read_run
 from gnnexp.reports.table import Table, group_runs, make_table, row_keys, save_table
+from gnnexp.runs import RUNS, Run, find_runs, read_run
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import read_run as read_record
 from gnnexp.trackers.delivery import undelivered

@@ -22,8 +22,8 @@ from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.slurm_jobs import job_state, read_job_id
 from gnnexp.measure.needs import Profile
 from gnnexp.records import RESULT_FILE
-from gnnexp.reports.runs import read_run
 from gnnexp.reports.table import group_runs, make_table, row_keys
+from gnnexp.runs import read_run
 from gnnexp.trackers.delivery import reopen
 
 # What may be changed: where it runs and how records are kept, nothing that makes it another experiment.

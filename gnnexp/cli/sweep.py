@@ -24,7 +24,7 @@ from gnnexp.config.build import missing_module
 from gnnexp.config.compose import Composed
 from gnnexp.ending import deliver
 from gnnexp.errors import ConfigError, Problem, ProblemsError
-from gnnexp.reports.runs import RUNS, find_runs, finished_by_key
+from gnnexp.runs import RUNS, find_runs, finished_by_key
 from gnnexp.sweep import Case, Sweep, load_sweep, run_key
 
 

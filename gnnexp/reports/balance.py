@@ -8,8 +8,8 @@ from fractions import Fraction
 
 from gnnexp.reports.labels import ALWAYS, figure_name, label_runs
 from gnnexp.reports.rank_load import RankLoad, rank_loads, tells_redundancy
-from gnnexp.reports.runs import Run
 from gnnexp.reports.table import Table, seconds_cell
+from gnnexp.runs import Run
 
 _COLUMNS = (
     "computation s max", "computation s min", "communication s max", "communication s min", "wait s max", "epoch s",

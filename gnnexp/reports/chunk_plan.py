@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from gnnexp.reports.runs import Run
 from gnnexp.reports.setting import setting_of
+from gnnexp.runs import Run
 
 
 @dataclass(frozen=True)

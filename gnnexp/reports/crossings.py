@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from gnnexp.reports.rank_load import Line, computation_s, exchange_s, warm_epochs
-from gnnexp.reports.runs import Run
+from gnnexp.runs import Run
 
 
 @dataclass(frozen=True)

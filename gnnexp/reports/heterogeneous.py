@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from gnnexp.reports.labels import ALWAYS, label_runs
 from gnnexp.reports.published.cells import number_of, printed
 from gnnexp.reports.published.graphs import published_graph
-from gnnexp.reports.runs import Run
 from gnnexp.reports.table import Table, megabytes_cell, seconds_cell
+from gnnexp.runs import Run
 
 BASELINE = "distdgl"
 _COLUMNS = ("epoch s", f"x {BASELINE}", "edges computed", "MB sent", "paper s", f"paper x {BASELINE}")

@@ -18,8 +18,8 @@ from gnnexp.reports import (
     splitting,
     tasks,
 )
-from gnnexp.reports.runs import Run
 from gnnexp.reports.table import Table
+from gnnexp.runs import Run
 
 
 class Kind(NamedTuple):

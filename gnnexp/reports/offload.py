@@ -11,8 +11,8 @@ from gnnexp.reports.chunk_plan import ChunkPlan, plan_of
 from gnnexp.reports.crossings import Breakdown, breakdown_of
 from gnnexp.reports.labels import ALWAYS, figure_name, label_runs
 from gnnexp.reports.rank_load import tells_redundancy
-from gnnexp.reports.runs import Run
 from gnnexp.reports.table import Table
+from gnnexp.runs import Run
 
 _KINDS = ("topology", "vertex", "intermediate")
 _MEMORY = (*(f"{kind} MB" for kind in _KINDS), "device peak MB", "promised MB")

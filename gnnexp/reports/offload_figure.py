@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gnnexp.reports.drawing import Part, colour_of, empty_figure, save, stack
 from gnnexp.reports.offload import Offloaded, find_offloaded
-from gnnexp.reports.runs import Run
+from gnnexp.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

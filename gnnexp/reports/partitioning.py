@@ -9,9 +9,9 @@ from pathlib import Path
 
 from gnnexp.reports.published.cells import printed
 from gnnexp.reports.published.graphs import graph_like
-from gnnexp.reports.runs import Run
 from gnnexp.reports.setting import setting_of
 from gnnexp.reports.table import Table
+from gnnexp.runs import Run
 
 SPRING = "spring"
 # A partition with a part of more than this times the mean, of vertices or in a vertex-cut of edges, is not compared.

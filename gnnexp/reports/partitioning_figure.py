@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gnnexp.reports.drawing import colour_of, empty_figure, save
 from gnnexp.reports.partitioning import Partitioned, find_partitions, slowdown
-from gnnexp.reports.runs import Run
+from gnnexp.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

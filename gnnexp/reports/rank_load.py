@@ -10,7 +10,7 @@ from typing import Any
 
 from gnnexp.measure.phases import FORWARD_BACKWARD
 from gnnexp.records import read_epochs
-from gnnexp.reports.runs import Run
+from gnnexp.runs import Run
 
 _GRADIENTS = "gradients"
 # No vertex data: the gradients' sum, and what tells the lengths of an exchange (its bytes are sent, though).

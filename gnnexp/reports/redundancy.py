@@ -15,9 +15,9 @@ from typing import Literal
 
 from gnnexp.reports.published.cells import printed
 from gnnexp.reports.published.graphs import graph_like
-from gnnexp.reports.runs import Run
 from gnnexp.reports.setting import Setting, setting_columns, setting_of, splits_one_batch
 from gnnexp.reports.table import Table
+from gnnexp.runs import Run
 
 _ORIGINS = ("host", "local", "peer", "remote", "disk")
 _COLUMNS = ("edges micro", "edges mini", "edges ratio", "features micro", "features mini", "features ratio",

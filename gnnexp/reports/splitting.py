@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from gnnexp.records import read_epochs
 from gnnexp.reports.drawing import empty_figure, save
-from gnnexp.reports.runs import Run
 from gnnexp.reports.setting import Setting, setting_columns, setting_of, splits_one_batch
 from gnnexp.reports.table import Table
+from gnnexp.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.runs import Run
+from gnnexp.runs import Run
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

@@ -12,8 +12,8 @@ from gnnexp.measure.phases import Phase
 from gnnexp.reports.drawing import Part, empty_figure, save, stack
 from gnnexp.reports.labels import ALWAYS, figure_name, label_runs
 from gnnexp.reports.published.cells import number_of, printed
-from gnnexp.reports.runs import Run
 from gnnexp.reports.table import Table, seconds_cell
+from gnnexp.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from gnnexp.reports.accuracy import curve_table, curves, draw_curves
-from gnnexp.reports.runs import Run
 from gnnexp.reports.table import group_runs
+from gnnexp.runs import Run
 
 KEYS = ("dataset", "system")
 

@@ -13,8 +13,8 @@ from gnnexp.cli.main import run_command
 from gnnexp.reports import balance_figure
 from gnnexp.reports.balance import find_balances, make_table
 from gnnexp.reports.rank_load import computation_s, rank_loads
-from gnnexp.reports.runs import Run, read_run
 from gnnexp.reports.table import Table
+from gnnexp.runs import Run, read_run
 
 Record = dict[str, Any]
 FIGURES = (

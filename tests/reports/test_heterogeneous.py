@@ -8,7 +8,7 @@ from pathlib import Path
 from run_folder import write_job, write_result
 
 from gnnexp.reports.heterogeneous import make_table
-from gnnexp.reports.runs import Run, read_run
+from gnnexp.runs import Run, read_run
 
 HEADER = ("system", "dataset", "ranks", "epoch s", "x distdgl", "edges computed", "MB sent", "paper s",
           "paper x distdgl")

@@ -14,8 +14,8 @@ from gnnexp.reports import offload_figure
 from gnnexp.reports.chunk_plan import plan_of
 from gnnexp.reports.crossings import breakdown_of
 from gnnexp.reports.offload import find_offloaded, make_table
-from gnnexp.reports.runs import Run, read_run
 from gnnexp.reports.table import Table
+from gnnexp.runs import Run, read_run
 
 Record = dict[str, Any]
 # 40 vertices; of 100 rows 20 are shared by ranks, 50 more stay where the next batch reads them.

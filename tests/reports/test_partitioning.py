@@ -12,7 +12,7 @@ from run_folder import write_job, write_result
 
 from gnnexp.reports.partitioning import find_partitions, make_table, spring_beside
 from gnnexp.reports.partitioning_figure import draw
-from gnnexp.reports.runs import Run, read_run
+from gnnexp.runs import Run, read_run
 
 HEADER = (
     "dataset", "parts", "partitioner", "copies, full", "copies, artifact", "copies, cut", "SPRING / it, full",

@@ -11,7 +11,7 @@ from run_folder import write_job, write_result
 
 from gnnexp.cli.main import run_command
 from gnnexp.reports.redundancy import find_pairs, make_table
-from gnnexp.reports.runs import Run, read_run
+from gnnexp.runs import Run, read_run
 
 HEADER = ("dataset", "ranks", "edges micro", "edges mini", "edges ratio", "features micro", "features mini",
           "features ratio", "paper's edges ratio", "paper's features ratio")

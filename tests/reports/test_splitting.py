@@ -14,8 +14,8 @@ from gnnexp.cli.report import choose
 from gnnexp.config.folders import product_folder
 from gnnexp.errors import ConfigError
 from gnnexp.reports.kinds import KINDS
-from gnnexp.reports.runs import Run, read_run
 from gnnexp.reports.splitting import draw, find_splits, make_table, share_below
+from gnnexp.runs import Run, read_run
 from gnnexp.sweep import load_sweep
 
 Batches = list[list[list[int]]]  # [steps][layers][ranks]

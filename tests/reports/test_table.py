@@ -15,8 +15,8 @@ from run_folder import metrics_of, write_epochs, write_job, write_result
 from gnnexp.errors import DataError
 from gnnexp.reports.drawing import Part, empty_figure, stack
 from gnnexp.reports.figure import draw_breakdown
-from gnnexp.reports.runs import Run, find_runs, finished_by_key, read_run
 from gnnexp.reports.table import accuracy_cell, group_runs, make_table, row_keys
+from gnnexp.runs import Run, find_runs, finished_by_key, read_run
 
 
 def make_run(folder: Path, system: str = "dgl", seed: int = 0, epochs: int = 4, status: str = "finished") -> Run:

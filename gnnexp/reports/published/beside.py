@@ -12,9 +12,9 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.reports.published.cells import cells, number_of, papers, printed
 from gnnexp.reports.published.graphs import published_graph
 from gnnexp.reports.published.order import Compared, pairs_in_order
-from gnnexp.reports.runs import Run
 from gnnexp.reports.spread import interval_cell, mean_and_interval
 from gnnexp.reports.table import Group, Table
+from gnnexp.runs import Run
 
 _KEYS = ("paper", "source", "columns", "where", "over")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnexp.reports.runs import Run
+from gnnexp.runs import Run
 
 # Synthetic graphs by `dataset.shape`; others go by their name.
 _LIKE = {

@@ -1,0 +1,74 @@
+"""What a described machine does per second, from its hardware profile: data sheets, or a calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gnnexp.errors import ConfigError, Problem
+
+# What drawing one edge reads at random where a profile does not say how many edges it draws: the neighbour's id, and
+# its place in the table that numbers a batch's vertices; a device fetches 32 bytes for either.
+_BYTES_PER_DRAW = 64
+_FIGURES = ("flops", "gather", "latency")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Per rank, everything in bytes, floats, edges or exchanges per second.
+
+    Attributes:
+        name: of the profile.
+        nodes, workers: machines and ranks on each.
+        flops: float32 operations of dense products.
+        gather: bytes of rows that aggregation reads.
+        sampling: edges drawn.
+        host: bytes from host memory into the device.
+        peer: bytes from another device of the same host.
+        link: bytes to other ranks, where they are as the profile places them; a node's network is shared by its ranks.
+        latency: seconds of an exchange beside its bytes.
+        device_memory: bytes of a rank's device; None where nobody says.
+        source: where the figures are from.
+    """
+
+    name: str
+    nodes: int
+    workers: int
+    flops: float
+    gather: float
+    sampling: float
+    host: float
+    peer: float
+    link: float
+    latency: float
+    device_memory: int | None
+    source: str
+
+
+def machine_of(name: str, hardware: Mapping[str, Any]) -> Machine:
+    """From the resolved `hardware` of a profile.
+
+    Raises:
+        ConfigError: it does not say what an estimate needs; all of that at once.
+    """
+    links = hardware.get("links") or {}
+    nodes, workers = int(hardware.get("nodes", 1)), int(hardware["workers"])
+    on_host = hardware.get("device") == "cpu" or not links.get("h2d")
+    between = links.get("network") if nodes > 1 or on_host else links.get("d2d") or links.get("h2d")
+    said = {**{f"hardware.{key}": hardware.get(key) for key in _FIGURES},
+            f"hardware.links.{'network' if nodes > 1 or on_host else 'd2d'}": between}
+    missing = [Problem(key, value, f"an estimate of {name} needs it: must be a positive number",
+                       f"set {key}=<per second>, from a data sheet or a measurement, or choose another profile")
+               for key, value in said.items() if not isinstance(value, int | float) or value <= 0]
+    if missing:
+        raise ConfigError(missing)
+    gather, link = float(hardware["gather"]), float(between or 0)
+    host = gather if on_host else float(links["h2d"])
+    return Machine(
+        name=name, nodes=nodes, workers=workers, flops=float(hardware["flops"]), gather=gather,
+        sampling=float(hardware.get("sampling") or gather / _BYTES_PER_DRAW), host=host,
+        peer=gather if on_host else float(links.get("d2d") or links["h2d"]),
+        link=link / workers if nodes > 1 else link, latency=float(hardware["latency"]),
+        device_memory=hardware.get("device_memory"), source=str(hardware.get("source") or "not said"),
+    )
