@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -81,7 +82,7 @@ def draft(overrides: Sequence[str], config_dir: str | None = None) -> Draft:
     wrong = {line: problem for line, override in choices.items() if (problem := check_choice(override, folders))}
     problems += [*syntax, *(() if lost else wrong.values())]
     try:
-        base = _without_culprits(folders, [], [line for line in choices if line not in wrong], final=False)
+        base = _chosen(folders, tuple(line for line in choices if line not in wrong), folders.stamp())
     except ConfigError as error:
         return Draft(None, (*problems, *error.problems), frozenset(folders.groups()))
     problems += base.culprits.values()
@@ -162,6 +163,12 @@ def expand_values(overrides: Sequence[str]) -> list[list[str]]:
         else:
             expanded.append([str(override.input_line)])
     return expanded
+
+
+@lru_cache(maxsize=256)
+def _chosen(folders: ConfigFolders, lines: tuple[str, ...], stamp: int) -> _Made:
+    """What groups choose, unresolved and not to be changed: cases of a sweep choose the same again and again."""
+    return _without_culprits(folders, [], list(lines), final=False)
 
 
 class _Made(NamedTuple):

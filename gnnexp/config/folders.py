@@ -33,6 +33,11 @@ class ConfigFolders:
 
     folders: tuple[Path, ...]
 
+    def stamp(self) -> int:
+        """Another number when a file has been written, added or removed."""
+        files = (file for folder in self.folders for level in ("*.yaml", "*/*.yaml") for file in folder.glob(level))
+        return hash(frozenset((str(file), _written(file)) for file in files))
+
     def groups(self) -> set[str]:
         """Names of all config groups."""
         return {entry.name for folder in self.folders for entry in folder.iterdir() if entry.is_dir()}
@@ -73,3 +78,11 @@ def _is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError:  # a name that is too long
         return False
+
+
+def _written(file: Path) -> int:
+    """When, in nanoseconds; 0 for what cannot be looked at: whoever reads it says so."""
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -129,3 +130,15 @@ def test_a_wrong_config_dir_is_not_followed_by_what_it_would_have_held(tmp_path:
 
 def test_a_missing_value_is_said_beside_other_mistakes() -> None:
     assert set(problems_of("dataset=gnnexp_format", "model=sag", "name=???")) == {"dataset.path", "model", "name"}
+
+
+def test_a_file_that_changes_is_read_again(tmp_path: Path) -> None:
+    """Choices of groups are kept between compositions."""
+    file = tmp_path / "model" / "mine.yaml"
+    file.parent.mkdir()
+    lines = ["model=mine", "model.extra=2"]
+    file.write_text("_target_: components.Mine\nextra: 1\n")
+    assert compose(lines, str(tmp_path)).config["model"]["extra"] == 2
+    file.write_text("_target_: components.Mine\n")
+    os.utime(file, ns=(1, 1))
+    assert "model.extra" in problems_of(*lines, config_dir=str(tmp_path))
