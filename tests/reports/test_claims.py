@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 FOLDER = Path(__file__).parents[2] / "gnnexp" / "reports" / "claims"
-TEXTS = Path(os.environ.get("GNNEXP_DATA", "")).parent / "papers"
+TEXTS = Path(os.environ.get("GNNEXP_DATA", "")).resolve().parent / "papers"
 FILES = sorted(FOLDER.glob("*.yaml"))
 FIELDS = {"claim", "says", "source", "kind", "depends_on_hardware", "systems", "datasets", "models", "expects",
           "measure"}

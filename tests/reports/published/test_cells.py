@@ -12,7 +12,7 @@ import pytest
 from gnnexp.errors import ConfigError
 from gnnexp.reports.published.cells import Cell, cells, chosen, number_of, papers
 
-TEXTS = Path(os.environ.get("GNNEXP_DATA", "")).parent / "papers"
+TEXTS = Path(os.environ.get("GNNEXP_DATA", "")).resolve().parent / "papers"
 needs_texts = pytest.mark.skipif(not TEXTS.is_dir(), reason="the papers' texts are not beside GNNEXP_DATA")
 SOURCE = re.compile(r"(Table|Figure|Section) [0-9IVXA]+[.0-9A-Za-z()-]*|Abstract|Introduction")
 
