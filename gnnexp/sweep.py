@@ -28,7 +28,7 @@ _WITHOUT_RESULTS = {
 }
 _MAX_CASES = 10_000
 _REPORT = ("kind", "rows", "published")
-_KEYS = {"description": str, "fixed": list, "axes": dict, "cases": list, "report": dict}
+_KEYS = {"description": str, "fixed": list, "axes": dict, "cases": list, "full": list, "report": dict}
 
 
 @dataclass(frozen=True)
@@ -61,20 +61,27 @@ class Sweep:
     report: Mapping[str, Any] = field(default_factory=dict)
 
 
-def load_sweep(name: str, overrides: Sequence[str] = ()) -> Sweep:
+def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) -> Sweep:
     """Read and expand `sweeps/<name>.yaml`, or the file `name`; `overrides` win, and `key=a,b` makes a further axis.
+
+    Args:
+        name: of the sweep.
+        overrides: typed ones.
+        full: in the size of the paper, for a cluster: with the file's `full` overrides; a sweep of its own.
 
     Raises:
         ConfigError: the sweep does not exist, or its file or the overrides are wrong.
     """
     file = _find(name)
     content = _read(file)
+    if full and "full" not in content:
+        raise ConfigError(Problem("--full", name, "this sweep has one size only", "leave --full out"))
     axes = [
         *([str(line)] for line in content.get("fixed", [])),
         *([f"{key}={_text(value)}" for value in values] for key, values in content.get("axes", {}).items()),
     ]
     cases = [case["overrides"] for case in content.get("cases", [])] or [[]]
-    more = expand_values(overrides)
+    more = [*([str(line)] for line in (content["full"] if full else ())), *expand_values(overrides)]
     count = len(cases) * math.prod(len(axis) for axis in [*axes, *more])
     if count > _MAX_CASES:
         raise ConfigError(Problem(str(file), f"{count} runs", f"at most {_MAX_CASES} in one sweep", "split it"))
@@ -84,7 +91,8 @@ def load_sweep(name: str, overrides: Sequence[str] = ()) -> Sweep:
             lines = last_of_each_key(combination)
             expanded.setdefault(lines, Case("", lines))
     found = label_cases(list(expanded))
-    return Sweep(file.stem, content.get("description", ""), tuple(found), content.get("report", {}))
+    name = f"{file.stem}_full" if full else file.stem
+    return Sweep(name, content.get("description", ""), tuple(found), content.get("report", {}))
 
 
 def _find(name: str) -> Path:

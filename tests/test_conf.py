@@ -40,9 +40,15 @@ def test_groups_are_the_folders_of_conf() -> None:
     assert {*COMPONENTS, "hardware", "train", "system"} == find_folders(None).groups()
 
 
-@pytest.mark.parametrize("file", sorted(product_folder("sweeps").glob("*.yaml")), ids=lambda file: file.stem)
-def test_every_case_of_a_sweep_is_right(file: Path) -> None:
-    sweep = load_sweep(file.stem)
+SWEEPS = sorted(product_folder("sweeps").glob("*.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("file", "full"),
+    [(file, full) for file in SWEEPS for full in (False, True) if not full or "\nfull:" in file.read_text()],
+    ids=lambda value: value.stem if isinstance(value, Path) else "full" if value else "small")
+def test_every_case_of_a_sweep_is_right(file: Path, full: bool) -> None:
+    sweep = load_sweep(file.stem, full=full)
     assert sweep.description and sweep.cases
     # Seeds of one case differ in nothing that is checked, nor do numbers of parts before there is a graph.
     unchecked = ("seed=", "partitioner.num_parts=")

@@ -57,6 +57,18 @@ def test_mistakes_in_the_file_are_named(tmp_path: Path, text: str, key: str) -> 
     assert key in problem.key
 
 
+def test_the_papers_size_comes_after_the_case_and_before_what_is_typed(tmp_path: Path) -> None:
+    text = "fixed: [size=1]\ncases: [{overrides: [a=p, batch=2]}, {overrides: [a=q]}]\nfull: [size=100, batch=200]"
+    file = write(tmp_path, text)
+    assert combinations(load_sweep(file)) == [("size=1", "a=p", "batch=2"), ("size=1", "a=q")]
+    sweep = load_sweep(file, ["size=50"], full=True)
+    assert sweep.name == "mine_full"
+    assert [dict(line.split("=") for line in lines) for lines in combinations(sweep)] == [
+        {"size": "50", "a": "p", "batch": "200"}, {"size": "50", "a": "q", "batch": "200"}]
+    with pytest.raises(ConfigError, match="one size only"):
+        load_sweep(write(tmp_path, "fixed: [size=1]"), full=True)
+
+
 @pytest.mark.parametrize(("published", "named"), [
     ("{paper: gsplid, source: Table 3, columns: {epoch_s: time/epoch_s}}", "gsplit"),
     ("{paper: gsplit, source: Table 33, columns: {epoch_s: time/epoch_s}}", "Table 3"), ("gsplit", "must be a mapping"),

@@ -129,6 +129,7 @@ def _add_sweep(commands: Commands[argparse.ArgumentParser]) -> None:
     sweep.add_argument("name", metavar="NAME", help="a sweep's name, or the path of a YAML file")
     _add_overrides(sweep)
     sweep.add_argument("--jobs", type=int, default=1, metavar="N", help="how many runs at a time on this machine")
+    sweep.add_argument("--full", action="store_true", help="in the paper's size, for a cluster")
     sweep.add_argument("--dry-run", action="store_true", help="check and list the runs, start none")
     sweep.set_defaults(command=_lazy("sweep"))
 

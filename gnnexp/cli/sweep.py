@@ -33,7 +33,7 @@ def main(options: argparse.Namespace) -> int:
     if options.jobs < 1:
         raise ConfigError(Problem("--jobs", options.jobs, "must be at least 1", "--jobs 2"))
     console = make_console()
-    sweep = load_sweep(options.name, options.overrides)
+    sweep = load_sweep(options.name, options.overrides, full=options.full)
     composed, states = check_all(sweep, options.config_dir)
     tell_plan(console, sweep, states, disk_of(composed, states))
     if not options.dry_run:
