@@ -80,7 +80,9 @@ def work_of(run: Run) -> Work:
     """The median epoch of a finished run, whose record has the sizes of its data (`provenance.graph`)."""
     hardware = run.config["hardware"]
     ranks = int(hardware.get("nodes", 1)) * int(hardware["workers"])
-    dims, row_bytes = widths(run), run.provenance["graph"]["num_features"] * ITEMSIZE
+    dims = widths(run)
+    sliced = run.value("feature_store") in ("sliced", "embedding_sliced")  # every rank reads its columns of every row
+    row_bytes = dims[0] * ITEMSIZE / (ranks if sliced else 1)
     tags = sorted({name.removeprefix("comm/rounds_") for epoch in run.epochs for name in epoch
                    if name.startswith("comm/rounds_")} - {"evaluation"})
     loaded = {origin: _busiest(run, f"features_loaded_{origin}", ranks) * row_bytes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,13 @@ def test_widths_of_links_and_of_trained_rows() -> None:
     assert widths(run_of()) == [100, 16, 4]
     assert widths(run_of(purpose="link_prediction")) == [100, 16, 16]
     assert widths(run_of(feature_store={"dim": 32}, model={"hidden": 16, "layers": 3})) == [32, 16, 16, 4]
+
+
+def test_columns_are_read_by_every_rank() -> None:
+    run = run_of()
+    choices = {**run.provenance["choices"], "feature_store": "sliced"}
+    run = replace(run, provenance={**run.provenance, "choices": choices})
+    assert work_of(run).loaded_bytes["host"] == pytest.approx(200 * 1.1 * 100 * 4 / 2)
 
 
 def test_a_larger_graph_has_larger_batches_and_as_many_steps() -> None:
