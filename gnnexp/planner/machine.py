@@ -1,4 +1,4 @@
-"""What a described machine does per second, from its hardware profile: data sheets, or a calibration."""
+"""What a described machine does per second, from its hardware profile: data sheets, or a measurement."""
 
 from __future__ import annotations
 
