@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnnexp.reports.figures.description import Figure
-from gnnexp.reports.figures.drawing import Drawn, Part, colour_of, empty_figure, finish, panel_axes, stack
+from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, colour_of, empty_figure, finish, panel_axes, stack
 from gnnexp.reports.figures.panels import Panel, caption_of
 from gnnexp.reports.metrics import axis_of, values_of
 from gnnexp.reports.spread import mean_and_interval
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     """Means over seeds with their interval; what failed says so in the place of its bars."""
-    canvas = empty_figure(2.6 + sum(max(1.8, 1.1 * len(panel.series)) for panel in panels), 3.6)
+    canvas = empty_figure(2.6 + sum(bars_width(panel.series) for panel in panels), 3.6)
     rows = []
     for axes, panel in zip(panel_axes(canvas, panels), panels, strict=True):
         found = [[mean_and_interval(values_of(group.runs, metric)) for group in panel.series.values()]

@@ -53,6 +53,9 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
             drawn.add(axis_of(metric)[0])
             metrics.add(metric)
             rows += [(panel.title, name, metric, *_cells(moment)) for moment in curve]
+        if any(label.endswith(", %") for label in drawn):  # intervals of two seeds may reach beyond what is possible
+            low, high = axes.get_ylim()
+            axes.set_ylim(max(low, 0.0), min(high, 100.0))
         axes.set_ylabel(min(drawn) if len(drawn) == 1 else "test metric")
         axes.set_xlabel("training time, seconds" if by_time else "epoch")
     caption = caption_of(panels, first=_first(figure, sorted(metrics), lacking))

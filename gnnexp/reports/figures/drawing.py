@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,6 +22,7 @@ _MARKS = ("o", "s", "^", "D", "v", "P", "X")
 # A part below this share of the highest bar is thinner than a line: neither drawn nor named.
 _THINNEST = 1e-3
 # Characters of a caption's size in an inch, measured on captions of figures that were looked at.
+_INCHES_PER_LETTER = 0.075  # of names under bars (8 points), widest ones
 _CAPTION_SIZE, _CAPTION_PER_INCH = 6.5, 19.0
 
 
@@ -56,6 +57,12 @@ def panel_axes(canvas: Figure, panels: Sequence[Panel]) -> list[Axes]:
         axes.set_title(panel.title, fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
     return found[:len(panels)]
+
+
+def bars_width(names: Collection[str]) -> float:
+    """Inches that so many bars take with their names below, whose words stand under each other."""
+    longest = max((len(word) for name in names for word in name.split()), default=0)
+    return 0.7 + len(names) * max(0.9, _INCHES_PER_LETTER * (longest + 1))
 
 
 def finish(canvas: Figure, caption: str) -> None:
