@@ -81,7 +81,8 @@ def compare_runs(names: Sequence[str]) -> Table:
                                 "gnnexp report compare RUN RUN"))
     if wrong:
         raise ConfigError(wrong)
-    found, problems = [], []
+    found: list[Run] = []
+    problems: list[Problem] = []
     for name in names:
         try:
             found.append(read_run(Path(name)))

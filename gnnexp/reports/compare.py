@@ -23,6 +23,7 @@ _PARTS = (("bytes", ("comm/", "tier/"), "bytes"), ("rounds", ("comm/",), "rounds
 _ALIKE = 0.02  # of the epoch: less apart is called as long
 _MOST_NAMED = 3
 _ENOUGH = 0.8  # of the difference: what comes after is not named
+_AGAINST = 0.25  # of the difference: so much the other way is named
 _ABSENT = "–"
 
 
@@ -80,7 +81,8 @@ def verdict(epoch: Sequence[Line], phases: Sequence[Line]) -> str:
     if abs(whole) <= _ALIKE * first:
         return f"Both take as long: {first:.4g} s an epoch and {second:.4g} s."
     word = "longer" if whole > 0 else "shorter"
-    said, covered = [], 0.0
+    said: list[str] = []
+    covered = 0.0
     for line in sorted(phases, key=lambda line: line.difference / whole, reverse=True):
         share = line.difference / whole
         if share <= 0 or covered >= _ENOUGH or len(said) == _MOST_NAMED:
@@ -89,7 +91,7 @@ def verdict(epoch: Sequence[Line], phases: Sequence[Line]) -> str:
         covered += share
     against = min(phases, key=lambda line: line.difference / whole, default=None)
     because = f", mainly by {', '.join(said)}" if said else ""
-    if against is not None and against.difference / whole < -(1 - _ENOUGH):
+    if against is not None and against.difference / whole <= -_AGAINST:
         because += f", against {_phase(against.metric)} {against.difference:+.4g} s"
     return (f"B's epoch is {abs(whole):.4g} s {word} than A's ({second:.4g} s, {first:.4g} s: x {second / first:.3g})"
             f"{because}.")

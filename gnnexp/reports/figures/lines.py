@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gnnexp.reports.figures.description import Figure
-from gnnexp.reports.figures.drawing import Drawn, colour_of, empty_figure, finish, mark_of, panel_axes
+from gnnexp.reports.figures.drawing import Drawn, colour_of, finish, mark_of, panel_figure
 from gnnexp.reports.figures.panels import Panel, caption_of, names_of
 from gnnexp.reports.metrics import axis_of, values_of
 from gnnexp.reports.spread import mean_and_interval
@@ -42,9 +42,9 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     """A line per series, a point for each value of `figure.x`; dotted: the ideal, from the line's first point."""
     metric, names = figure.y[0], names_of(panels)
     label, factor = axis_of(metric)
-    canvas = empty_figure(1.8 + 3.4 * max(1, len(panels)), 3.6)
+    canvas, spaces = panel_figure(panels, [3.4] * len(panels), 3.6, beside=1.8)
     rows, left_out = [], []
-    for axes, panel in zip(panel_axes(canvas, panels), panels, strict=True):
+    for axes, panel in zip(spaces, panels, strict=True):
         places: set[float] = set()
         means: list[float] = []
         for name, group in panel.series.items():
@@ -55,7 +55,7 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
             means += [point.mean for point in points]
             _line(axes, points, factor, name, number)
             if figure.ideal and points:
-                _ideal(axes, points, factor, number)
+                means += _ideal(axes, points, factor, number)
             rows += [(panel.title, name, f"{one.x:g}", metric, f"{one.mean:.6g}",
                       "" if math.isnan(one.half) else f"{one.half:.3g}", str(one.count)) for one in points]
         _scales(axes, figure, sorted(places), [factor * mean for mean in means])
@@ -94,10 +94,13 @@ def _line(axes: Axes, points: Sequence[Point], factor: float, name: str, number:
                   color=colour_of(number), marker=mark_of(number), markersize=4, linewidth=1.3, capsize=2)
 
 
-def _ideal(axes: Axes, points: Sequence[Point], factor: float, number: int) -> None:
+def _ideal(axes: Axes, points: Sequence[Point], factor: float, number: int) -> list[float]:
+    """Draw it; its values in the record's units."""
     first = points[0]
-    axes.plot([point.x for point in points], [factor * first.mean * first.x / point.x for point in points], ":",
-              color=colour_of(number), linewidth=1.0)
+    ideal = [first.mean * first.x / point.x for point in points]
+    axes.plot([point.x for point in points], [factor * value for value in ideal], ":", color=colour_of(number),
+              linewidth=1.0)
+    return ideal
 
 
 def _scales(axes: Axes, figure: Figure, places: Sequence[float], means: Sequence[float]) -> None:
