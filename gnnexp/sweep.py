@@ -53,12 +53,14 @@ class Sweep:
         description: one sentence.
         cases: in order, without repetition.
         report: how to show it (`rows`: config keys that name a row; `kind`: one of `KINDS`; `published`: see `Beside`).
+        command: that was typed for it.
     """
 
     name: str
     description: str
     cases: tuple[Case, ...]
     report: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
 
 
 def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) -> Sweep:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from gnnexp.cli.console import make_console, states_table
+from gnnexp.cli.page import Subject, publish
 from gnnexp.cli.prepare import check_folder
 from gnnexp.config.build import build
 from gnnexp.config.compose import compose
@@ -26,6 +28,7 @@ from gnnexp.runs import RUNS, Run, find_runs, read_run
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import read_run as read_record
 from gnnexp.trackers.delivery import undelivered
+from gnnexp.trackers.report_record import REPORT_FILE, read_report, undelivered_reports
 
 REPORTS = Path("reports")
 STATES = RUNS / "sweeps"
@@ -35,7 +38,7 @@ def main(options: argparse.Namespace) -> int:
     """List runs, show some of them, or deliver what is not delivered."""
     console = make_console()
     if options.sync:
-        return sync(console, [Path(name) for name in options.names] or [RUNS])
+        return sync(console, [Path(name) for name in options.names] or [RUNS, REPORTS])
     if not options.names:
         return list_runs(console)
     if options.rows and options.names[0] in KINDS:
@@ -73,6 +76,7 @@ class Choice:
         rows: config keys that name a row; empty: those that differ.
         kind: one of `KINDS`, empty for the comparison table.
         published: what of a paper stands beside the comparison (`Beside`), or None.
+        sweep: whose own report this is; empty for any other.
     """
 
     name: str
@@ -80,6 +84,7 @@ class Choice:
     rows: Sequence[str] = ()
     kind: str = ""
     published: Mapping[str, Any] | None = None
+    sweep: str = ""
 
 
 def choose(names: Sequence[str]) -> Choice:
@@ -97,7 +102,8 @@ def _choose(names: Sequence[str]) -> Choice:
             raise ConfigError(unknown("report", names[0], names[0], [*sweeps, *KINDS]))
         state = json.loads(sweeps[names[0]].read_text(encoding="utf-8"))
         paths = [Path(case["run_dir"]) for case in state["cases"] if case["run_dir"]]
-        return Choice(names[0], paths, state["rows"], state.get("kind") or "", state.get("published"))
+        return Choice(names[0], paths, state["rows"], state.get("kind") or "", state.get("published"),
+                      sweep=names[0])
     paths = [Path(name) for name in names]
     wrong = [Problem("report", str(path), "must be a run directory", "gnnexp report lists them")
              for path in paths if not path.is_dir()]
@@ -127,6 +133,8 @@ def show(
     table, figures = (_of_kind if choice.kind else _comparison)(choice, runs, folder)
     console.print(table.rich(f"report {choice.name}"))
     files = [*figures, *save_table(table, folder, choice.kind or "table", formats)]
+    subject = Subject(choice.name, choice.kind, choice.sweep, folder, delivered=out is None)
+    files.append(publish(subject, runs, table, files, console))
     if files:
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
     console.print("next: `gnnexp ui` (or `make ui`) for the dashboard, `gnnexp report` for all runs", soft_wrap=True)
@@ -160,21 +168,28 @@ def _of_kind(choice: Choice, runs: Sequence[Run], folder: Path) -> tuple[Table, 
 def sync(console: Console, folders: Sequence[Path]) -> int:
     """Deliver what is not delivered, each record once; 1 if the store is away."""
     default = compose([]).config["tracker"]
-    code = 0
-    runs = sorted({run for folder in folders for run in (path.parent for path in folder.rglob("job.json"))})
-    count = 0
-    for run in runs:
-        node = read_record(run).job["config"].get("tracker", default)
-        tracker = build(node, Tracker)
-        if not tracker.where() or not undelivered(run, tracker.where()):
-            continue
-        if not (run / "result.json").exists():
-            continue  # still running, or its launcher was killed: nobody knows its end
-        try:
-            tracker.deliver(run)
-            count += 1
-        except TrackingError as error:
-            console.print(f"{run}: {error}", soft_wrap=True, markup=False)
-            code = 1
-    console.print(f"{count} runs delivered")
-    return code
+    waiting: list[tuple[Path, Callable[[], bool]]] = []
+    for run in sorted({path.parent for folder in folders for path in folder.rglob("job.json")}):
+        tracker = build(read_record(run).job["config"].get("tracker", default), Tracker)
+        # Without a result it is still running, or its launcher was killed: nobody knows its end.
+        if tracker.where() and undelivered(run, tracker.where()) and (run / "result.json").exists():
+            waiting.append((run, partial(tracker.deliver, run)))
+    num_runs = len(waiting)
+    for report in sorted({path.parent for folder in folders for path in folder.rglob(REPORT_FILE)}):
+        tracker = build(read_report(report).tracker, Tracker)
+        if tracker.where() and undelivered_reports(report, tracker.where()):
+            waiting.append((report, partial(tracker.deliver_report, report)))
+    delivered = [_delivered(console, *one) for one in waiting]
+    reports = sum(delivered[num_runs:])
+    console.print(f"{sum(delivered[:num_runs])} runs delivered"
+                  + (f", {reports} report{'s' if reports > 1 else ''}" if reports else ""))
+    return 0 if all(delivered) else 1
+
+
+def _delivered(console: Console, folder: Path, deliver: Callable[[], bool]) -> bool:
+    try:
+        deliver()
+    except TrackingError as error:
+        console.print(f"{folder}: {error}", soft_wrap=True, markup=False)
+        return False
+    return True
