@@ -7,7 +7,6 @@ import datetime
 import hashlib
 import json
 import platform
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,8 +82,8 @@ def _lines(state: Mapping[str, Any], runs: Sequence[Run]) -> list[RunLine]:
     """A line per case, also of those that have no run; without cases a line per run."""
     by_path = {str(run.path): run for run in runs}
     return [
-        run_line(by_path[case["run_dir"]], case["label"], case["status"], case["reason"])
-        if case["run_dir"] in by_path else RunLine(case["label"], case["status"], case["reason"])
+        run_line(by_path[case["run_dir"]], case["label"]) if case["run_dir"] in by_path
+        else RunLine(case["label"], case["status"], case["reason"])
         for case in state.get("cases", ())
     ] or [run_line(run) for run in runs]
 
@@ -102,8 +101,7 @@ def deliver(subject: Subject, page: Page, runs: Sequence[Run], files: Sequence[P
     if chosen is None:
         return
     node, tracker = chosen
-    counted = Counter(line.status for line in page.runs)
-    done = counted["finished"] + counted["finished before"] == len(page.runs)
+    done = all(line.status == "finished" for line in page.runs)
     ReportRecord(
         uid=_uid(subject.sweep), sweep=subject.sweep, digest=page.digest(), status="finished" if done else "failed",
         note=_note(page), files=[file.name for file in files], tracker=node, code_version=page.version,

@@ -17,6 +17,8 @@ from gnnexp.reports.table import Table
 _ASSETS = Path(__file__).parent / "assets"
 # A number with a unit or an interval, as page.js sorts it: `1,024`, `95.28 ± 0.44`, `3 (+1 failed)`, `2x`, `12 %`.
 _NUMBER = re.compile(r"[-+−]?(\d[\d,]*\.?\d*|\.\d+)(e[-+]?\d+)?(?=$|[\s%x×])", re.IGNORECASE)
+# Characters of a cell that need no line break.
+_SHORT = 24
 # More rows of a figure's data than this stay in their CSV file alone.
 _MOST_ROWS = 2000
 
@@ -66,7 +68,7 @@ def _chips(page: Page) -> str:
 
 def _class_of(status: str) -> str:
     """How a status is coloured."""
-    return {"finished": "good", "finished before": "good", "failed": "bad"}.get(status, "open")
+    return {"finished": "good", "failed": "bad"}.get(status, "open")
 
 
 def _body(page: Page) -> list[str]:
@@ -154,9 +156,15 @@ def _run(run: RunLine, shown: Sequence[str]) -> str:
     cells = {
         "run": f'<th scope="row">{escape(run.label)}</th>',
         "status": f'<td><span class="chip {_class_of(run.status)}">{escape(run.status)}</span></td>',
-        "exact": f'<td class="wide">{escape(run.exact) or "–"}</td>',
-        "reason": f'<td class="wide">{escape(run.reason) or "–"}</td>',
-        "directory": f"<td><code>{escape(run.run_dir) or '–'}</code></td>",
+        "exact": _words(run.exact),
+        "reason": _words(run.reason),
+        "directory": f"<td><code>{escape(run.run_dir)}</code></td>" if run.run_dir else _words(""),
         "command": f"<td>{command}</td>",
     }
     return f"<tr>{''.join(cells[name] for name in shown)}</tr>"
+
+
+def _words(text: str) -> str:
+    """A cell that is wide where there is much to say."""
+    wide = ' class="wide"' if len(text) > _SHORT else ""
+    return f"<td{wide}>{escape(text) or '–'}</td>"

@@ -22,8 +22,6 @@ _CAPTIONS = {
     "cost": "Seconds and memory of making the partitions.",
     "tasks": "Seconds by part of the work (left), and shares beside the paper's (right).",
 }
-# A finished sweep's cases have these words; others have reasons.
-_DONE = ("finished", "finished before")
 
 
 @dataclass(frozen=True)
@@ -107,10 +105,10 @@ class Page:
         return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def run_line(run: Run, label: str = "", status: str = "", reason: str = "") -> RunLine:
-    """Of a run that has ended; the label of its case where it has one."""
+def run_line(run: Run, label: str = "") -> RunLine:
+    """Of a run that has ended; with the label of its case where it is one of a sweep's."""
     named = label or " ".join(run.value(key) for key in ("system", "dataset", "model")) + f" seed={run.value('seed')}"
-    return RunLine(named, status or run.status, reason or run.reason, _exactness(run), str(run.path),
+    return RunLine(named, run.status, run.reason, _exactness(run), str(run.path),
                    str(run.provenance.get("reproduce", "")))
 
 
@@ -170,7 +168,7 @@ def _told(values: Iterable[str]) -> str:
 
 def notes(lines: Sequence[RunLine], runs: Sequence[Run]) -> list[str]:
     """What a reader must know before believing the tables: what is missing, approximate, or not comparable."""
-    missing = Counter(line.status for line in lines if line.status not in _DONE)
+    missing = Counter(line.status for line in lines if line.status != "finished")
     found = [f"{count} of {len(lines)} runs {status}: no figures of theirs are in the tables."
              for status, count in missing.items()]
     if len({_version(run) for run in runs}) > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import json
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -29,6 +30,16 @@ Filter: `tags.system = 'gsplit'`, `tags.dataset = 'cora'`, `tags.model`,
 `headline/*`: test metric at the best validation epoch, median epoch seconds after the first, peak memory, bytes sent
 per epoch. `summary/*`: every metric, so. `time/*`, `comm/*`, `work/*`, `memory/*`, `loss/*`: by epoch.
 """
+
+# The columns that `gnnexp ui` opens the experiment with: MLflow's own way to share a view, a tag of the experiment.
+VIEW_KEY = "gnnexp"
+_VIEW = {"selectedColumns": [
+    *(f"metrics.`headline/{name}`" for name in ("test", "epoch_s", "sent_bytes", "host_peak_bytes",
+                                                 "device_peak_bytes")),
+    *(f"params.`{name}`" for name in ("system", "dataset", "model", "paradigm", "partitioner", "ranks", "seed")),
+    *(f"tags.`{name}`" for name in ("status", "exact", "sweep")),
+]}
+EXPERIMENT_TAGS = {NOTE_TAG: EXPERIMENT_NOTE, f"mlflow.sharedViewState.{VIEW_KEY}": json.dumps(_VIEW)}
 
 
 def dataset_name(record: RunRecord) -> str:

@@ -101,13 +101,13 @@ def deliver_until_closed(tracker: Tracker, run_dir: Path, standing: IO[bytes]) -
 
 
 def main(arguments: list[str]) -> int:
-    """Deliver the run directory `arguments[0]` until standard input is closed; a report's folder at once, while its user waits."""
+    """Deliver the run directory `arguments[0]` until standard input is closed; a report's folder at once."""
     folder = Path(arguments[0])
     try:
         if (folder / REPORT_FILE).exists():
             build(read_report(folder).tracker, Tracker).deliver_report(folder)
         else:
-            _yield_to_training()
+            _yield_to_training()  # not for a report: nothing of its command trains, and its user waits
             tracker = build(read_run(folder).job["config"]["tracker"], Tracker)
             deliver_until_closed(tracker, folder, sys.stdin.buffer)
     except TrackingError as error:

@@ -18,8 +18,9 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import Delivery, RunRecord, read_delivery, read_run
 from gnnexp.trackers.description import (
-    EXPERIMENT_NOTE,
+    EXPERIMENT_TAGS,
     NOTE_TAG,
+    VIEW_KEY,
     dataset_name,
     end_tags,
     headline,
@@ -112,6 +113,19 @@ class MlflowTracker(Tracker):
             raise TrackingError(f"{self.where()}: {_first_line(error)}") from error
         return True
 
+    def view(self, address: str) -> str:
+        """The experiment's page on the server at `address`, with the columns that runs are compared by.
+
+        Raises:
+            TrackingError: if the store does not answer.
+        """
+        try:
+            self._connect()
+        except Exception as error:  # as in `deliver`
+            raise TrackingError(f"{self.where()}: {_first_line(error)}") from error
+        return (f"{address.rstrip('/')}/?workflowType=machine_learning#/experiments/{self._experiment_id}/runs"
+                f"?viewStateShareKey={VIEW_KEY}")
+
     def _report_run(self, client: MlflowClient, record: ReportRecord) -> str:
         """The report's run in the store, made here before or now."""
         found = client.search_runs([self._experiment_id], f"tags.`{_UID_TAG}` = '{record.uid}'", max_results=1)
@@ -135,13 +149,14 @@ class MlflowTracker(Tracker):
             if found is None:
                 try:
                     self._experiment_id = client.create_experiment(
-                        self.experiment, self._artifacts(), {NOTE_TAG: EXPERIMENT_NOTE})
+                        self.experiment, self._artifacts(), EXPERIMENT_TAGS)
                 except MlflowException:  # another launcher was faster, on a server that we cannot lock
                     found = client.get_experiment_by_name(self.experiment)
                     if found is None:
                         raise
             if found is not None:
                 self._experiment_id = found.experiment_id
+                _describe_experiment(client, found.experiment_id, found.tags)
         self._client = client
         return client
 
@@ -177,6 +192,13 @@ class MlflowTracker(Tracker):
         client.log_inputs(delivery.run_id, [_dataset(record)])
         delivery.save(run_dir)
         return delivery
+
+
+def _describe_experiment(client: MlflowClient, experiment_id: str, tags: Mapping[str, str]) -> None:
+    """An experiment that another version made, or none of ours; a description by its user stays."""
+    for key, value in EXPERIMENT_TAGS.items():
+        if key not in tags or (key != NOTE_TAG and tags[key] != value):
+            client.set_experiment_tag(experiment_id, key, value)
 
 
 def _go_on(client: MlflowClient, run_dir: Path, delivery: Delivery) -> Delivery:
