@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -92,6 +93,20 @@ class EpochLog:
         with self._path.open("rb+") as file:
             whole = file.read().rfind(b"\n") + 1
             file.truncate(whole)
+
+
+def warm_median(epochs: Sequence[Mapping[str, float]], metric: str) -> float:
+    """Median of `metric` over the epochs after the first, which warms up; NaN where it was not recorded."""
+    values = [epoch[metric] for epoch in (epochs[1:] or epochs) if metric in epoch]
+    return statistics.median(values) if values else math.nan
+
+
+def figure_of_merit(summary: Mapping[str, float], split: str, chosen: str) -> tuple[str, float]:
+    """Name and value of the task's metric on `split` (`acc/test`, 0.81): `chosen` (`task.metric`) if it is there."""
+    names = [name for name in summary if name.endswith(f"/{split}") and name != f"loss/{split}"]
+    order = {"acc": 0, "micro_f1": 1, "roc_auc": 2} | {chosen: -1}
+    names.sort(key=lambda name: order.get(name.partition("/")[0], 9))
+    return (names[0], summary[names[0]]) if names else ("", math.nan)
 
 
 def summarize(epochs: Sequence[Mapping[str, Any]], primary: str) -> dict[str, float]:

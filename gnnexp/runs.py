@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gnnexp.errors import DataError, Problem
-from gnnexp.records import RESULT_FILE
+from gnnexp.records import RESULT_FILE, figure_of_merit, warm_median
 
 RUNS = Path("runs")
 
@@ -57,16 +55,11 @@ class Run:
 
     def median(self, metric: str) -> float:
         """Median of `metric` over the epochs after the first, which warms up; NaN where it was not recorded."""
-        values = [epoch[metric] for epoch in (self.epochs[1:] or self.epochs) if metric in epoch]
-        return statistics.median(values) if values else math.nan
+        return warm_median(self.epochs, metric)
 
     def best(self, split: str) -> tuple[str, float]:
         """Name and value of the task's metric on `split` at the best validation epoch (`acc/test`, 0.81)."""
-        names = [name for name in self.summary if name.endswith(f"/{split}") and name != f"loss/{split}"]
-        chosen = self.value("task.metric")
-        order = {"acc": 0, "micro_f1": 1, "roc_auc": 2} | {chosen: -1}
-        names.sort(key=lambda name: order.get(name.partition("/")[0], 9))
-        return (names[0], self.summary[names[0]]) if names else ("", math.nan)
+        return figure_of_merit(self.summary, split, self.value("task.metric"))
 
     def knows(self, key: str) -> bool:
         """Whether the configuration has the dotted `key`."""

@@ -51,12 +51,14 @@ class Sweep:
         description: one sentence.
         cases: in order, without repetition.
         report: how to show it, as its file says: what `read_layout` reads.
+        command: that was typed for it.
     """
 
     name: str
     description: str
     cases: tuple[Case, ...]
     report: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
 
 
 def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) -> Sweep:

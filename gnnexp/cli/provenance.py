@@ -59,11 +59,16 @@ def graph_sizes(graph: Graph) -> dict[str, int]:
 
 def reproduce_command(overrides: Sequence[str], config_dir: str | None) -> str:
     """The one command, to be typed in the same folder with the same code."""
-    root = os.environ.get(ROOT_VARIABLE)
     words = ["gnnexp", "run", *(line for line in overrides if not line.startswith("hydra."))]
     if config_dir:
         words += ["--config-dir", config_dir]
-    return (f"{ROOT_VARIABLE}={shlex.quote(root)} " if root else "") + shlex.join(words)
+    return with_root(shlex.join(words))
+
+
+def with_root(command: str) -> str:
+    """`command` with the folder of the data that it reads."""
+    root = os.environ.get(ROOT_VARIABLE)
+    return (f"{ROOT_VARIABLE}={shlex.quote(root)} " if root else "") + command
 
 
 def code_version() -> str:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from gnnexp.cli.console import make_console
+from gnnexp.cli.page import Subject, publish
 from gnnexp.cli.prepare import check_folder
 from gnnexp.config.build import build
 from gnnexp.config.compose import compose
@@ -30,6 +32,7 @@ from gnnexp.runs import RUNS, Run, find_runs, read_run
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import read_run as read_record
 from gnnexp.trackers.delivery import undelivered
+from gnnexp.trackers.report_record import REPORT_FILE, read_report, undelivered_reports
 
 REPORTS = Path("reports")
 STATES = RUNS / "sweeps"
@@ -40,7 +43,7 @@ def main(options: argparse.Namespace) -> int:
     """List runs, show or compare some of them, or deliver what is not delivered."""
     console = make_console()
     if options.sync:
-        return sync(console, [Path(name) for name in options.names] or [RUNS])
+        return sync(console, [Path(name) for name in options.names] or [RUNS, REPORTS])
     formats = [suffix for suffix, wanted in (("md", options.markdown), ("csv", options.csv)) if wanted]
     out = Path(options.out) if options.out else None
     if out and (problems := check_folder("--out", out)):
@@ -110,11 +113,13 @@ class Choice:
         name: of its folder.
         paths: run directories.
         layout: what it shows.
+        sweep: whose own report this is; empty for any other.
     """
 
     name: str
     paths: Sequence[Path]
     layout: Layout = field(default_factory=Layout)
+    sweep: str = ""
 
 
 def choose(names: Sequence[str]) -> Choice:
@@ -132,7 +137,7 @@ def _choose(names: Sequence[str]) -> Choice:
             raise ConfigError(unknown("report", names[0], names[0], [*sweeps, *KINDS]))
         state = json.loads(sweeps[names[0]].read_text(encoding="utf-8"))
         paths = [Path(case["run_dir"]) for case in state["cases"] if case["run_dir"]]
-        return Choice(names[0], paths, layout_of(state))
+        return Choice(names[0], paths, layout_of(state), names[0])
     paths = [Path(name) for name in names]
     wrong = [Problem("report", str(path), "must be a run directory", "gnnexp report lists them")
              for path in paths if not path.is_dir()]
@@ -171,6 +176,8 @@ def show(
     for table in tables.values():
         console.print(table.rich(f"report {choice.name}"))
     files = [*figures, *(file for name, table in tables.items() for file in save_table(table, folder, name, formats))]
+    subject = Subject(choice.name, choice.layout.kind, choice.sweep, folder, delivered=out is None)
+    files.append(publish(subject, runs, tables, files, console))
     if files:
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
     console.print("next: `gnnexp ui` (or `make ui`) for the dashboard, `gnnexp report` for all runs", soft_wrap=True)
@@ -193,21 +200,28 @@ def _comparison(layout: Layout, runs: Sequence[Run]) -> Table:
 def sync(console: Console, folders: Sequence[Path]) -> int:
     """Deliver what is not delivered, each record once; 1 if the store is away."""
     default = compose([]).config["tracker"]
-    code = 0
-    runs = sorted({run for folder in folders for run in (path.parent for path in folder.rglob("job.json"))})
-    count = 0
-    for run in runs:
-        node = read_record(run).job["config"].get("tracker", default)
-        tracker = build(node, Tracker)
-        if not tracker.where() or not undelivered(run, tracker.where()):
-            continue
-        if not (run / "result.json").exists():
-            continue  # still running, or its launcher was killed: nobody knows its end
-        try:
-            tracker.deliver(run)
-            count += 1
-        except TrackingError as error:
-            console.print(f"{run}: {error}", soft_wrap=True, markup=False)
-            code = 1
-    console.print(f"{count} runs delivered")
-    return code
+    waiting: list[tuple[Path, Callable[[], bool]]] = []
+    for run in sorted({path.parent for folder in folders for path in folder.rglob("job.json")}):
+        tracker = build(read_record(run).job["config"].get("tracker", default), Tracker)
+        # Without a result it is still running, or its launcher was killed: nobody knows its end.
+        if tracker.where() and undelivered(run, tracker.where()) and (run / "result.json").exists():
+            waiting.append((run, partial(tracker.deliver, run)))
+    num_runs = len(waiting)
+    for report in sorted({path.parent for folder in folders for path in folder.rglob(REPORT_FILE)}):
+        tracker = build(read_report(report).tracker, Tracker)
+        if tracker.where() and undelivered_reports(report, tracker.where()):
+            waiting.append((report, partial(tracker.deliver_report, report)))
+    delivered = [_delivered(console, *one) for one in waiting]
+    reports = sum(delivered[num_runs:])
+    console.print(f"{sum(delivered[:num_runs])} runs delivered"
+                  + (f", {reports} report{'s' if reports > 1 else ''}" if reports else ""))
+    return 0 if all(delivered) else 1
+
+
+def _delivered(console: Console, folder: Path, deliver: Callable[[], bool]) -> bool:
+    try:
+        deliver()
+    except TrackingError as error:
+        console.print(f"{folder}: {error}", soft_wrap=True, markup=False)
+        return False
+    return True

@@ -6,6 +6,7 @@ import argparse
 import datetime
 import json
 import re
+import shlex
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -17,6 +18,7 @@ from gnnexp.cli.cases import State, begun_by_key, run_case, save_states
 from gnnexp.cli.console import make_console, states_table
 from gnnexp.cli.plan import disk_of, tell_plan
 from gnnexp.cli.prepare import checked, dataset_of
+from gnnexp.cli.provenance import with_root
 from gnnexp.cli.report import Choice, show
 from gnnexp.cli.side_by_side import run_side_by_side
 from gnnexp.cli.submitted import run_submitted, submits
@@ -34,7 +36,7 @@ def main(options: argparse.Namespace) -> int:
     if options.jobs < 1:
         raise ConfigError(Problem("--jobs", options.jobs, "must be at least 1", "--jobs 2"))
     console = make_console()
-    sweep = load_sweep(options.name, options.overrides, full=options.full)
+    sweep = replace(load_sweep(options.name, options.overrides, full=options.full), command=_command(options))
     composed, states = check_all(sweep, options.config_dir)
     tell_plan(console, sweep, states, disk_of(composed, states))
     if not options.dry_run:
@@ -49,10 +51,16 @@ def main(options: argparse.Namespace) -> int:
         console.print(f"when the jobs have ended: gnnexp sweep {sweep.name}, which runs what is left, and reports")
         return 0
     paths = [Path(state.run_dir) for state in states if state.run_dir]
-    show(console, Choice(sweep.name, paths, read_layout(sweep.report)))
+    show(console, Choice(sweep.name, paths, read_layout(sweep.report), sweep.name))
     if counted["interrupted"]:
         return 130
     return 0 if counted["finished"] + counted["finished before"] == len(states) else 1
+
+
+def _command(options: argparse.Namespace) -> str:
+    """That makes the same sweep again, whatever has been done of it."""
+    more = [*(["--config-dir", options.config_dir] if options.config_dir else []), *["--full"] * options.full]
+    return with_root(shlex.join(["gnnexp", "sweep", options.name, *options.overrides, *more]))
 
 
 def _standing(state: State) -> str:

@@ -11,10 +11,14 @@ import sys
 import time
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gnnexp.config.build import missing_module
 from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError, Problem
+
+if TYPE_CHECKING:
+    from gnnexp.trackers.mlflow import MlflowTracker
 
 # slurm/README.md: up in 4 s with 2 processes and 0.4 GB; its defaults take 8 s, 15 processes and 2.4 GB.
 _LEAN = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
@@ -33,16 +37,27 @@ def main(options: argparse.Namespace) -> int:
 
     check_port(options.port)
     node = compose([]).config["tracker"]
-    uri = MlflowTracker(uri=node.get("uri")).uri
+    tracker = MlflowTracker(uri=node.get("uri"), experiment=node.get("experiment", "gnnexp"))
+    uri = tracker.uri
     if uri.startswith("http"):
-        print(f"the runs are on a server: open {uri}")
+        print(f"the runs are on a server: open {_page(tracker, tracker.where())}")
         return 0
     address = f"http://127.0.0.1:{options.port}"
-    print(f"dashboard: {address}/?workflowType=machine_learning#/experiments   (Ctrl-C ends it)", flush=True)
+    print(f"dashboard: {_page(tracker, address)}   (Ctrl-C ends it)", flush=True)
     return serve([
         sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(options.port), "--workers", "1",
         "--backend-store-uri", uri, "--artifacts-destination", str(Path("mlartifacts").resolve()),
     ])
+
+
+def _page(tracker: MlflowTracker, address: str) -> str:
+    """The runs' page with its columns chosen; where the store does not answer yet, the server's first page."""
+    from gnnexp.trackers.base import TrackingError
+
+    try:
+        return tracker.view(address)
+    except TrackingError:
+        return f"{address}/?workflowType=machine_learning#/experiments"
 
 
 def check_port(port: int) -> None:

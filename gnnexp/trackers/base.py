@@ -34,6 +34,19 @@ class Tracker(ABC):
             TrackingError: if the store did not take it.
         """
 
+    def deliver_report(self, folder: Path) -> bool:
+        """Deliver a sweep's report (`gnnexp.trackers.report_record`) unless it is there as it is.
+
+        A tracker without a place for reports leaves it at that: they are in their folder.
+
+        Returns:
+            Whether nothing is left to deliver.
+
+        Raises:
+            TrackingError: if the store did not take it.
+        """
+        return True
+
     def where(self) -> str:
         """For the user: where the records go; empty if nowhere."""
         return ""

@@ -18,6 +18,7 @@ from typing import IO
 from gnnexp.config.build import build
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import read_run
+from gnnexp.trackers.report_record import REPORT_FILE, read_report
 
 _PERIOD_S = 1.0
 LOG = "tracking.log"
@@ -28,7 +29,7 @@ class Follower:
     """A running delivery of one run directory.
 
     Attributes:
-        run_dir: the run.
+        run_dir: the run, or a report's folder.
         process: `python -m gnnexp.trackers.follow RUN_DIR`.
     """
 
@@ -57,7 +58,7 @@ class Follower:
 
 
 def follow(run_dir: Path) -> Follower:
-    """Start to deliver `run_dir` in the background."""
+    """Start to deliver `run_dir`, or the folder of a sweep's report, in the background."""
     run_dir = run_dir.resolve()
     (run_dir / "logs").mkdir(exist_ok=True)
     with (run_dir / "logs" / LOG).open("wb") as log:
@@ -100,12 +101,15 @@ def deliver_until_closed(tracker: Tracker, run_dir: Path, standing: IO[bytes]) -
 
 
 def main(arguments: list[str]) -> int:
-    """Deliver the run directory `arguments[0]` until standard input is closed."""
-    _yield_to_training()
-    run_dir = Path(arguments[0])
+    """Deliver the run directory `arguments[0]` until standard input is closed; a report's folder at once."""
+    folder = Path(arguments[0])
     try:
-        tracker = build(read_run(run_dir).job["config"]["tracker"], Tracker)
-        deliver_until_closed(tracker, run_dir, sys.stdin.buffer)
+        if (folder / REPORT_FILE).exists():
+            build(read_report(folder).tracker, Tracker).deliver_report(folder)
+        else:
+            _yield_to_training()  # not for a report: nothing of its command trains, and its user waits
+            tracker = build(read_run(folder).job["config"]["tracker"], Tracker)
+            deliver_until_closed(tracker, folder, sys.stdin.buffer)
     except TrackingError as error:
         print(error, file=sys.stderr)
         return 1

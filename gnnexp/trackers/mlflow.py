@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,20 @@ from urllib.parse import urlsplit
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.trackers.base import Tracker, TrackingError
-from gnnexp.trackers.delivery import Delivery, RunRecord, flatten, read_delivery, read_run
+from gnnexp.trackers.delivery import Delivery, RunRecord, read_delivery, read_run
+from gnnexp.trackers.description import (
+    EXPERIMENT_TAGS,
+    NOTE_TAG,
+    VIEW_KEY,
+    dataset_name,
+    end_tags,
+    headline,
+    make_params,
+    make_tags,
+    report_tags,
+    run_name,
+)
+from gnnexp.trackers.report_record import ReportRecord, read_report, read_report_delivery
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -25,7 +39,7 @@ URI_VARIABLE = "MLFLOW_TRACKING_URI"
 _STORES = {"", "file", "sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks"}
 _UID_TAG = "gnnexp.uid"
 # What one request may carry (MLflow's own limits).
-_MAX_METRICS, _MAX_PARAMS, _MAX_VALUE = 1000, 100, 6000
+_MAX_METRICS, _MAX_PARAMS, _MAX_VALUE, _MAX_DIGEST = 1000, 100, 6000, 36
 
 
 class MlflowTracker(Tracker):
@@ -79,6 +93,47 @@ class MlflowTracker(Tracker):
             raise TrackingError(f"{self.where()}: {_first_line(error)}") from error
         return delivery.done
 
+    def deliver_report(self, folder: Path) -> bool:
+        """See `Tracker.deliver_report`: a run of its own, the same one whenever the report is made again."""
+        folder = folder.resolve()
+        record = read_report(folder)
+        delivery = read_report_delivery(folder, self.where())
+        if delivery.digest == record.digest:
+            return True
+        try:
+            client = self._connect()
+            with _alone(folder / "delivery"):
+                delivery = read_report_delivery(folder, self.where())  # another process may have been faster
+                if delivery.digest != record.digest:
+                    run_id = delivery.run_id or self._report_run(client, record)
+                    replace(delivery, run_id=run_id).save(folder)
+                    _fill_report_run(client, run_id, folder, record)
+                    replace(delivery, run_id=run_id, digest=record.digest).save(folder)
+        except Exception as error:  # as in `deliver`
+            raise TrackingError(f"{self.where()}: {_first_line(error)}") from error
+        return True
+
+    def view(self, address: str) -> str:
+        """The experiment's page on the server at `address`, with the columns that runs are compared by.
+
+        Raises:
+            TrackingError: if the store does not answer.
+        """
+        try:
+            self._connect()
+        except Exception as error:  # as in `deliver`
+            raise TrackingError(f"{self.where()}: {_first_line(error)}") from error
+        return (f"{address.rstrip('/')}/?workflowType=machine_learning#/experiments/{self._experiment_id}/runs"
+                f"?viewStateShareKey={VIEW_KEY}")
+
+    def _report_run(self, client: MlflowClient, record: ReportRecord) -> str:
+        """The report's run in the store, made here before or now."""
+        found = client.search_runs([self._experiment_id], f"tags.`{_UID_TAG}` = '{record.uid}'", max_results=1)
+        if found:
+            return str(found[0].info.run_id)
+        tags = {**report_tags(record), _UID_TAG: record.uid}
+        return str(client.create_run(self._experiment_id, tags=tags, run_name=f"sweep {record.sweep}").info.run_id)
+
     def _connect(self) -> MlflowClient:
         """The client; the store and the experiment exist afterwards, however many launchers start at once."""
         if self._client is not None:
@@ -93,13 +148,15 @@ class MlflowTracker(Tracker):
             found = client.get_experiment_by_name(self.experiment)
             if found is None:
                 try:
-                    self._experiment_id = client.create_experiment(self.experiment, self._artifacts())
+                    self._experiment_id = client.create_experiment(
+                        self.experiment, self._artifacts(), EXPERIMENT_TAGS)
                 except MlflowException:  # another launcher was faster, on a server that we cannot lock
                     found = client.get_experiment_by_name(self.experiment)
                     if found is None:
                         raise
             if found is not None:
                 self._experiment_id = found.experiment_id
+                _describe_experiment(client, found.experiment_id, found.tags)
         self._client = client
         return client
 
@@ -126,14 +183,22 @@ class MlflowTracker(Tracker):
         else:
             tags = {**make_tags(run_dir, record), _UID_TAG: uid}
             created = client.create_run(
-                self._experiment_id, start_time=_started(record), tags=tags, run_name=_run_name(record)
+                self._experiment_id, start_time=_started(record), tags=tags, run_name=run_name(record)
             )
             delivery = replace(delivery, run_id=created.info.run_id)
-        params = [_param(key, value) for key, value in flatten(record.job["config"]).items()]
+        params = [_param(key, value) for key, value in make_params(record).items()]
         for part in _parts(params, _MAX_PARAMS):
             client.log_batch(delivery.run_id, params=part)
+        client.log_inputs(delivery.run_id, [_dataset(record)])
         delivery.save(run_dir)
         return delivery
+
+
+def _describe_experiment(client: MlflowClient, experiment_id: str, tags: Mapping[str, str]) -> None:
+    """An experiment that another version made, or none of ours; a description by its user stays."""
+    for key, value in EXPERIMENT_TAGS.items():
+        if key not in tags or (key != NOTE_TAG and tags[key] != value):
+            client.set_experiment_tag(experiment_id, key, value)
 
 
 def _go_on(client: MlflowClient, run_dir: Path, delivery: Delivery) -> Delivery:
@@ -171,7 +236,8 @@ def _deliver_end(client: MlflowClient, run_dir: Path, record: RunRecord, deliver
     assert record.result is not None
     last = record.epochs[-1] if record.epochs else {"epoch": 0, "time": 0.0}
     summary = {f"summary/{name}": value for name, value in record.result["summary"].items() if _is_number(value)}
-    for part in _parts([_metric(name, value, last) for name, value in summary.items()], _MAX_METRICS):
+    figures = summary | headline(record)
+    for part in _parts([_metric(name, value, last) for name, value in figures.items()], _MAX_METRICS):
         client.log_batch(delivery.run_id, metrics=part)
     for file in (run_dir / "config.yaml", run_dir / "result.json"):
         if file.exists():
@@ -179,11 +245,19 @@ def _deliver_end(client: MlflowClient, run_dir: Path, record: RunRecord, deliver
     for folder in ("logs", "figures"):
         if (run_dir / folder).is_dir():
             client.log_artifacts(delivery.run_id, str(run_dir / folder), folder)
-    status = str(record.result["status"])
-    client.set_tag(delivery.run_id, "status", status)
-    if record.result.get("reason"):
-        client.set_tag(delivery.run_id, "reason", str(record.result["reason"])[:_MAX_VALUE])
-    client.set_terminated(delivery.run_id, "FINISHED" if status == "finished" else "FAILED", end_time=_ended(record))
+    for key, value in end_tags(run_dir, record).items():
+        client.set_tag(delivery.run_id, key, value)
+    status = "FINISHED" if record.result["status"] == "finished" else "FAILED"
+    client.set_terminated(delivery.run_id, status, end_time=_ended(record))
+
+
+def _fill_report_run(client: MlflowClient, run_id: str, folder: Path, record: ReportRecord) -> None:
+    """Tags, files and end, all over what may be there from an earlier report; it may be repeated."""
+    for key, value in report_tags(record).items():
+        client.set_tag(run_id, key, value[:_MAX_VALUE])
+    for name in record.files:
+        client.log_artifact(run_id, str(folder / name))
+    client.set_terminated(run_id, "FINISHED" if record.status == "finished" else "FAILED")
 
 
 def _started(record: RunRecord) -> int | None:
@@ -197,32 +271,6 @@ def _ended(record: RunRecord) -> int | None:
     return int(1000 * record.epochs[-1]["time"]) if record.epochs else None
 
 
-def make_tags(run_dir: Path, record: RunRecord) -> dict[str, str]:
-    """What runs are found and grouped by in the dashboard."""
-    provenance, config = record.job["provenance"], record.job["config"]
-    choices: Mapping[str, Any] = provenance.get("choices", {})
-    groups = ("dataset", "model", "paradigm", "partitioner", "sampler", "hardware", "task")
-    tags = {group: str(choices.get(group)) for group in groups}
-    dataset = config["dataset"].get("name")
-    return tags | {
-        "dataset": str(dataset or tags["dataset"]),
-        "system": str(config.get("system")),
-        "workers": str(config["hardware"].get("workers", 1)),
-        "sweep": str(provenance.get("sweep")),
-        "code_version": str(provenance.get("code_version")),
-        "run_dir": str(run_dir),
-        "status": "running",
-        "mlflow.note.content": f"`{provenance.get('reproduce', '')}`",
-    }
-
-
-def _run_name(record: RunRecord) -> str:
-    config, choices = record.job["config"], record.job["provenance"].get("choices", {})
-    parts = (config.get("name"), config.get("system") or choices.get("paradigm"), choices.get("dataset"),
-             choices.get("model"))
-    return "-".join(str(part) for part in parts if part)
-
-
 def _metric(name: str, value: float, line: Mapping[str, Any]) -> Any:  # noqa: ANN401  mlflow is untyped here
     from mlflow.entities import Metric
 
@@ -232,6 +280,19 @@ def _metric(name: str, value: float, line: Mapping[str, Any]) -> Any:  # noqa: A
 def _stored(name: str) -> str:
     """`hits_at_20/val` for `hits@20/val`: MLflow allows no `@` in names."""
     return name.replace("@", "_at_")
+
+
+def _dataset(record: RunRecord) -> Any:  # noqa: ANN401
+    """What the dashboard's own column shows: the data's name and content key, its sizes below."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    provenance = record.job["provenance"]
+    kind = str(record.job["config"]["dataset"].get("_target_", "gnnexp"))
+    return DatasetInput(
+        Dataset(name=dataset_name(record), digest=str(provenance.get("dataset_key", ""))[:_MAX_DIGEST] or "unknown",
+                source_type="gnnexp", source=json.dumps({"dataset": kind}),
+                profile=json.dumps(provenance.get("graph", {}))),
+        tags=[InputTag("mlflow.data.context", "training")])
 
 
 def _param(key: str, value: str) -> Any:  # noqa: ANN401
