@@ -1,7 +1,7 @@
 """Seconds of an epoch on a described machine: a linear model of counted work (docs/estimates.md).
 
     sample    edges drawn / sampling + bytes of frontiers and blocks / link
-    load      feature bytes / where they come from + bytes of features / link
+    load      feature bytes / where they come from + bytes of features / link + bytes of blocks / host
     forward + backward
               rows gathered / gather + operations / flops + elementwise bytes / stream
               + bytes of activations / link + bytes of chunks / host + steps x step_s
@@ -60,17 +60,18 @@ def estimate(work: Work, machine: Machine) -> Estimate:
 
     More ranks make other work: run them (on a smaller machine, which counts the same) and estimate that.
     """
-    loaded = work.loaded_bytes
+    loaded, crossed = work.loaded_bytes, _crossed(work, machine)
+    brought = crossed if work.sampled_edges else 0.0  # of sampled batches: their blocks, and rows that other ranks sent
     prepared = (
         work.sampled_edges / machine.sampling + _exchanged(work, machine, _SAMPLING),
         (loaded.get("host", 0.0) + loaded.get("disk", 0.0)) / machine.host + loaded.get("peer", 0.0) / machine.peer
-        + _exchanged(work, machine, _LOADING),
+        + brought + _exchanged(work, machine, _LOADING),
     )
     computed = (work.gathered_bytes / machine.gather + work.flops / machine.flops
-                + work.elementwise_bytes / machine.stream + work.steps * machine.step_s + _crossed(work, machine))
+                + work.elementwise_bytes / machine.stream + work.steps * machine.step_s + crossed - brought)
     exchanged = _exchanged(work, machine, (tag for tag in work.sent_bytes if tag not in _KNOWN))
-    sync = _exchanged(work, machine, _SYNC)
-    hidden = _behind(exchanged, computed, work.pipelined) if machine.concurrent else 0.0
+    sync, passing = _exchanged(work, machine, _SYNC), work.pipelined_bytes / machine.link
+    hidden = _behind(passing, computed, work.pipelined) if machine.concurrent else 0.0
     if machine.concurrent and work.ahead:
         hidden += _behind(sum(prepared), computed + exchanged - hidden + sync, work.steps)
     more_chunks = _more_chunks(work, machine)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 from gnnexp.config.schema import run_config
 from gnnexp.runs import Run
@@ -49,6 +50,7 @@ class Work:
         steps: global batches.
         ahead: whether batches are prepared while others train.
         pipelined: chunks whose exchanges pass behind the work on others; 0 where none does.
+        pipelined_bytes: of what is sent as `activations`, what passes so.
         chunked: whether the device holds one chunk at a time, so that more of them need less of it.
     """
 
@@ -67,6 +69,7 @@ class Work:
     steps: float = 0.0
     ahead: bool = False
     pipelined: int = 0
+    pipelined_bytes: float = 0.0
     chunked: bool = False
 
     def scaled(self, factor: float) -> Work:
@@ -80,6 +83,7 @@ class Work:
             loaded_bytes={origin: count * factor for origin, count in self.loaded_bytes.items()},
             flops=self.flops * factor, crossing_bytes=self.crossing_bytes * factor,
             device_bytes=(self.device_bytes - self.fixed_bytes) * factor + self.fixed_bytes,
+            pipelined_bytes=self.pipelined_bytes * factor,
             elementwise_bytes=(self.elementwise_bytes - self.update_bytes) * factor + self.update_bytes,
             sent_bytes={tag: count * (1 if tag in _BY_STEP else factor) for tag, count in self.sent_bytes.items()},
         )
@@ -114,15 +118,23 @@ def work_of(run: Run) -> Work:
     return Work(
         ranks=ranks, sampled_edges=_busiest(run, "edges_sampled", ranks), loaded_bytes=loaded,
         gathered_bytes=_gathered(run, dims, ranks), flops=_flops(run, dims, ranks),
-        sent_bytes={tag: _known(run, f"comm/bytes_{tag}") / ranks for tag in tags},
+        sent_bytes={tag: _sent(run, tag, ranks) for tag in tags},
         rounds={tag: _known(run, f"comm/rounds_{tag}") for tag in tags},
         crossing_bytes=max(0.0, crossing - loaded["host"]), device_bytes=_device_bytes(run, chunks),
         elementwise_bytes=_elementwise(run, dims, ranks) + update, update_bytes=update,
         # Parameters, their gradients and what gathers those.
         fixed_bytes=parameters * ITEMSIZE + _known(run, "memory/buffers_bytes"), steps=steps,
         ahead=bool(run.config.get("train", {}).get("overlap")) and steps > 1,
-        pipelined=chunks if run.config.get("paradigm", {}).get("pipeline") else 0, chunked=chunks > 1,
+        chunked=chunks > 1, **_pipeline(run, dims, ranks, chunks),
     )
+
+
+def _pipeline(run: Run, dims: list[int], ranks: int, chunks: int) -> dict[str, Any]:
+    """Outputs' columns are split before the propagation and gathered after it, both ways; keys of attention are not."""
+    if not run.config.get("paradigm", {}).get("pipeline") or chunks == 1:
+        return {}
+    rows = _known(run, f"work/vertices_layer{len(dims) - 1}") / ranks
+    return {"pipelined": chunks, "pipelined_bytes": 4 * rows * dims[-1] * ITEMSIZE * (ranks - 1) / ranks}
 
 
 def num_steps(run: Run) -> int:
@@ -194,6 +206,11 @@ def _flops(run: Run, dims: list[int], ranks: int) -> float:
 def _busiest(run: Run, counter: str, ranks: int) -> float:
     """Of a `work/*` counter."""
     return _known(run, f"work/{counter}") / ranks * (_known(run, f"imbalance/{counter}") or 1.0)
+
+
+def _sent(run: Run, tag: str, ranks: int) -> float:
+    """By the rank that sends most."""
+    return _known(run, f"comm/bytes_{tag}") / ranks * (_known(run, f"imbalance/bytes_{tag}") or 1.0)
 
 
 def _known(run: Run, metric: str) -> float:

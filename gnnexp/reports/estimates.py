@@ -54,11 +54,12 @@ def _cells(one: Planned, place: int) -> tuple[str, ...]:
     compared = [value for known in (one.measured_s, one.published_s) for value in (known, known / told.epoch_s)]
     return (one.run.value("system"), setting.dataset, setting.model, str(setting.ranks), one.machine.name,
             *(f"{value:.4g}" for value in seconds), f"{told.device_bytes / 1e9:.3g}",
-            str(place) if told.fits else "OOM", *map(_number, compared))
+            str(place) if told.fits else "OOM", *map(_number, compared[:2]),
+            "OOM" if one.published_oom else _number(compared[2]), _number(compared[3]))
 
 
 def _number(value: float) -> str:
-    return "–" if math.isnan(value) else "OOM" if math.isinf(value) else f"{value:.4g}"
+    return "–" if math.isnan(value) else f"{value:.4g}"
 
 
 def _scaled(scale: Scale) -> list[str]:
@@ -74,7 +75,7 @@ def _errors(found: Sequence[Planned]) -> list[str]:
                         ("Published", [one.published_s for one in found])):
         factors: dict[str, list[float]] = {}
         for one, value in zip(found, known, strict=True):
-            if math.isfinite(value) and one.estimate.fits:
+            if not math.isnan(value) and one.estimate.fits:
                 factors.setdefault(one.run.value("system"), []).append(_factor(value, one.estimate.epoch_s))
         together = [factor for of_system in factors.values() for factor in of_system]
         if together:
@@ -94,11 +95,18 @@ def _median_and_worst(factors: Sequence[float]) -> str:
 
 
 def _order(groups: Iterable[Sequence[Planned]]) -> list[str]:
-    """How often estimates put two systems as the paper does, running out of memory behind everything else."""
-    compared = [Compared(one.group, one.run.value("system"), one.ours, one.published_s)
-                for members in groups for one in members]
-    right, total = pairs_in_order(compared)
-    return [f"{right} of {total} pairs of systems are in the published order."] if total else []
+    """How often estimates put two systems as the paper does, and whether they run out of memory where it does."""
+    ours = [one for members in groups for one in members]
+    ordered, total = pairs_in_order(Compared(one.group, one.run.value("system"), one.ours, one.published_s)
+                                  for one in ours)
+    known = [one for one in ours if one.published is not None]
+    out = [one for one in known if one.published_oom]
+    notes = [f"{ordered} of {total} pairs of systems are in the published order."] if total else []
+    if out or any(not one.estimate.fits for one in known):
+        right = sum(not one.estimate.fits for one in out)
+        wrong = sum(not one.estimate.fits and not one.published_oom for one in known)
+        notes.append(f"Out of memory: {right} of the {len(out)} that were published so, and {wrong} others.")
+    return notes
 
 
 def _chunks(found: Sequence[Planned]) -> list[str]:

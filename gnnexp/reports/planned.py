@@ -64,9 +64,13 @@ class Planned:
 
     @property
     def published_s(self) -> float:
-        """Infinite where the paper ran out of memory, NaN where it has no such number."""
-        cell = self.published
-        return math.nan if cell is None else math.inf if cell.value == "OOM" else cell.number
+        """NaN where the paper has no such number, or ran out of memory."""
+        return math.nan if self.published is None else self.published.number
+
+    @property
+    def published_oom(self) -> bool:
+        """Whether the paper ran out of memory."""
+        return self.published is not None and self.published.value == "OOM"
 
     def _is(self, cell: Cell) -> bool:
         run = self.run
