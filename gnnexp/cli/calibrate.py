@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import os
 import re
 import shlex
 import tempfile
@@ -13,7 +14,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -23,6 +23,7 @@ from gnnexp.cli.prepare import check_folder, checked
 from gnnexp.cli.provenance import code_version, library_versions
 from gnnexp.cli.provenance import hardware as this_machine
 from gnnexp.config.build import build
+from gnnexp.config.folders import product_folder
 from gnnexp.config.schema import run_config
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.rmat import Rmat
@@ -38,6 +39,7 @@ from gnnexp.records import write_json
 
 _WORKER = "gnnexp.calibration"
 _VERSIONS = ("torch", "numpy", "numba")
+_BUSY = 0.5  # processes that ran, on average of a minute, before the first rank was started
 
 
 def main(options: argparse.Namespace) -> int:
@@ -45,16 +47,16 @@ def main(options: argparse.Namespace) -> int:
     config = checked_config(options.overrides, options.config_dir)
     path = profile_path(options.out, config, Path(options.config_dir or "conf"))
     console = make_console()
-    extent = QUICK if options.quick else Extent()
-    measured = measure(config, extent)
+    extent, load = QUICK if options.quick else Extent(), os.getloadavg()[0]
+    measured = {**measure(config, extent), "load_average": load}
     figures = figures_of(measured["ranks"])
     command = shlex.join(["gnnexp", "calibrate", *options.overrides, *(["--quick"] if options.quick else [])])
-    source = describe(config, measured, quick=options.quick)
+    source = describe(measured, quick=options.quick)
     console.print(table_of(figures))
     write_profile(path, profile_text(config["hardware"], figures, source, command))
     if options.json:
         write_json(Path(options.json), record_of(config, extent, measured, figures, command))
-    _tell(console, path, options)
+    _tell(console, path, load)
     return 0
 
 
@@ -120,13 +122,14 @@ def measure(config: Mapping[str, Any], extent: Extent) -> dict[str, Any]:
         return found
 
 
-def describe(config: Mapping[str, Any], measured: Mapping[str, Any], *, quick: bool) -> str:
+def describe(measured: Mapping[str, Any], *, quick: bool) -> str:
     """The profile's `source`."""
     machine, versions = this_machine(), library_versions()
     ranks = len(measured["ranks"])
     words = [f"gnnexp calibrate on {machine['host']}: {machine['cpu']}, {machine['cores']} cores",
              *(f"GPU {name}" for name in machine["gpus"][:1]), f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
              f"{ranks} ranks of {measured['threads']} threads at once, exchanges by {measured['backend']}",
+             f"load average {measured['load_average']:.1f} before",
              f"gnnexp {code_version()}", *(f"{name} {versions[name]}" for name in _VERSIONS if name in versions)]
     return ", ".join(words) + ("; QUICK: sizes that fit the caches, not to estimate with" if quick else "")
 
@@ -153,11 +156,15 @@ def table_of(figures: Sequence[Figure]) -> Table:
     return table
 
 
-def _tell(console: Console, path: Path, options: argparse.Namespace) -> None:
-    """The file, and how to use it."""
+def _tell(console: Console, path: Path, load: float) -> None:
+    """The file, how to use it, and whether others had a share of the machine."""
+    if load > _BUSY:
+        console.print(f"[yellow]warning[/yellow] the load average was {load:.1f} before: others worked here meanwhile, "
+                      "so these figures are what they left; repeat it when they are done", soft_wrap=True)
     console.print(f"profile: {path}", soft_wrap=True, markup=False)
-    console.print(yaml.safe_dump(yaml.safe_load(path.read_text(encoding="utf-8")), sort_keys=False), markup=False)
+    console.print(path.read_text(encoding="utf-8"), soft_wrap=True, markup=False)
     if path.parent.name == "hardware":
-        words = f"--config-dir {shlex.quote(str(path.parent.parent))}"
+        own = path.parent.parent.resolve() == product_folder("conf").resolve()
+        words = "" if own else f"--config-dir {shlex.quote(str(path.parent.parent))}"
         console.print(f"use it: gnnexp plan NAME --hardware {path.stem} {words}\n"
                       f"        gnnexp run hardware={path.stem} {words} …", soft_wrap=True, markup=False)
