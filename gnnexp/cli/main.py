@@ -101,6 +101,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_plan(commands)
     _add_claims(commands)
     _add_archives(commands)
+    _add_calibrate(commands)
     _add_partition(commands)
     info = commands.add_parser("info", help="what is installed, and what this machine can run")
     info.set_defaults(command=_lazy("info"))
@@ -173,9 +174,11 @@ def _add_report(commands: Commands[argparse.ArgumentParser]) -> None:
 def _add_plan(commands: Commands[argparse.ArgumentParser]) -> None:
     plan = commands.add_parser("plan", help="rank the systems of runs by their estimated epoch on described hardware")
     plan.add_argument("names", nargs="+", metavar="NAME|RUN", help="a sweep's name or run directories")
-    plan.add_argument("--hardware", required=True, metavar="PROFILE,PROFILE", help="files of conf/hardware")
-    plan.add_argument("--scale", type=float, default=1.0, metavar="F",
-                      help="of a graph F times as large as that of the runs")
+    plan.add_argument("--hardware", required=True, metavar="PROFILE,PROFILE",
+                      help="files of conf/hardware; all = every one that says enough")
+    plan.add_argument("--scale", default="1", metavar="F",
+                      help="of a graph F times as large as that of the runs; full = each in the size of its shape")
+    plan.add_argument("--config-dir", metavar="DIR", help="folder with your own hardware/<profile>.yaml")
     plan.set_defaults(command=_lazy("planner"))
 
 
@@ -194,6 +197,16 @@ def _add_archives(commands: Commands[argparse.ArgumentParser]) -> None:
     bring = commands.add_parser("import", help="take the runs of exported files into runs/")
     bring.add_argument("files", nargs="+", metavar="FILE.tar.xz")
     bring.set_defaults(command=_lazy("archives", "bring"))
+
+
+def _add_calibrate(commands: Commands[argparse.ArgumentParser]) -> None:
+    calibrate = commands.add_parser("calibrate", help="measure this machine, and write its hardware profile")
+    _add_overrides(calibrate)
+    calibrate.add_argument("--out", metavar="FILE", help="the profile (default: hardware/<host>_<ranks>.yaml in "
+                           "--config-dir, or in ./conf)")
+    calibrate.add_argument("--json", metavar="FILE", help="keep every repetition, with machine and versions")
+    calibrate.add_argument("--quick", action="store_true", help="seconds: to try the command, not to estimate with")
+    calibrate.set_defaults(command=_lazy("calibrate"))
 
 
 def _add_partition(commands: Commands[argparse.ArgumentParser]) -> None:

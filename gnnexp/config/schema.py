@@ -98,9 +98,10 @@ class HardwareConfig:
         straggler: an emulated slow rank, or null.
         throttle: bytes per second and direction that a rank's exchanges are slowed down to (emulated, and recorded as
             such), or null.
-        links, flops, gather, sampling, latency, host_memory: what the machine is said to have: bandwidths, float32
-            operations, bytes of gathered rows (as aggregation reads them) and edges drawn per second of a rank's
-            device, seconds of an exchange beside its bytes, bytes of RAM of a node. They describe, for
+        links, flops, gather, stream, sampling, latency, step_s, host_memory: what the machine is said to have:
+            bandwidths, float32 operations, bytes of gathered rows (as aggregation reads them), bytes that elementwise
+            work reads and writes, and edges drawn per second of a rank's device, seconds of an exchange beside its
+            bytes and of a training step beside its work, bytes of RAM of a node. They describe, for
             `paradigm.dependency=hybrid` and `gnnexp plan`; nothing is slowed down to them.
         source: where that is said.
     """
@@ -120,8 +121,10 @@ class HardwareConfig:
     links: Links | None = None
     flops: float | None = None
     gather: float | None = None
+    stream: float | None = None
     sampling: float | None = None
     latency: float | None = None
+    step_s: float | None = None
     host_memory: int | None = None
     source: str | None = None
 
