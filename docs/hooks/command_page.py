@@ -30,5 +30,5 @@ def _commands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentPar
 
 def _fence(parser: argparse.ArgumentParser) -> str:
     # As wide as a page, whatever the terminal is that builds it.
-    parser.formatter_class = partial(parser.formatter_class, width=100)
+    parser.formatter_class = partial(argparse.RawDescriptionHelpFormatter, width=100)
     return f"```text\n{parser.format_help().rstrip()}\n```\n"

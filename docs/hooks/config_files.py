@@ -11,7 +11,8 @@ from typing import Any
 
 import yaml
 
-KEY = re.compile(r"^(?P<indent> *)(?P<key>[\w@/ ]+):(?P<value>(?:\"[^\"]*\"|'[^']*'|[^#\"']|(?<! )#)*)(?: +# *(?P<comment>.*))?$")
+KEY = re.compile(r"^(?P<indent> *)(?P<key>[\w@/ ]+):(?P<value>(?:\"[^\"]*\"|'[^']*'|[^#\"']|(?<! )#)*)"
+                 r"(?: +# *(?P<comment>.*))?$")
 Comments = dict[tuple[str, ...], str]
 
 
@@ -40,8 +41,8 @@ class ConfigFile:
     def defaults(self) -> list[str]:
         """What it is made of, in Hydra's words: `override /model: gcn`, `local`, without `_self_`."""
         found = yaml.safe_load(self.path.read_text(encoding="utf-8")).get("defaults", [])
-        said = [entry if isinstance(entry, str) else ": ".join(map(value_text, next(iter(entry.items())))) for entry in found]
-        return [entry for entry in said if entry != "_self_"]
+        return [entry if isinstance(entry, str) else ": ".join(map(value_text, next(iter(entry.items()))))
+                for entry in found if entry != "_self_"]
 
     @property
     def of_several_groups(self) -> bool:
@@ -81,4 +82,5 @@ def value_text(value: object) -> str:
         return f"{value:g}"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key}: {value_text(inner)}" for key, inner in value.items()) + "}"
-    return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()
+    text: str = yaml.safe_dump(value, default_flow_style=True, width=10_000)
+    return text.removesuffix("\n...\n").strip()

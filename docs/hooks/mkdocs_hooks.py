@@ -25,7 +25,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Parts of README.md where a page asks for them; links as they are on the site."""
-    return rebased(included(markdown), f"docs/{page.file.src_uri}", page.file.src_uri)
+    uri = page.file.src_uri
+    return rebased(included(markdown, uri), f"docs/{uri}", uri)
 
 
 def expanded(nav: Nav, uris: list[str]) -> Nav:
@@ -50,7 +51,7 @@ def expanded(nav: Nav, uris: list[str]) -> Nav:
 
 def names(nav: Nav) -> list[str]:
     """All pages that `nav` names, stars too."""
-    found = []
+    found: list[str] = []
     for entry in nav:
         inner = next(iter(entry.values())) if isinstance(entry, dict) else entry
         found += names(inner) if isinstance(inner, list) else [inner]

@@ -27,14 +27,20 @@ def readme_part(name: str) -> str:
     return found[1].strip()
 
 
-def included(text: str) -> str:
-    """`text` of a page in docs/ with the parts of README.md that it asks for by `<!-- README: name -->`."""
-    return INCLUDE.sub(lambda found: rebased(readme_part(found[1]), "README.md", "index.md"), text)
+def included(text: str, page: str) -> str:
+    """`text` of the `page` of the site with the parts of README.md that it asks for by `<!-- README: name -->`."""
+    return INCLUDE.sub(lambda found: rebased(readme_part(found[1]), "README.md", page), text)
 
 
 def root_page(name: str) -> str:
     """The text of a file at the root, as the site has it."""
     return rebased((ROOT / name).read_text(encoding="utf-8"), name, PAGES[name])
+
+
+def title(path: Path) -> str:
+    """The heading of a page, for links that are labelled with its path; the path's name where there is none."""
+    found = re.search(r"^# (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE) if path.exists() else None
+    return path.name if found is None else found[1]
 
 
 def rebased(text: str, source: str, page: str) -> str:
@@ -52,6 +58,7 @@ def rebased(text: str, source: str, page: str) -> str:
         uri = PAGES.get(target, target.removeprefix("docs/") if target.startswith("docs/") else None)
         if uri is None:
             return link["label"] if (ROOT / target).exists() else link[0]
-        return f"{link['image']}[{link['label']}]({relpath(uri, dirname(page) or '.')}{link['anchor'] or ''})"
+        label = title(ROOT / target) if link["label"].endswith(".md") else link["label"]
+        return f"{link['image']}[{label}]({relpath(uri, dirname(page) or '.')}{link['anchor'] or ''})"
 
     return LINK.sub(replaced, text)

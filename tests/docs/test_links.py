@@ -7,10 +7,9 @@ from pathlib import Path
 from posixpath import dirname, normpath
 
 import pytest
+from generated import pages
 from pymdownx.slugs import slugify
 from site_pages import ROOT, SOURCES, site_text
-
-from generated import pages
 
 LINK = re.compile(r"(?<!\\)\[(?:[^\[\]]|\[[^\]]*\])*\]\(<?([^)\s>]+)>?(?: \"[^\"]*\")?\)")
 SLUG = slugify(case="lower")
@@ -23,7 +22,7 @@ def without_code(text: str) -> str:
 def anchors(text: str) -> set[str]:
     """As GitHub and the site make them: repeated headings get a number."""
     plain = re.sub(r"^( *)```.*?^\1```", "", text, flags=re.MULTILINE | re.DOTALL)
-    found = {name for name in re.findall(r'<a id="([^"]+)"', plain)}
+    found = set(re.findall(r'<a id="([^"]+)"', plain))
     for heading in re.findall(r"^#+ +(.+?) *#*$", plain, flags=re.MULTILINE):
         found.add(SLUG(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", ""), "-"))
     return found

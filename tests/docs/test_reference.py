@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 import yaml
-from site_pages import ROOT
-
 from command_page import commands_page
 from config_files import ConfigFile, value_text
 from config_pages import config_pages, files
-from gnnexp.cli.main import make_parser
 from meanings import entries, meanings
+from site_pages import ROOT
 from sweep_page import sweeps_page
+
+from gnnexp.cli.main import make_parser
 
 GROUPS = sorted(folder.name for folder in (ROOT / "conf").iterdir() if folder.is_dir())
 PAGES = config_pages()
@@ -41,7 +41,7 @@ def test_every_choice_and_its_keys_are_there(group: str) -> None:
 @pytest.mark.parametrize("group", [group for group in GROUPS if group != "system"])
 def test_every_key_is_explained(group: str) -> None:
     """By a docstring or a comment: a new key without either fails here."""
-    own = [row for row in rows(group) if len(row) == 4 or row[0].count("`") == 2 and len(row) == 3]
+    own = [row for row in rows(group) if len(row) == 4 or (row[0].count("`") == 2 and len(row) == 3)]
     silent = [row[0] for row in own if len(row) < 4 or not row[3]]
     known = {"`dataset.name`"} if group == "dataset" else set()
     assert set(silent) - known - {row[0] for row in rows(group) if len(row) == 2} == set()
@@ -50,8 +50,8 @@ def test_every_key_is_explained(group: str) -> None:
 def test_defaults_are_those_of_the_files() -> None:
     found = {row[0]: row[1] for row in rows("tracker")}
     written = yaml.safe_load((ROOT / "conf" / "tracker" / "mlflow.yaml").read_text(encoding="utf-8"))
-    assert {f"`tracker.{key}`": f"`{value_text(value)}`" for key, value in written.items() if key != "_target_"}.items() \
-        <= found.items()
+    expected = {f"`tracker.{key}`": f"`{value_text(value)}`" for key, value in written.items() if key != "_target_"}
+    assert expected.items() <= found.items()
 
 
 def test_every_command_and_sweep_is_there() -> None:

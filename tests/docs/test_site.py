@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from site_pages import ROOT, SOURCES
-
 from generated import pages
 from mkdocs_hooks import expanded, names
 from repository import included, readme_part, rebased
+from site_pages import ROOT, SOURCES
 
 
 class Loader(yaml.SafeLoader):
@@ -40,7 +39,9 @@ def test_parts_of_the_readme_are_on_the_first_page() -> None:
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     asked = re.findall(r"<!-- README: (\w+) -->", index)
     assert asked and all(readme_part(name) in (ROOT / "README.md").read_text(encoding="utf-8") for name in asked)
-    assert "<!-- README" not in included(index) and "gnnexp run system=dgl" in included(index)
+    filled = included(index, "index.md")
+    assert "<!-- README" not in filled and "gnnexp run system=dgl" in filled
+    assert "](../offload.md)" in included("<!-- README: exact -->", "concepts/exactness.md")
     with pytest.raises(KeyError):
         readme_part("nothing")
 
@@ -51,6 +52,8 @@ def test_parts_of_the_readme_are_on_the_first_page() -> None:
     ("[a](../../README.md)", "docs/systems/dgl.md", "systems/dgl.md", "[a](../index.md)"),
     ("[a](../systems.md)", "docs/systems/dgl.md", "systems/dgl.md", "[a](../systems.md)"),
     ("[a](../pyproject.toml)", "docs/running.md", "running.md", "a"),
+    ("[docs/running.md](docs/running.md)", "README.md", "index.md",
+     "[Running: stop, go on, a cluster, faults](running.md)"),
     ("[a](nowhere.md)", "docs/running.md", "running.md", "[a](nowhere.md)"),
     ("[a](https://x.org/y) [b](#here)", "README.md", "index.md", "[a](https://x.org/y) [b](#here)"),
     ("`[a](docs/systems.md)`", "README.md", "index.md", "`[a](docs/systems.md)`"),
@@ -65,8 +68,9 @@ def test_the_site_builds_strictly_and_fetches_nothing(tmp_path: Path) -> None:
     built = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)], cwd=ROOT,
                            capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr[-3000:]
-    fetched = re.compile(r"<(?:script|img|iframe)[^>]*src=\"?(https?:[^\" >]+)|<link[^>]*rel=\"?(?:stylesheet|preconnect|"
-                         r"preload|icon)\"?[^>]*href=\"?(https?:[^\" >]+)|url\((https?:[^)]+)\)")
+    fetched = re.compile(r"<(?:script|img|iframe)[^>]*src=\"?(https?:[^\" >]+)|"
+                         r"<link[^>]*rel=\"?(?:stylesheet|preconnect|preload|icon)\"?[^>]*href=\"?(https?:[^\" >]+)|"
+                         r"url\((https?:[^)]+)\)")
     texts = {path: path.read_text(encoding="utf-8") for kind in ("html", "css") for path in tmp_path.rglob(f"*.{kind}")}
     assert len(texts) > 40
     assert {str(path): found[0] for path, text in texts.items() if (found := fetched.search(text))} == {}

@@ -35,7 +35,7 @@ class Fence(NamedTuple):
 
 def site_text(path: Path) -> str:
     """A file's text with the parts of README.md that it takes."""
-    return included(path.read_text(encoding="utf-8"))
+    return included(path.read_text(encoding="utf-8"), "index.md")
 
 
 def fences(source: Path, text: str | None = None) -> list[Fence]:

@@ -125,7 +125,7 @@ def read_claims(paper: str) -> list[dict[str, Any]]:
 
 
 def _own(paper: str, rows: Sequence[Mapping[str, Any]], verdicts: Mapping[str, str] | None) -> str:
-    lines = [f"{len(rows)} claims of the paper, in its words (`gnnexp/reports/claims/{paper}.yaml`, where the notes say "
+    lines = [f"{len(rows)} claims of the paper, in its words (`gnnexp/reports/claims/{paper}.yaml`, where notes say "
              "how the paper contradicts itself). *Hardware*: the claim is one of a machine.", "",
              _head(("claim", "where", "kind", "what we check"), verdicts)]
     for claim in rows:
