@@ -99,6 +99,8 @@ def make_parser() -> argparse.ArgumentParser:
     _add_sweep(commands)
     _add_report(commands)
     _add_plan(commands)
+    _add_claims(commands)
+    _add_archives(commands)
     _add_partition(commands)
     info = commands.add_parser("info", help="what is installed, and what this machine can run")
     info.set_defaults(command=_lazy("info"))
@@ -174,6 +176,22 @@ def _add_plan(commands: Commands[argparse.ArgumentParser]) -> None:
     plan.add_argument("--scale", type=float, default=1.0, metavar="F",
                       help="of a graph F times as large as that of the runs")
     plan.set_defaults(command=_lazy("planner"))
+
+
+def _add_claims(commands: Commands[argparse.ArgumentParser]) -> None:
+    claims = commands.add_parser("claims", help="what the papers claim, and what the runs made here say of it")
+    claims.add_argument("papers", nargs="*", metavar="PAPER", help="gsplit, hongtu, …; none = all")
+    claims.set_defaults(command=_lazy("claims"))
+
+
+def _add_archives(commands: Commands[argparse.ArgumentParser]) -> None:
+    export = commands.add_parser("export", help="write the records of sweeps to one file")
+    export.add_argument("names", nargs="+", metavar="NAME", help="sweeps that were run here")
+    export.add_argument("--out", metavar="FILE.tar.xz", help="the file (default: NAME.tar.xz)")
+    export.set_defaults(command=_lazy("archives", "export"))
+    bring = commands.add_parser("import", help="take the runs of exported files into runs/")
+    bring.add_argument("files", nargs="+", metavar="FILE.tar.xz")
+    bring.set_defaults(command=_lazy("archives", "bring"))
 
 
 def _add_partition(commands: Commands[argparse.ArgumentParser]) -> None:

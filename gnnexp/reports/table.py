@@ -75,6 +75,10 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     caption: str
 
+    def first(self, columns: int) -> Table:
+        """Only the first `columns`."""
+        return Table(self.header[:columns], tuple(row[:columns] for row in self.rows), self.caption)
+
     def markdown(self) -> str:
         """GitHub's table syntax."""
         lines = [self.header, ("---",) * len(self.header), *self.rows]
