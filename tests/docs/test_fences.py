@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import yaml
-from site_pages import ALL_FENCES, ROOT, Fence, fences
+from site_pages import ALL_FENCES, FENCE, ROOT, SOURCES, Fence, fences
 
 LANGUAGES = {"bash", "text", "yaml", "python", "json", "toml", "markdown"}
 
@@ -59,3 +61,22 @@ def test_marks_are_seen() -> None:
     """The control: a mark before a block counts, one further up does not."""
     text = "<!-- run -->\n```python\n1\n```\n\n```python\n2\n```\n"
     assert [(fence.runs, fence.code) for fence in fences(Path("some.md"), text)] == [(True, "1"), (False, "2")]
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=str)
+def test_lists_and_tables_begin_after_a_blank_line(source: Path) -> None:
+    """GitHub does without, the site would make them part of the paragraph."""
+    assert glued((ROOT / source).read_text(encoding="utf-8")) == []
+
+
+def glued(text: str) -> list[str]:
+    """First lines of lists and tables that stand right after a line of a paragraph."""
+    lines = FENCE.sub("", text).splitlines()
+    begins, goes_on = re.compile(r"- |\d+\. |\|"), re.compile(r"\s*(- |\d+\. |\|)|  |#|<!--")
+    return [line for before, line in pairwise(lines)
+            if begins.match(line) and before.strip() and not goes_on.match(before)]
+
+
+def test_glued_lists_are_found() -> None:
+    """The control."""
+    assert glued("Text:\n- one\n- two\n\n- three\n  more\n- four\n| a |\n") == ["- one"]
