@@ -16,6 +16,8 @@ from gnnexp.config.schema import HardwareConfig, TrainConfig
 from gnnexp.config.signature import TARGET, Parameter, describe, parameters_of, parameters_of_dataclass
 
 # Groups whose keys are a dataclass's, not a component's.
+# Characters of a text that is read rather than typed: where a machine's figures are from.
+_LONG = 60
 FIXED = {"train": TrainConfig, "hardware": HardwareConfig}
 Keys = tuple[str, ...]
 MEANING: Mapping[str, str] = {
@@ -139,7 +141,9 @@ def _row(key: Keys, default: str, known: Parameter | None, said: str, comment: s
 
 
 def _code(value: object) -> str:
-    return "required" if value == "???" else f"`{_cell(value_text(value))}`"
+    if value == "???":
+        return "required"
+    return _cell(value) if isinstance(value, str) and len(value) > _LONG else f"`{_cell(value_text(value))}`"
 
 
 def _cell(text: str) -> str:
