@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-by-make
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow test-gpu test-slurm test-core lint bench reproduce-small ui clean
+.PHONY: help setup run test test-slow test-gpu test-slurm test-core lint bench reproduce-small ui docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -52,6 +52,7 @@ lint: setup ## style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases benchmarks/*.py
+	MYPYPATH=docs/hooks $(BIN)/mypy --explicit-package-bases docs/hooks/*.py
 	$(BIN)/lint-imports --no-cache
 
 bench: setup ## speed and memory against peers, into benchmarks/results/*.json
@@ -62,6 +63,9 @@ reproduce-small: setup ## every published table and figure, scaled down, into do
 
 ui: setup ## MLflow's dashboard on the runs made here
 	$(BIN)/gnnexp ui
+
+docs: setup ## the documentation site, into site/; read it with: python -m http.server -d site
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 clean: ## remove the virtual environment and the artifact cache (runs and records stay)
 	rm -rf $(VENV) .venv-core .gnnexp
