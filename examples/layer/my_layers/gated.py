@@ -83,7 +83,7 @@ class GatedLayer(Layer):
 
 
 class Gated(Model):
-    """A stack of gated layers; `heads` gates per edge, in the last layer one; the rest as in `gnnexp.models.gcn.GCN`."""
+    """A stack of gated layers with `heads` gates per edge, one in the last layer; else as `gnnexp.models.gcn.GCN`."""
 
     def __init__(
         self, hidden: int = 256, layers: int = 3, heads: int = 4, dropout: float = 0.5, input_dropout: float = 0.0,
