@@ -16,7 +16,7 @@ CODE = sorted(path for kind in ("*.py", "*.yaml") for path in EXAMPLES.rglob(kin
 def test_a_page_shows_the_files_as_they_are(page: Path) -> None:
     """`python tests/support/howto_pages.py` writes them anew."""
     text = page.read_text(encoding="utf-8")
-    assert files_of(text) and text == filled(text)
+    assert text == filled(text)
 
 
 def test_every_file_of_an_example_is_shown() -> None:
