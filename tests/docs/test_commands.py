@@ -153,7 +153,7 @@ gnnexp report x && gnnexp report y
 ```python
 gnnexp = 1
 ```
-`gnnexp resume runs/2026-11-20/21-…-gsplit`, `gnnexp run … --cfg`, `gnnexp sweep NAME`
+`gnnexp resume runs/2026-11-20/21-…-gsplit`, `gnnexp run … --cfg`, `gnnexp sweep NAME`, `gnnexp run a=NAME`
 """
 
 
@@ -163,10 +163,12 @@ def test_commands_are_found_as_they_are_written() -> None:
     assert texts == ["gnnexp run a=1", "make lint", "gnnexp run b=1", "gnnexp status RUN_DIR", "gnnexp report x",
                      "gnnexp report y", "gnnexp resume runs/2026-11-20/21-…-gsplit"]
     usage = [command.text for command in found if command.is_usage]
-    assert usage == ["gnnexp logs RUN_DIR [--rank R] [-f]", "gnnexp run … --cfg", "gnnexp sweep NAME"]
+    assert usage == ["gnnexp logs RUN_DIR [--rank R] [-f]", "gnnexp run … --cfg", "gnnexp sweep NAME",
+                     "gnnexp run a=NAME"]
     assert [command.folder for command in found if command.text in ("gnnexp run a=1", "gnnexp run b=1")] == [
         ".", "examples/layer"]
-    assert found[-4].words[-1] == "RUN_DIR" or found[-3].words[-1] == "RUN_DIR"
+    (resumed,) = (command for command in found if "resume" in command.text)
+    assert resumed.words == ["gnnexp", "resume", "RUN_DIR"]
 
 
 @pytest.mark.parametrize("wrong", [

@@ -16,7 +16,7 @@ _STARTS = re.compile(rf"{_PROGRAM} (?=\S)")
 _BETWEEN = re.compile(rf"\s*&&\s*|\s{{2,}}(?={_PROGRAM} )")
 _INLINE = re.compile(rf"`({_PROGRAM} [^`]+)`")
 # A word that stands for any name, not for itself; RUN_DIR and the like stand for something that there is.
-_ANY = re.compile(r"[A-Z][A-Z_]*|group=choice|key=value")
+_ANY = re.compile(r"(?:[\w.]+=)?([A-Z][A-Z_]*)|group=choice|key=value")
 PLACES = ("RUN_DIR", "FOLDER")
 # Commands that need no further word; others alone are named, not shown.
 _ALONE = ("info", "ui", "report")
@@ -52,8 +52,12 @@ class Command:
         words = self.words
         if self.program == "gnnexp" and len(words) == 2:
             return words[1] not in _ALONE
-        return any("…" in word or word == "|" or word.startswith("[")
-                   or (_ANY.fullmatch(word) and word not in PLACES) for word in words)
+        return any("…" in word or word == "|" or word.startswith("[") or _stands_for_any(word) for word in words)
+
+
+def _stands_for_any(word: str) -> bool:
+    match = _ANY.fullmatch(word)
+    return match is not None and match[1] not in PLACES
 
 
 def documented() -> list[Command]:
