@@ -81,9 +81,8 @@ def check_report(options: argparse.Namespace) -> int:
 
 
 def check_plan(options: argparse.Namespace) -> int:
-    profiles = {file.stem for folder in (product_folder("conf"), *map(Path, filter(None, [options.config_dir])))
-                for file in (folder / "hardware").glob("*.yaml")} if hasattr(options, "config_dir") else {
-                    file.stem for file in (product_folder("conf") / "hardware").glob("*.yaml")}
+    folders = [product_folder("conf"), *map(Path, filter(None, [getattr(options, "config_dir", None)]))]
+    profiles = {file.stem for folder in folders for file in (folder / "hardware").glob("*.yaml")}
     assert set(options.hardware.split(",")) <= {*profiles, "all"}
     return check_report(options)
 
