@@ -41,13 +41,13 @@ def with_estimates(table: Table, groups: Sequence[Group], machine: Machine, besi
         notes += _against_paper(groups, seconds, beside)
     if left_out := sum(map(math.isnan, seconds)):
         notes.append(f"No estimate: {left_out} rows without a finished run on the {machine.nodes * machine.workers} "
-                     f"ranks of {machine.name} that says what its layers computed.")
+                     f"ranks of {machine.name}, or on several whole nodes of it, that says what its layers computed.")
     return Table(header, rows, " ".join([table.caption, *notes]))
 
 
 def estimated_s(group: Group, machine: Machine) -> float:
     """Mean over the runs; infinite where the device's memory does not hold it, NaN where no run tells enough."""
-    runs = [run for run in group.runs if tells_enough(run) and setting_of(run).ranks == machine.nodes * machine.workers]
+    runs = [run for run in group.runs if tells_enough(run) and machine.hosts(setting_of(run).ranks)]
     found = [estimate(work_of(run).scaled(published_factor(run)), machine) for run in runs]
     if not found:
         return math.nan
