@@ -159,8 +159,9 @@ def _add_jobs(commands: Commands[argparse.ArgumentParser]) -> None:
 def _add_report(commands: Commands[argparse.ArgumentParser]) -> None:
     report = commands.add_parser("report", help="table and figure of a sweep or of run directories")
     report.add_argument("names", nargs="*", metavar="[KIND] NAME|RUN", help="a sweep's name or run directories; none = "
-                        "list. After a kind (redundancy, splitting, balance, "
-                        "offload, partitioning): none = all runs")
+                        "list, best first. After a kind (redundancy, splitting, balance, "
+                        "offload, partitioning): none = all runs. After compare: two run directories")
+    report.add_argument("--sort", metavar="ORDER", help="of the list: best (default), acc, epoch_s, date")
     report.add_argument("--rows", metavar="KEY,KEY", help="config keys that name a row")
     report.add_argument("--markdown", action="store_true", help="write the table as .md too")
     report.add_argument("--csv", action="store_true", help="write the table as .csv too")
@@ -181,6 +182,7 @@ def _add_plan(commands: Commands[argparse.ArgumentParser]) -> None:
 def _add_claims(commands: Commands[argparse.ArgumentParser]) -> None:
     claims = commands.add_parser("claims", help="what the papers claim, and what the runs made here say of it")
     claims.add_argument("papers", nargs="*", metavar="PAPER", help="gsplit, hongtu, …; none = all")
+    claims.add_argument("--out", metavar="DIR", help="folder for the files (default: reports/claims)")
     claims.set_defaults(command=_lazy("claims"))
 
 

@@ -10,17 +10,20 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gnnexp.cli.console import make_console, states_table
+from gnnexp.cli.console import make_console
 from gnnexp.cli.prepare import check_folder
 from gnnexp.config.build import build
 from gnnexp.config.compose import compose
 from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.planner.profiles import machine_named
+from gnnexp.reports import overview
+from gnnexp.reports.compare import compare
 from gnnexp.reports.estimated import with_estimates
 from gnnexp.reports.figures.draw import draw_all, usual_figures
 from gnnexp.reports.kinds import KINDS
 from gnnexp.reports.layout import Layout, layout_of
+from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.published import beside
 from gnnexp.reports.table import Table, group_runs, make_columns, make_table, row_keys, save_table
 from gnnexp.runs import RUNS, Run, find_runs, read_run
@@ -30,38 +33,73 @@ from gnnexp.trackers.delivery import undelivered
 
 REPORTS = Path("reports")
 STATES = RUNS / "sweeps"
+COMPARE = "compare"
 
 
 def main(options: argparse.Namespace) -> int:
-    """List runs, show some of them, or deliver what is not delivered."""
+    """List runs, show or compare some of them, or deliver what is not delivered."""
     console = make_console()
     if options.sync:
         return sync(console, [Path(name) for name in options.names] or [RUNS])
+    formats = [suffix for suffix, wanted in (("md", options.markdown), ("csv", options.csv)) if wanted]
+    out = Path(options.out) if options.out else None
+    if out and (problems := check_folder("--out", out)):
+        raise ConfigError(problems)
     if not options.names:
-        return list_runs(console)
+        tell(console, list_runs(options.sort), "runs", out, formats)
+        return 0
+    if options.sort:
+        raise ConfigError(Problem("--sort", options.sort, "orders the list of all runs", "gnnexp report --sort date"))
+    if options.names[0] == COMPARE:
+        tell(console, compare_runs(options.names[1:]), COMPARE, out, formats)
+        return 0
     if options.rows and options.names[0] in KINDS:
         raise ConfigError(Problem("--rows", options.rows, f"{options.names[0]} has rows of its own", "leave it out"))
     choice = choose(options.names)
-    if options.out and (problems := check_folder("--out", Path(options.out))):
-        raise ConfigError(problems)
     if options.rows:  # asks for the comparison table
         choice = replace(choice, layout=Layout(tuple(options.rows.split(","))))
-    formats = [suffix for suffix, wanted in (("md", options.markdown), ("csv", options.csv)) if wanted]
-    show(console, choice, Path(options.out) if options.out else None, formats)
+    show(console, choice, out, formats)
     return 0
 
 
-def list_runs(console: Console) -> int:
+def list_runs(sort: str | None) -> Table:
     """Every run below `runs/` that has ended."""
+    if sort is not None and sort not in ORDERS:
+        raise ConfigError(unknown("--sort", sort, sort, ORDERS))
     runs = find_runs()
     if not runs:
         raise DataError(Problem(str(RUNS), "", "holds no run that has ended", "gnnexp run, or gnnexp sweep quickstart"))
-    rows = [
-        (" ".join(run.value(key) for key in ("system", "dataset", "model")), run.status, run.reason or str(run.path))
-        for run in runs
-    ]
-    console.print(states_table(rows, "runs"))
-    return 0
+    return overview.make_table(runs, sort or ORDERS[0])
+
+
+def compare_runs(names: Sequence[str]) -> Table:
+    """Two run directories, explained."""
+    wrong = [Problem("report compare", name, "must be a run directory", "gnnexp report lists them")
+             for name in names if not Path(name).is_dir()]
+    if len(names) != 2:
+        wrong.insert(0, Problem("report compare", " ".join(names), "takes two run directories",
+                                "gnnexp report compare RUN RUN"))
+    if wrong:
+        raise ConfigError(wrong)
+    found: list[Run] = []
+    problems: list[Problem] = []
+    for name in names:
+        try:
+            found.append(read_run(Path(name)))
+        except DataError as error:
+            problems += error.problems
+    if problems:
+        raise DataError(problems)
+    return compare(*found)
+
+
+def tell(console: Console, table: Table, name: str, out: Path | None, formats: Sequence[str]) -> None:
+    """Print a table that is no sweep's, and save it where it is asked for."""
+    if table.heading:
+        console.print(table.heading, soft_wrap=True, markup=False)
+    console.print(table.rich(name))
+    if files := save_table(table, out or REPORTS / name, name, formats) if formats else []:
+        console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
 
 
 @dataclass(frozen=True)

@@ -74,11 +74,13 @@ class Table:
         header: of the columns, with units.
         rows: cells, as many as `header` has.
         caption: what a reader must know to read it.
+        heading: a sentence that stands above it, or nothing.
     """
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     caption: str
+    heading: str = ""
 
     def first(self, columns: int) -> Table:
         """Only the first `columns`."""
@@ -87,7 +89,8 @@ class Table:
     def markdown(self) -> str:
         """GitHub's table syntax."""
         lines = [self.header, ("---",) * len(self.header), *self.rows]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{self.caption}\n"
+        above = f"{self.heading}\n\n" if self.heading else ""
+        return above + "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{self.caption}\n"
 
     def csv(self) -> str:
         """Comma-separated, header first."""

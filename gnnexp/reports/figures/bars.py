@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnnexp.reports.figures.description import Figure
-from gnnexp.reports.figures.drawing import Drawn, Part, colour_of, empty_figure, finish, panel_axes, stack
+from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, colour_of, finish, panel_figure, stack
 from gnnexp.reports.figures.panels import Panel, caption_of
 from gnnexp.reports.metrics import axis_of, values_of
 from gnnexp.reports.spread import mean_and_interval
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     """Means over seeds with their interval; what failed says so in the place of its bars."""
-    canvas = empty_figure(2.6 + sum(max(1.8, 1.1 * len(panel.series)) for panel in panels), 3.6)
+    canvas, spaces = panel_figure(panels, [bars_width(panel.series) for panel in panels], 3.6, beside=2.6)
     rows = []
-    for axes, panel in zip(panel_axes(canvas, panels), panels, strict=True):
+    for axes, panel in zip(spaces, panels, strict=True):
         found = [[mean_and_interval(values_of(group.runs, metric)) for group in panel.series.values()]
                  for metric in figure.y]
         (_stacked if figure.stacked else _grouped)(axes, figure, found)
@@ -47,6 +47,8 @@ def _grouped(axes: Axes, figure: Figure, found: Found) -> None:
     for number, (metric, of_metric) in enumerate(zip(figure.y, found, strict=True)):
         label, factor = axis_of(metric)
         places = [place + width * (number + 0.5) - 0.4 for place in range(len(of_metric))]
+        if all(math.isnan(mean) for mean, _ in of_metric):
+            continue  # the caption names it
         halves = [0.0 if math.isnan(half) else factor * half for _, half in of_metric]
         axes.bar(places, [factor * mean for mean, _ in of_metric], width, color=colour_of(number), label=label,
                  yerr=halves if any(halves) else None, capsize=2)
@@ -70,7 +72,7 @@ def _verdicts(axes: Axes, panel: Panel) -> None:
 
 def _scale(axes: Axes, figure: Figure) -> None:
     labels = list(dict.fromkeys(axis_of(metric)[0] for metric in figure.y))
-    units = {label.rpartition(", ")[2] for label in labels if ", " in label}
-    axes.set_ylabel(labels[0] if len(labels) == 1 else units.pop() if len(units) == 1 else "per epoch")
+    units = {label.rpartition(", ")[2] if ", " in label else "per epoch" for label in labels}
+    axes.set_ylabel(labels[0] if len(labels) == 1 else units.pop() if len(units) == 1 else "see legend")
     if "y" in figure.log:
         axes.set_yscale("log")

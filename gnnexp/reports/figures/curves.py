@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gnnexp.reports.figures.description import Figure
-from gnnexp.reports.figures.drawing import Drawn, colour_of, empty_figure, finish, panel_axes
+from gnnexp.reports.figures.drawing import Drawn, colour_of, finish, panel_figure
 from gnnexp.reports.figures.panels import Panel, caption_of, names_of
 from gnnexp.reports.metrics import axis_of, epoch_value
 from gnnexp.reports.spread import mean_and_interval
@@ -39,9 +39,9 @@ class Moment:
 def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     """A line per series through the evaluated epochs, shaded: the interval over its runs."""
     names, by_time = names_of(panels), figure.by == "time"
-    canvas = empty_figure(1.8 + 3.4 * max(1, len(panels)), 3.6)
+    canvas, spaces = panel_figure(panels, [3.4] * len(panels), 3.6, beside=1.8)
     rows, metrics, lacking = [], set(), []
-    for axes, panel in zip(panel_axes(canvas, panels), panels, strict=True):
+    for axes, panel in zip(spaces, panels, strict=True):
         drawn = set()
         for name, group in panel.series.items():
             metric = figure.y[0] if figure.y else metric_of(group)
@@ -53,8 +53,13 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
             drawn.add(axis_of(metric)[0])
             metrics.add(metric)
             rows += [(panel.title, name, metric, *_cells(moment)) for moment in curve]
+        if any(label.endswith(", %") for label in drawn):  # intervals of two seeds may reach beyond what is possible
+            low, high = axes.get_ylim()
+            axes.set_ylim(max(low, 0.0), min(high, 100.0))
         axes.set_ylabel(min(drawn) if len(drawn) == 1 else "test metric")
         axes.set_xlabel("training time, seconds" if by_time else "epoch")
+        if not by_time:
+            axes.locator_params("x", integer=True)
     caption = caption_of(panels, first=_first(figure, sorted(metrics), lacking))
     finish(canvas, caption)
     header = ("panel", "series", "metric", "epoch", "seconds", "mean", "95 % ±", "runs")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#999999", "#F0E442")
 # As many as colours but one: lines of one colour have other marks.
 _MARKS = ("o", "s", "^", "D", "v", "P", "X")
+_MOST_IN_A_ROW = 4
 # A part below this share of the highest bar is thinner than a line: neither drawn nor named.
 _THINNEST = 1e-3
 # Characters of a caption's size in an inch, measured on captions of figures that were looked at.
+_INCHES_PER_LETTER = 0.075  # of names under bars (8 points), widest ones
 _CAPTION_SIZE, _CAPTION_PER_INCH = 6.5, 19.0
 
 
@@ -49,13 +52,32 @@ def empty_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
-def panel_axes(canvas: Figure, panels: Sequence[Panel]) -> list[Axes]:
-    """Axes side by side, with the panels' titles."""
-    found: list[Axes] = list(canvas.subplots(1, max(1, len(panels)), squeeze=False)[0])
+def panel_figure(panels: Sequence[Panel], widths: Sequence[float], height: float, beside: float
+                 ) -> tuple[Figure, list[Axes]]:
+    """A figure with axes for each panel under its title, a few in a row.
+
+    Args:
+        panels: to be drawn.
+        widths: of each, inches.
+        height: of each, inches.
+        beside: inches for the legend.
+    """
+    columns = max(1, min(_MOST_IN_A_ROW, len(panels)))
+    rows = max(1, math.ceil(len(panels) / columns))
+    canvas = empty_figure(beside + columns * max(widths, default=2.0), rows * height)
+    found: list[Axes] = list(canvas.subplots(rows, columns, squeeze=False).flat)
     for axes, panel in zip(found, panels, strict=False):
         axes.set_title(panel.title, fontsize=9)
         axes.spines[["top", "right"]].set_visible(False)
-    return found[:len(panels)]
+    for axes in found[len(panels):]:
+        axes.set_axis_off()
+    return canvas, found[:len(panels)]
+
+
+def bars_width(names: Collection[str]) -> float:
+    """Inches that so many bars take with their names below, whose words stand under each other."""
+    longest = max((len(word) for name in names for word in name.split()), default=0)
+    return 0.7 + len(names) * max(0.9, _INCHES_PER_LETTER * (longest + 1))
 
 
 def finish(canvas: Figure, caption: str) -> None:

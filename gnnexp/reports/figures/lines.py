@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gnnexp.reports.figures.description import Figure
-from gnnexp.reports.figures.drawing import Drawn, colour_of, empty_figure, finish, mark_of, panel_axes
+from gnnexp.reports.figures.drawing import Drawn, colour_of, finish, mark_of, panel_figure
 from gnnexp.reports.figures.panels import Panel, caption_of, names_of
 from gnnexp.reports.metrics import axis_of, values_of
 from gnnexp.reports.spread import mean_and_interval
-from gnnexp.reports.table import Group, Table, group_runs, mixtures
+from gnnexp.reports.table import Group, Table, group_runs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FEW = 10  # so many places along an axis can all be named
+_FARTHEST = 3.0  # times the outermost mean, where its interval would reach farther
 
 
 @dataclass(frozen=True)
@@ -41,24 +42,28 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     """A line per series, a point for each value of `figure.x`; dotted: the ideal, from the line's first point."""
     metric, names = figure.y[0], names_of(panels)
     label, factor = axis_of(metric)
-    canvas = empty_figure(1.8 + 3.4 * max(1, len(panels)), 3.6)
+    canvas, spaces = panel_figure(panels, [3.4] * len(panels), 3.6, beside=1.8)
     rows, left_out = [], []
-    for axes, panel in zip(panel_axes(canvas, panels), panels, strict=True):
+    for axes, panel in zip(spaces, panels, strict=True):
         places: set[float] = set()
+        means: list[float] = []
         for name, group in panel.series.items():
             points, others = line_of(group, figure.x, metric)
             left_out += [f"{name} with {figure.x}={value}" for value in others]
             number = names.index(name)
             places |= {point.x for point in points}
+            means += [point.mean for point in points]
             _line(axes, points, factor, name, number)
             if figure.ideal and points:
-                _ideal(axes, points, factor, number)
+                means += _ideal(axes, points, factor, number)
             rows += [(panel.title, name, f"{one.x:g}", metric, f"{one.mean:.6g}",
                       "" if math.isnan(one.half) else f"{one.half:.3g}", str(one.count)) for one in points]
-        _scales(axes, figure, sorted(places))
+        _scales(axes, figure, sorted(places), [factor * mean for mean in means])
         axes.set_xlabel(figure.x)
         axes.set_ylabel(label)
-    caption = caption_of(panels, figure.y, mixed=False) + _notes(figure, panels, left_out)
+    together = [place for panel in panels for group in panel.series.values()
+                for place in group_runs(group.runs, (figure.x,))]
+    caption = caption_of(panels, figure.y, places=together) + _notes(figure, left_out)
     finish(canvas, caption)
     return Drawn(canvas, Table(("panel", "series", figure.x, "metric", "mean", "95 % ±", "runs"), tuple(rows), caption))
 
@@ -89,13 +94,17 @@ def _line(axes: Axes, points: Sequence[Point], factor: float, name: str, number:
                   color=colour_of(number), marker=mark_of(number), markersize=4, linewidth=1.3, capsize=2)
 
 
-def _ideal(axes: Axes, points: Sequence[Point], factor: float, number: int) -> None:
+def _ideal(axes: Axes, points: Sequence[Point], factor: float, number: int) -> list[float]:
+    """Draw it; its values in the record's units."""
     first = points[0]
-    axes.plot([point.x for point in points], [factor * first.mean * first.x / point.x for point in points], ":",
-              color=colour_of(number), linewidth=1.0)
+    ideal = [first.mean * first.x / point.x for point in points]
+    axes.plot([point.x for point in points], [factor * value for value in ideal], ":", color=colour_of(number),
+              linewidth=1.0)
+    return ideal
 
 
-def _scales(axes: Axes, figure: Figure, places: Sequence[float]) -> None:
+def _scales(axes: Axes, figure: Figure, places: Sequence[float], means: Sequence[float]) -> None:
+    """Axes follow the means: the interval of two seeds may be many times as wide."""
     if "x" in figure.log and places:
         axes.set_xscale("log", base=2)
     if 0 < len(places) <= _FEW:
@@ -103,18 +112,17 @@ def _scales(axes: Axes, figure: Figure, places: Sequence[float]) -> None:
         axes.minorticks_off()
     if "y" in figure.log and places:
         axes.set_yscale("log")
+        low, high = axes.get_ylim()
+        positive = [mean for mean in means if mean > 0]
+        axes.set_ylim(max(low, min(positive, default=low) / _FARTHEST), min(high, max(means) * _FARTHEST))
     elif places:
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, min(axes.get_ylim()[1], max(means) * _FARTHEST) or 1.0)
 
 
-def _notes(figure: Figure, panels: Sequence[Panel], left_out: Sequence[str]) -> str:
+def _notes(figure: Figure, left_out: Sequence[str]) -> str:
     notes = []
     if figure.ideal:
         notes.append("Dotted: ideal, falling as one over the axis from a line's first point.")
     if left_out:
         notes.append(f"No point: {', '.join(left_out)}.")
-    places = [place for panel in panels for group in panel.series.values()
-              for place in group_runs(group.runs, (figure.x,))]
-    if found := mixtures(places):
-        notes.append(f"Runs that differ in {', '.join(found)} are taken together.")
     return "".join(f" {note}" for note in notes)

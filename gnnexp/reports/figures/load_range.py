@@ -10,7 +10,7 @@ from gnnexp.errors import DataError
 from gnnexp.measure.phases import FORWARD_BACKWARD
 from gnnexp.records import read_epochs
 from gnnexp.reports.figures.description import Figure
-from gnnexp.reports.figures.drawing import Drawn, colour_of, empty_figure, finish, panel_axes
+from gnnexp.reports.figures.drawing import Drawn, bars_width, colour_of, finish, panel_figure
 from gnnexp.reports.figures.panels import Panel, caption_of, names_of, runs_of
 from gnnexp.reports.metrics import axis_of, typical_epoch
 from gnnexp.reports.table import Group, Table
@@ -32,9 +32,9 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     """A bar per series; above it the most over the mean."""
     metric, names = figure.y[0], names_of(panels)
     label, factor = axis_of(metric)
-    canvas = empty_figure(2.0 + sum(max(1.8, 1.0 * len(panel.series)) for panel in panels), 3.6)
+    canvas, spaces = panel_figure(panels, [bars_width(panel.series) for panel in panels], 3.6, beside=0.8)
     rows, lacking = [], []
-    for axes, panel in zip(panel_axes(canvas, panels), panels, strict=True):
+    for axes, panel in zip(spaces, panels, strict=True):
         loads = {name: load for name, group in panel.series.items() if (load := load_of(group, metric)) is not None}
         lacking += [name for name, group in panel.series.items() if group.runs and name not in loads]
         _bars(axes, loads, factor, [names.index(name) for name in loads])
@@ -42,10 +42,10 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
         rows += [(panel.title, name, metric, *(f"{value:.6g}" for value in load),
                   f"{load.most / load.mean:.4f}" if load.mean else "") for name, load in loads.items()]
     first = (f"{metric} of the least and of the most loaded rank, dash: mean over the ranks, above: most / mean; "
-             f"{typical_epoch(runs_of(panels))}; of several seeds the mean.")
+             f"{typical_epoch(runs_of(panels))}.")
     if lacking:
         first += f" Not recorded by rank, not drawn: {', '.join(dict.fromkeys(lacking))}."
-    caption = caption_of(panels, first=first).replace(" Over several seeds: mean and 95 % interval (Student's t).", "")
+    caption = caption_of(panels, first=first, seeds="Over several seeds: the mean.")
     finish(canvas, caption)
     header = ("panel", "series", "metric", "least", "mean", "most", "most / mean")
     return Drawn(canvas, Table(header, tuple(rows), caption))

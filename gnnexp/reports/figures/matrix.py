@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnnexp.reports.figures.description import Figure
-from gnnexp.reports.figures.drawing import Drawn, empty_figure, finish, panel_axes
+from gnnexp.reports.figures.drawing import Drawn, finish, panel_figure
 from gnnexp.reports.figures.panels import Panel, caption_of
 from gnnexp.reports.metrics import values_of
 from gnnexp.reports.spread import mean_and_interval
@@ -26,13 +26,13 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     """Ratios of means over seeds; the column's metric over the row's."""
     metric = figure.y[0]
     sizes = [max(2.0, 0.75 * len(panel.series)) for panel in panels]
-    canvas = empty_figure(1.5 + sum(sizes) + 0.6 * len(panels), 1.4 + max(sizes, default=2.0))
+    canvas, spaces = panel_figure(panels, [size + 0.6 for size in sizes], 1.2 + max(sizes, default=2.0), beside=1.0)
     means = [[mean_and_interval(values_of(group.runs, metric))[0] for group in panel.series.values()]
              for panel in panels]
     ratios = [[[column / row if row else math.nan for column in of_panel] for row in of_panel] for of_panel in means]
     known = [ratio for of_panel in ratios for line in of_panel for ratio in line if ratio > 0]
     span = max([_LEAST_SPAN, *known, *(1 / ratio for ratio in known)])
-    for axes, panel, of_panel in zip(panel_axes(canvas, panels), panels, ratios, strict=True):
+    for axes, panel, of_panel in zip(spaces, panels, ratios, strict=True):
         _heat(axes, panel, of_panel, span)
     rows = [(panel.title, row, column, metric, f"{ratio:.4f}")
             for panel, of_panel in zip(panels, ratios, strict=True)

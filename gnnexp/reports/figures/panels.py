@@ -11,6 +11,8 @@ from gnnexp.reports.metrics import typical_epoch, values_of
 from gnnexp.reports.table import Group, group_runs, mixtures
 from gnnexp.runs import Run
 
+_SEEDS = "Over several seeds: mean and 95 % interval (Student's t)."
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -65,27 +67,35 @@ def runs_of(panels: Iterable[Panel]) -> list[Run]:
     return [run for panel in panels for group in panel.series.values() for run in group.runs]
 
 
-def caption_of(panels: Sequence[Panel], metrics: Sequence[str] = (), first: str = "", mixed: bool = True) -> str:
+def caption_of(
+    panels: Sequence[Panel], metrics: Sequence[str] = (), first: str = "", seeds: str = _SEEDS,
+    places: Sequence[Group] | None = None,
+) -> str:
     """What a reader of the figure must know: what is drawn, over which epochs and runs, and what is missing.
 
     Args:
         panels: of the figure.
         metrics: that are drawn as the runs' own values.
         first: how the caption begins.
-        mixed: whether series mix runs that the figure does not tell apart.
+        seeds: what is drawn of several.
+        places: runs that are taken together, where that is not all of a series.
     """
     where = [(name, panel, group) for panel in panels for name, group in panel.series.items()]
     notes = [first or f"{' and '.join(metrics)}: {typical_epoch(runs_of(panels))}."]
-    if any(len(group.runs) > 1 for _, _, group in where):
-        notes.append("Over several seeds: mean and 95 % interval (Student's t).")
-    lacking = [f"{metric} of {_place(name, panel)}" for metric in metrics for name, panel, group in where
-               if group.runs and not values_of(group.runs, metric)]
+    together = [group for _, _, group in where] if places is None else places
+    if any(len(group.runs) > 1 for group in together):
+        notes.append(seeds)
+    ended = [one for one in where if one[2].runs]
+    lacking = []
+    for metric in metrics:
+        without = [_place(name, panel) for name, panel, group in ended if not values_of(group.runs, metric)]
+        lacking += [f"{metric} of {'all' if len(without) == len(ended) > 1 else ', '.join(without)}"] if without else []
     failed = [f"{_place(name, panel)} ({group.verdict})" for name, panel, group in where if group.failed]
     if lacking:
-        notes.append(f"Not recorded, not drawn: {', '.join(lacking)}.")
+        notes.append(f"Not recorded, not drawn: {'; '.join(lacking)}.")
     if failed:
         notes.append(f"Failed: {', '.join(failed)}.")
-    if mixed and (found := mixtures([group for _, _, group in where])):
+    if found := mixtures(together):
         notes.append(f"Runs that differ in {', '.join(found)} are taken together.")
     return " ".join(notes)
 

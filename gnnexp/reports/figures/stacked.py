@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnexp.reports.figures.description import Figure
-from gnnexp.reports.figures.drawing import Drawn, Part, empty_figure, finish, panel_axes, stack
+from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, finish, panel_figure, stack
 from gnnexp.reports.figures.panels import Panel, caption_of, runs_of
 from gnnexp.reports.metrics import typical_epoch
 from gnnexp.reports.table import Group, Table
@@ -37,16 +37,16 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     of each phase). Of several seeds the median.
     """
     shown = [{name: group for name, group in panel.series.items() if group.runs} for panel in panels]
-    canvas = empty_figure(2.4 + sum(max(1.6, 1.1 * len(series)) for series in shown), 3.8)
+    canvas, spaces = panel_figure(panels, [bars_width(series) for series in shown], 3.8, beside=2.4)
     rows = []
-    for axes, panel, series in zip(panel_axes(canvas, panels), panels, shown, strict=True):
+    for axes, panel, series in zip(spaces, panels, shown, strict=True):
         _bars(axes, series)
         for name, group in series.items():
             rows.append((panel.title, name, *(f"{value:.6g}" for value in _seconds(group).values()),
                          f"{group.median(_WALL):.6g}", str(len(group.runs))))
-    first = (f"Seconds in each phase, mean over the ranks: {typical_epoch(runs_of(panels))}; of several seeds the "
-             "median. Line: wall time of the epoch.")
-    caption = caption_of(panels, first=first).replace(" Over several seeds: mean and 95 % interval (Student's t).", "")
+    first = (f"Seconds in each phase, mean over the ranks: {typical_epoch(runs_of(panels))}. Line: wall time "
+             "of the epoch.")
+    caption = caption_of(panels, first=first, seeds="Over several seeds: the median.")
     finish(canvas, caption)
     header = ("panel", "series", *(f"{name} s" for _, name, _ in _PARTS), "epoch s", "runs")
     return Drawn(canvas, Table(header, tuple(rows), caption))
