@@ -65,8 +65,7 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
     Args:
         name: of the sweep.
         overrides: typed ones.
-        full: in the size of the paper, for a cluster: with the `full` overrides of the file and its cases; a sweep of
-            its own.
+        full: in the size of the paper, for a cluster: with the file's `full` overrides; a sweep of its own.
 
     Raises:
         ConfigError: the sweep does not exist, or its file or the overrides are wrong.
@@ -79,9 +78,8 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
         *([str(line)] for line in content.get("fixed", [])),
         *([f"{key}={_text(value)}" for value in values] for key, values in content.get("axes", {}).items()),
     ]
-    cases = [[*case["overrides"], *_at_full(content, case, full)] for case in content.get("cases", [])]
-    cases = cases or [_at_full(content, {}, full)]
-    more = expand_values(overrides)
+    cases = [case["overrides"] for case in content.get("cases", [])] or [[]]
+    more = [*([str(line)] for line in (content["full"] if full else ())), *expand_values(overrides)]
     count = len(cases) * math.prod(len(axis) for axis in [*axes, *more])
     if count > _MAX_CASES:
         raise ConfigError(Problem(str(file), f"{count} runs", f"at most {_MAX_CASES} in one sweep", "split it"))
@@ -93,11 +91,6 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
     found = label_cases(list(expanded))
     name = f"{file.stem}_full" if full else file.stem
     return Sweep(name, content.get("description", ""), tuple(found), content.get("report", {}))
-
-
-def _at_full(content: Mapping[str, Any], case: Mapping[str, Any], full: bool) -> list[str]:
-    """The file's overrides for the paper's size, then the case's own."""
-    return [*content["full"], *case.get("full", [])] if full else []
 
 
 def _find(name: str) -> Path:
@@ -142,22 +135,13 @@ def _check_shape(file: Path, content: Mapping[str, Any]) -> list[Problem]:
         for key, values in content.get("axes", {}).items() if not isinstance(values, list) or not values
     ]
     for case in content.get("cases", []):
-        if not _is_case(case):
-            problems.append(Problem(f"{file}: cases", case, "must be `overrides: [key=value, …]`, and perhaps `full`, "
-                                    "what the paper's size has instead", "correct the file"))
-        elif "full" in case and "full" not in content:
-            problems.append(Problem(f"{file}: cases.full", case["full"], "the sweep itself has no full size",
-                                    "add full: [dataset.scale=1]"))
+        if not isinstance(case, dict) or set(case) != {"overrides"} or not isinstance(case["overrides"], list):
+            problems.append(Problem(f"{file}: cases", case, "must be `overrides: [key=value, …]`", "correct the file"))
     try:
         read_layout(content.get("report", {}), f"{file}: report")
     except ConfigError as error:
         problems += error.problems
     return problems
-
-
-def _is_case(case: object) -> bool:
-    return (isinstance(case, dict) and "overrides" in case and set(case) <= {"overrides", "full"}
-            and all(isinstance(lines, list) for lines in case.values()))
 
 
 def _text(value: object) -> str:

@@ -69,16 +69,6 @@ def test_the_papers_size_comes_after_the_case_and_before_what_is_typed(tmp_path:
         load_sweep(write(tmp_path, "fixed: [size=1]"), full=True)
 
 
-def test_a_case_of_the_papers_size_may_differ_from_the_others(tmp_path: Path) -> None:
-    text = "cases: [{overrides: [a=p, nodes=1], full: [nodes=16, batch=7]}, {overrides: [a=q]}]\nfull: [nodes=4, size=100]"
-    file = write(tmp_path, text)
-    assert combinations(load_sweep(file)) == [("a=p", "nodes=1"), ("a=q",)]
-    assert [dict(line.split("=") for line in lines) for lines in combinations(load_sweep(file, ["batch=8"], full=True))] == [
-        {"a": "p", "nodes": "16", "batch": "8", "size": "100"}, {"a": "q", "nodes": "4", "size": "100", "batch": "8"}]
-    with pytest.raises(ConfigError, match="no full size"):
-        load_sweep(write(tmp_path, "cases: [{overrides: [a=p], full: [nodes=16]}]"))
-
-
 @pytest.mark.parametrize(("published", "named"), [
     ("{paper: gsplid, source: Table 3, columns: {epoch_s: time/epoch_s}}", "gsplit"),
     ("{paper: gsplit, source: Table 33, columns: {epoch_s: time/epoch_s}}", "Table 3"), ("gsplit", "must be a mapping"),
