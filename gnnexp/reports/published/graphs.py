@@ -8,6 +8,7 @@ from gnnexp.runs import Run
 _LIKE = {
     "arxiv_like": "arxiv", "reddit_like": "reddit", "products_like": "products", "orkut_like": "orkut",
     "papers_like": "papers100m", "friendster_like": "friendster", "mag_like": "mag", "mag_lsc_like": "mag240m",
+    "it2004_like": "it2004",
 }
 
 
