@@ -42,6 +42,8 @@ def check_expression(text: str, where: str) -> list[Problem]:
     """What is wrong with it before there is a run."""
     try:
         _value(_parsed(text), dict.fromkeys(_placeholders(text), 1.0))
+    except ZeroDivisionError:
+        return []  # `1 / ([a] - [b])`: the runs' values decide
     except (SyntaxError, ValueError, TypeError) as error:
         return [Problem(where, text, f"is no arithmetic over names in brackets: {error}",
                         "[time/epoch_s], or ([a] + [b]) / [c]; + - * / max() min() and numbers")]
