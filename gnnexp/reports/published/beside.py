@@ -29,7 +29,8 @@ class Beside:
         paper: of `cells.papers()`.
         source: `Table 3`.
         columns: a metric of our record by the paper's quantity, in order.
-        where: further fields and settings of the cells, the same for all rows.
+        where: further fields and settings of the cells, the same for all rows; they win over what a row's runs are
+            (`model: ""`, where the paper does not say which).
         over: a system that every row's last column is compared with, or None.
     """
 
@@ -46,8 +47,8 @@ class Beside:
 
     def printed(self, run: Run, quantity: str) -> str:
         """The paper's cell for what `run` is, `–` where it has none."""
-        return printed(self.paper, source=self.source, quantity=quantity, dataset=published_graph(run),
-                       model=run.value("model"), system=run.value("system"), **self.where)
+        wanted = {"dataset": published_graph(run), "model": run.value("model"), "system": run.value("system")}
+        return printed(self.paper, source=self.source, quantity=quantity, **(wanted | self.where))
 
 
 def read_beside(options: Mapping[str, Any], where: str = "report.published") -> Beside:

@@ -47,6 +47,15 @@ def test_cells_by_hand() -> None:
     assert "median of the 2 epochs after the first" in table.caption
 
 
+def test_what_the_paper_does_not_say_is_told() -> None:
+    """SDT-GNN's Table IV names no model: without `where` no cell would be that of GraphSAGE."""
+    options = {"paper": "sdt_gnn", "source": "Table IV", "columns": {"epoch_s": "time/epoch_s"}}
+    groups = [group_of(run_of("distdgl", 2.0, "yelp_like"))]
+    assert make_table(groups, ["system"], read_beside(options)).rows == (("distdgl", "2", "–"),)
+    told = read_beside({**options, "where": {"model": ""}})
+    assert make_table(groups, ["system"], told).rows == (("distdgl", "2", "28.549"),)
+
+
 @pytest.mark.parametrize(("changed", "named"), [
     ({"paper": "gsplid"}, "gsplit"), ({"source": "Table 9"}, "Table 3"), ({"columns": {"epochs": "x"}}, "epoch_s"),
     ({"columns": {}}, "columns:"), ({"colums": {}}, "columns"),
