@@ -71,6 +71,15 @@ def test_settings_of_rows_and_values_of_several_metrics() -> None:
         ("3.5", "4.46"), ("3.5", "8.50"), ("3.5", "–")]
 
 
+def test_what_the_paper_does_not_say_is_told() -> None:
+    """SDT-GNN's Table IV names no model: without `where` no cell would be that of GraphSAGE."""
+    options = {"paper": "sdt_gnn", "source": "Table IV", "columns": {"epoch_s": "time/epoch_s"}}
+    groups = [group_of(run_of("distdgl", 2.0, "yelp_like"))]
+    assert make_table(groups, ["system"], read_beside(options)).rows == (("distdgl", "2", "–"),)
+    told = read_beside({**options, "where": {"model": ""}})
+    assert make_table(groups, ["system"], told).rows == (("distdgl", "2", "28.549"),)
+
+
 @pytest.mark.parametrize(("changed", "named"), [
     ({"settings": {"layer": "model.layers"}}, "layers"), ({"columns": {"epoch_s": "[time/epoch_s] **"}}, "arithmetic"),
     ({"settings": {"layers": "[ranks] *"}}, "arithmetic"), ({"settings": 4}, "settings"),
