@@ -69,7 +69,7 @@ def _cell(seconds: float) -> str:
 def _against_paper(groups: Sequence[Group], seconds: Sequence[float], beside: Beside) -> list[str]:
     """Of how many pairs of systems the order is the paper's, and how far estimates are from its numbers."""
     papers = [_printed(beside.printed(any_of(group), beside.epoch)) for group in groups]
-    compared = [Compared(place_of(group), any_of(group).value("system"), ours, theirs)
+    compared = [Compared(place_of(group, beside), any_of(group).value("system"), ours, theirs)
                 for group, ours, theirs in zip(groups, seconds, papers, strict=True)]
     right, total = pairs_in_order(compared)
     notes = [f"By it, {right} of {total} pairs of systems are in the paper's order."] if total else []
