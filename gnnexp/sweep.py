@@ -26,7 +26,8 @@ _WITHOUT_RESULTS = {
     "train": {"checkpoint_every", "checkpoints_kept"},
 }
 _MAX_CASES = 10_000
-_KEYS = {"description": str, "fixed": list, "axes": dict, "cases": list, "full": list, "report": dict}
+_KEYS = {"description": str, "fixed": list, "axes": dict, "cases": list, "full": list, "full_cases": list,
+         "report": dict}
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,8 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
     Args:
         name: of the sweep.
         overrides: typed ones.
-        full: in the size of the paper, for a cluster: with the file's `full` overrides; a sweep of its own.
+        full: in the size of the paper, for a cluster: with the file's `full` overrides, and its `full_cases` instead
+            of its `cases` where it has some; a sweep of its own.
 
     Raises:
         ConfigError: the sweep does not exist, or its file or the overrides are wrong.
@@ -80,7 +82,8 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
         *([str(line)] for line in content.get("fixed", [])),
         *([f"{key}={_text(value)}" for value in values] for key, values in content.get("axes", {}).items()),
     ]
-    cases = [case["overrides"] for case in content.get("cases", [])] or [[]]
+    chosen = "full_cases" if full and "full_cases" in content else "cases"
+    cases = [case["overrides"] for case in content.get(chosen, [])] or [[]]
     more = [*([str(line)] for line in (content["full"] if full else ())), *expand_values(overrides)]
     count = len(cases) * math.prod(len(axis) for axis in [*axes, *more])
     if count > _MAX_CASES:
@@ -136,7 +139,10 @@ def _check_shape(file: Path, content: Mapping[str, Any]) -> list[Problem]:
         Problem(f"{file}: axes.{key}", values, "must be a list of values, at least one", f"{key}: [{_text(values)}]")
         for key, values in content.get("axes", {}).items() if not isinstance(values, list) or not values
     ]
-    for case in content.get("cases", []):
+    if "full_cases" in content and "full" not in content:
+        problems.append(Problem(f"{file}: full_cases", "without full", "is the other size of `full`",
+                                "add `full: [hardware=…]`"))
+    for case in [*content.get("cases", []), *content.get("full_cases", [])]:
         if not isinstance(case, dict) or set(case) != {"overrides"} or not isinstance(case["overrides"], list):
             problems.append(Problem(f"{file}: cases", case, "must be `overrides: [key=value, …]`", "correct the file"))
     try:

@@ -52,6 +52,11 @@ class Machine:
     device_memory: int | None
     source: str
 
+    def hosts(self, ranks: int) -> bool:
+        """Whether so many ranks fill it, or several whole nodes of it: what a rank has is then the same."""
+        several = self.workers < ranks < self.nodes * self.workers and ranks % self.workers == 0
+        return several or ranks == self.nodes * self.workers
+
 
 def machine_of(name: str, hardware: Mapping[str, Any]) -> Machine:
     """From the resolved `hardware` of a profile.

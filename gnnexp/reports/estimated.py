@@ -41,13 +41,13 @@ def with_estimates(table: Table, groups: Sequence[Group], machine: Machine, besi
         notes += _against_paper(groups, seconds, beside)
     if left_out := sum(map(math.isnan, seconds)):
         notes.append(f"No estimate: {left_out} rows without a finished run on the {machine.nodes * machine.workers} "
-                     f"ranks of {machine.name} that says what its layers computed.")
+                     f"ranks of {machine.name}, or on several whole nodes of it, that says what its layers computed.")
     return Table(header, rows, " ".join([table.caption, *notes]))
 
 
 def estimated_s(group: Group, machine: Machine) -> float:
     """Mean over the runs; infinite where the device's memory does not hold it, NaN where no run tells enough."""
-    runs = [run for run in group.runs if tells_enough(run) and setting_of(run).ranks == machine.nodes * machine.workers]
+    runs = [run for run in group.runs if tells_enough(run) and machine.hosts(setting_of(run).ranks)]
     found = [estimate(work_of(run).scaled(published_factor(run)), machine) for run in runs]
     if not found:
         return math.nan
@@ -69,7 +69,7 @@ def _cell(seconds: float) -> str:
 def _against_paper(groups: Sequence[Group], seconds: Sequence[float], beside: Beside) -> list[str]:
     """Of how many pairs of systems the order is the paper's, and how far estimates are from its numbers."""
     papers = [_printed(beside.printed(any_of(group), beside.epoch)) for group in groups]
-    compared = [Compared(place_of(group), any_of(group).value("system"), ours, theirs)
+    compared = [Compared(place_of(group, beside), any_of(group).value("system"), ours, theirs)
                 for group, ours, theirs in zip(groups, seconds, papers, strict=True)]
     right, total = pairs_in_order(compared)
     notes = [f"By it, {right} of {total} pairs of systems are in the paper's order."] if total else []

@@ -90,7 +90,7 @@ def made_with(run: Run, machine: Machine) -> bool:
 def tells_enough(run: Run) -> bool:
     """Whether a run has finished, and says how large its data is and what its layers computed.
 
-    Those of earlier versions do not, nor do DGL's own loops and model averaging.
+    Those of earlier versions do not, nor do DGL's own loops.
     """
     return run.status == "finished" and "graph" in run.provenance and run.median("work/vertices_layer1") >= 0
 

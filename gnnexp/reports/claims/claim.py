@@ -14,7 +14,8 @@ from gnnexp.reports.claims.expression import check_expression
 
 _FOLDER = Path(__file__).parent
 Statistic = Literal["ratio", "reduction_pct", "difference", "value"]
-TAKES = ("each", "greatest", "least", "mean", "growth")
+TAKES = ("each", "greatest", "least", "mean", "growth", "steps")
+_ALONG = ("growth", "steps")
 # What sets runs apart that are compared with each other: the same in both.
 ALIKE = ("dataset", "dataset.name", "dataset.shape", "dataset.scale", "dataset.num_features", "model", "model.layers",
          "model.hidden", "train.batch_size", "hardware.workers", "task")
@@ -50,9 +51,10 @@ class Check:
         of, over: which runs are on either side, by config key; several values of a key are sides of their own.
         where: what all of them must be.
         alike: config keys that a pair must share.
-        take: which of the pairs' values count: `each`, the `greatest`, the `least`, their `mean`; `growth` is the value
-            at the last value of `along` over that at the first.
-        along: a config key, for `growth`.
+        take: which of the pairs' values count: `each`, the `greatest`, the `least`, their `mean`; `growth` compares the
+            value at the last value of `along` with that at the first, `steps` each with that before it, and takes their
+            mean: as the statistic says where there is no `over`, else as a ratio.
+        along: a config key, for `growth` and `steps`.
         tolerance: how far outside, as a share of the published number, is still inside.
         within: for a mean of 0: how far from it is still it, in the unit of the statistic.
         hardware: the profile for an estimate, where the value is of seconds; None: what was measured decides.
@@ -140,8 +142,9 @@ def _check(claim: str, item: Mapping[str, Any], problems: list[Problem]) -> Chec
     problems += check_expression(str(item.get("value", "")), f"{claim}.check.value")
     if item.get("take", "each") not in TAKES:
         problems.append(unknown(f"{claim}.check.take", item["take"], str(item["take"]), TAKES))
-    if (item.get("take") == "growth") != bool(item.get("along")):
-        problems.append(Problem(f"{claim}.check.along", item.get("along"), "goes with take: growth", "give both"))
+    if (item.get("take") in _ALONG) != bool(item.get("along")):
+        problems.append(Problem(f"{claim}.check.along", item.get("along"), f"goes with take: {' or '.join(_ALONG)}",
+                                "give both"))
     sides = {key: {name: _texts(value) for name, value in item.get(key, {}).items()} for key in ("of", "over", "where")}
     rest = {key: value for key, value in item.items() if key in known and key not in sides}
     alike = tuple(ALIKE) if "alike" not in item else tuple(item["alike"])

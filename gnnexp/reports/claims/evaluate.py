@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from gnnexp.planner.estimate import estimate
 from gnnexp.planner.profiles import machine_named
@@ -78,7 +79,7 @@ def outcome(claim: Claim, runs_of: Mapping[str, Sequence[Run]]) -> Outcome:
     runs = [run for sweep in check.sweeps for run in runs_of.get(sweep, ()) if run.status == "finished"]
     runs = list({str(run.path): run for run in runs if _matches(run, check.where)}.values())
     measured = compare(runs, check, claim.expects, lambda run: evaluate(check.value, run))
-    if check.hardware is None or not set(names_in(check.value)) <= set(_ESTIMATED):
+    if check.hardware is None or not set(names_in(check.value)) <= {*_ESTIMATED, *_CROSSING, _COLLECTIVES}:
         return Outcome(claim, measured, ())
     told = [run for run in runs if tells_enough(run)]
     hardware = check.hardware
@@ -102,7 +103,8 @@ def compare(runs: Iterable[Run], check: Check, expects: Expects, value: _Value) 
     known = [one for one in found if not math.isnan(one[-1][0])]
     shown = _Shown(keys, known)
     if check.along:
-        return _growths(known, shown)
+        ratio = replace(expects, statistic="ratio")
+        return _growths(known, shown, expects if not check.over else ratio, each=check.take == "steps")
     return [Found(shown.name(place, step, of, over), *spread) for place, step, of, over, spread in known]
 
 
@@ -120,14 +122,22 @@ def taken(found: Sequence[Found], take: str) -> list[tuple[float, float]]:
 
 _ESTIMATED = {"time/epoch_s": "epoch_s", "time/sample_s": "sample_s", "time/load_s": "load_s",
               "time/fb_s": "forward_backward_s", "time/sync_s": "sync_s"}
+# What crosses between a host and its device, by the metric of its bytes.
+_CROSSING = {"time/h2d_s": "tier/h2d_bytes", "time/d2h_s": "tier/d2h_bytes"}
+_COLLECTIVES = "time/comm_s"
 _Row = tuple[_Labels, _Labels, _Labels, _Labels, tuple[float, float]]
 
 
 def _seconds(run: Run, hardware: str) -> dict[str, float]:
-    """Estimated ones on `hardware`, of the published size; infinite where the run would not fit."""
+    """Estimated ones on `hardware`, of the published size; NaN where the run would not fit."""
     scale = float(run.config["dataset"].get("scale") or 1.0)
-    told = estimate(work_of(run).scaled(1 / scale), machine_named(hardware))
-    return {name: getattr(told, field) if told.fits else math.nan for name, field in _ESTIMATED.items()}
+    work, machine = work_of(run).scaled(1 / scale), machine_named(hardware)
+    told = estimate(work, machine)
+    crossing = {name: evaluate(f"[{counted}]", run) / scale / work.ranks / machine.host
+                for name, counted in _CROSSING.items()}
+    sent = sum(work.sent_bytes.values()) / machine.link + sum(work.rounds.values()) * machine.latency
+    found = {name: getattr(told, field) for name, field in _ESTIMATED.items()} | crossing | {_COLLECTIVES: sent}
+    return found if told.fits else dict.fromkeys(found, math.nan)
 
 
 def _by_side(runs: Iterable[Run], chosen: Mapping[str, Sequence[str]], keys: Sequence[str], along: Sequence[str],
@@ -178,18 +188,20 @@ class _Shown:
         return ": ".join(filter(None, (" ".join(dict.fromkeys([*differing, *step])), sides)))
 
 
-def _growths(rows: Sequence[_Row], shown: _Shown) -> list[Found]:
-    """The value at the last step over that at the first."""
+def _growths(rows: Sequence[_Row], shown: _Shown, expects: Expects, *, each: bool) -> list[Found]:
+    """The value at the last step compared with that at the first; or each with that before it, and of that the mean."""
     series: dict[tuple[_Labels, _Labels, _Labels], list[_Row]] = {}
     for row in rows:
         series.setdefault((row[0], row[2], row[3]), []).append(row)
     found = []
     for (place, of, over), members in series.items():
         members.sort(key=lambda row: float(row[1][0]))
-        first, last = members[0], members[-1]
-        if len(members) > 1 and first[-1][0]:
-            steps = (f"{first[1][0]} to {last[1][0]}",)
-            found.append(Found(shown.name(place, steps, of, over), last[-1][0] / first[-1][0], math.nan))
+        ends = list(pairwise(members)) if each else [(members[0], members[-1])] if len(members) > 1 else []
+        values = [_statistic(after[-1][0], before[-1][0], expects) for before, after in ends]
+        known = [value for value in values if not math.isnan(value)]
+        if known:
+            steps = (f"{members[0][1][0]} to {members[-1][1][0]}",)
+            found.append(Found(shown.name(place, steps, of, over), sum(known) / len(known), math.nan))
     return found
 
 

@@ -7,6 +7,8 @@ A name in brackets is a metric of the epoch record (its median over the epochs a
     sum/<metric>        over all epochs
     epochs/<number>/<metric>  of one epoch, from 1
     quality/<name>      of the partition
+    comparable          1 for a partition none of whose parts has more than twice its share; not known for others, which
+                        leaves them out
     paradigm/<name>     what the paradigm decided before the first epoch
     graph/<name>        the size of the data: `num_nodes`, `num_edges`, `num_features`
     config/<key>        a number of the configuration, `config/model.layers`
@@ -22,6 +24,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from gnnexp.errors import Problem
+from gnnexp.reports.partitioning import has_collapsed
 from gnnexp.runs import Run
 
 _NAME = re.compile(r"\[([^\[\]]+)\]")
@@ -42,6 +45,8 @@ def check_expression(text: str, where: str) -> list[Problem]:
     """What is wrong with it before there is a run."""
     try:
         _value(_parsed(text), dict.fromkeys(_placeholders(text), 1.0))
+    except ZeroDivisionError:
+        return []  # `1 / ([a] - [b])`: the runs' values decide
     except (SyntaxError, ValueError, TypeError) as error:
         return [Problem(where, text, f"is no arithmetic over names in brackets: {error}",
                         "[time/epoch_s], or ([a] + [b]) / [c]; + - * / max() min() and numbers")]
@@ -67,6 +72,7 @@ def measured(run: Run, name: str) -> float:
         "batches": lambda: run.median("comm/rounds_gradients"),
         "summary": lambda: run.summary.get(rest),
         "quality": lambda: run.quality.get(rest),
+        "comparable": lambda: 1 if run.quality and not has_collapsed(run.quality) else None,
         "paradigm": lambda: run.facts.get(rest),
         "graph": lambda: run.provenance.get("graph", {}).get(rest),
         "config": lambda: run.value(rest),

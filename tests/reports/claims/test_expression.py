@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,16 @@ def test_names(text: str, value: float) -> None:
                                   "[last/nothing]", "[ranks] / [comm/bytes_frontier]"])
 def test_what_nobody_recorded_is_nan(text: str) -> None:
     assert math.isnan(evaluate(text, RUN))
+
+
+@pytest.mark.parametrize(("vertices", "edges", "copies", "known"), [
+    (2.0, 2.0, 1.5, True), (2.1, 1.0, 1.5, False), (1.0, 2.1, 1.5, False), (1.0, 2.1, 2.0, True)])
+def test_collapsed_partitions_are_left_out(vertices: float, edges: float, copies: float, known: bool) -> None:
+    """Of a vertex-cut (copies by its edges and with one home differ) edges must be balanced too."""
+    quality = {"replication_full": 2.0, "replication_cut": copies, "balance_vertices": vertices, "balance_edges": edges}
+    value = evaluate("[quality/replication_full] * [comparable]", replace(RUN, quality=quality))
+    assert value == 2.0 if known else math.isnan(value)
+    assert math.isnan(evaluate("[comparable]", replace(RUN, quality={})))
 
 
 def test_known_values_come_first() -> None:
