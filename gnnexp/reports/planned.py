@@ -102,5 +102,5 @@ def plan(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 1.0) -
         factor = 1 / float(run.config["dataset"].get("scale") or 1) if scale == "full" else scale
         work = work_of(run).scaled(factor)
         found += [Planned(run, machine, estimate(work, machine), factor) for machine in machines
-                  if work.ranks == machine.nodes * machine.workers or made_with(run, machine)]
+                  if machine.hosts(work.ranks) or made_with(run, machine)]
     return found

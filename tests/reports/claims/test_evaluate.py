@@ -81,6 +81,34 @@ def test_growth_along_a_key() -> None:
     assert one.value == (30 / 3) / (6 / 3) and one.place == "2 to 16: slow over fast"
 
 
+@pytest.mark.parametrize(("take", "value"), [("growth", 75), ("steps", (50 + 20 + 37.5) / 3)])
+def test_one_side_along_a_key_is_compared_as_the_statistic_says(take: str, value: float) -> None:
+    runs = [run_of("slow", value, workers=workers) for workers, value in ((16, 2.5), (2, 10), (8, 4), (4, 5))]
+    check = check_of(over={}, take=take, along="hardware.workers")
+    (one,) = outcome(claim_of(check, Expects("reduction_pct", 20, 80, None, "higher")), {"s": runs}).measured
+    assert (one.value, one.place) == (value, "2 to 16: slow")
+    (alone,) = outcome(claim_of(check, replace(RATIO, statistic="ratio")), {"s": runs[:2]}).measured
+    assert alone.value == 0.25
+    assert outcome(claim_of(check), {"s": runs[:1]}).verdict == "not run", "one step compares nothing"
+
+
+def test_crossings_and_collectives_are_estimated_from_their_bytes() -> None:
+    """Half the published graph; HongTu's server: 31.5 GB/s to the host, 200 GB/s between GPUs, 30 us an exchange."""
+    def crossing(system: str, h2d: float) -> Run:
+        counted = {"tier/h2d_bytes": h2d, "comm/bytes_activations": 8e9, "comm/rounds_activations": 10.0,
+                   "work/vertices_layer1": 5.0}
+        run = run_of(system, 1, workers=4, **counted, **{"time/h2d_s": 1.0, "time/d2h_s": 1.0, "time/comm_s": 1.0})
+        return replace(run, config={**run.config, "dataset": {"scale": 0.5}},
+                       provenance={**run.provenance, "graph": {"num_features": 2, "num_classes": 2}})
+
+    check = check_of(value="[time/h2d_s] + [time/d2h_s] + [time/comm_s]", hardware="a100x4_nvlink")
+    runs = [crossing("slow", 63e9), crossing("fast", 31.5e9)]
+    found = outcome(claim_of(check, hardware=True), {"s": runs})
+    assert [one.value for one in found.measured] == [1]
+    collectives = 2 * 8e9 / 4 / 200e9 + 10 * 0.00003
+    assert [one.value for one in found.estimated] == [pytest.approx((1 + collectives) / (0.5 + collectives))]
+
+
 def test_where_leaves_out_and_take_chooses() -> None:
     runs = [run_of("slow", 6), run_of("fast", 3), run_of("slow", 8, graph="b"), run_of("fast", 2, graph="b")]
     found = outcome(claim_of(check_of(where={"dataset.name": ("b",)})), {"s": runs}).measured

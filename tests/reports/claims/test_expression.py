@@ -25,6 +25,7 @@ RUN = Run(Path("x"), {"model": {"layers": 3}, "hardware": {"nodes": 2, "workers"
     ("[summary/acc/test]", 0.5), ("[last/acc/val]", 0.4), ("[sum/time/epoch_s]", 15.0), ("[epochs/1/acc/val]", 0.1),
     ("[config/model.layers]", 3.0), ("[graph/num_nodes]", 50.0), ("[paradigm/chunks]", 7.0), ("[ranks]", 6.0),
     ("[batches]", 4.0), ("[comm/bytes_frontier]", 0.0), ("max([ranks], 7) - min([ranks], 7)", 1.0), ("-[ranks]", -6.0),
+    ("1 / ([ranks] - [time/epoch_s] - 2)", 1.0), ("1 / ([ranks] - [time/epoch_s])", 1 / 3),
 ])
 def test_names(text: str, value: float) -> None:
     assert check_expression(text, "here") == []
