@@ -52,9 +52,7 @@ class State:
 def save_states(sweep: Sweep, states: list[State]) -> None:
     """What `gnnexp report NAME` reads."""
     write_json(STATES / f"{sweep.name}.json", {
-        "schema": 1, "name": sweep.name, "rows": list(sweep.report.get("rows", ())), "kind": sweep.report.get("kind"),
-        "published": sweep.report.get("published"),
-        "cases": [asdict(state) for state in states],
+        "schema": 1, "name": sweep.name, "report": dict(sweep.report), "cases": [asdict(state) for state in states],
     })
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
+from pathlib import Path
 
 from gnnexp.cli.console import make_console
 from gnnexp.cli.report import REPORTS
@@ -34,7 +35,7 @@ def main(options: argparse.Namespace) -> int:
         missing = [sweep for sweep, found in runs.items() if not found]
         if missing:
             console.print(f"not run here: {', '.join(missing)} (gnnexp sweep NAME)", soft_wrap=True)
-        files = save_table(table, REPORTS / "claims", paper, ("md", "csv"))
+        files = save_table(table, Path(options.out) if options.out else REPORTS / "claims", paper, ("md", "csv"))
         counts = Counter(one.verdict for one in outcomes)
         console.print(", ".join(f"{count} {word}" for word, count in counts.most_common()), soft_wrap=True)
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)

@@ -181,6 +181,7 @@ def _add_plan(commands: Commands[argparse.ArgumentParser]) -> None:
 def _add_claims(commands: Commands[argparse.ArgumentParser]) -> None:
     claims = commands.add_parser("claims", help="what the papers claim, and what the runs made here say of it")
     claims.add_argument("papers", nargs="*", metavar="PAPER", help="gsplit, hongtu, …; none = all")
+    claims.add_argument("--out", metavar="DIR", help="folder for the files (default: reports/claims)")
     claims.set_defaults(command=_lazy("claims"))
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -17,11 +16,13 @@ from gnnexp.config.build import build
 from gnnexp.config.compose import compose
 from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.reports.accuracy import curve_table, curves, draw_curves
-from gnnexp.reports.figure import draw_breakdown
+from gnnexp.planner.profiles import machine_named
+from gnnexp.reports.estimated import with_estimates
+from gnnexp.reports.figures.draw import draw_all, usual_figures
 from gnnexp.reports.kinds import KINDS
+from gnnexp.reports.layout import Layout, layout_of
 from gnnexp.reports.published import beside
-from gnnexp.reports.table import Table, group_runs, make_table, row_keys, save_table
+from gnnexp.reports.table import Table, group_runs, make_columns, make_table, row_keys, save_table
 from gnnexp.runs import RUNS, Run, find_runs, read_run
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import read_run as read_record
@@ -44,7 +45,7 @@ def main(options: argparse.Namespace) -> int:
     if options.out and (problems := check_folder("--out", Path(options.out))):
         raise ConfigError(problems)
     if options.rows:  # asks for the comparison table
-        choice = replace(choice, rows=options.rows.split(","), kind="", published=None)
+        choice = replace(choice, layout=Layout(tuple(options.rows.split(","))))
     formats = [suffix for suffix, wanted in (("md", options.markdown), ("csv", options.csv)) if wanted]
     show(console, choice, Path(options.out) if options.out else None, formats)
     return 0
@@ -70,16 +71,12 @@ class Choice:
     Attributes:
         name: of its folder.
         paths: run directories.
-        rows: config keys that name a row; empty: those that differ.
-        kind: one of `KINDS`, empty for the comparison table.
-        published: what of a paper stands beside the comparison (`Beside`), or None.
+        layout: what it shows.
     """
 
     name: str
     paths: Sequence[Path]
-    rows: Sequence[str] = ()
-    kind: str = ""
-    published: Mapping[str, Any] | None = None
+    layout: Layout = field(default_factory=Layout)
 
 
 def choose(names: Sequence[str]) -> Choice:
@@ -87,7 +84,7 @@ def choose(names: Sequence[str]) -> Choice:
     if names[0] not in KINDS:
         return _choose(names)
     chosen = [_choose([name]) for name in names[1:]] or [Choice(names[0], _below(RUNS))]
-    return Choice(chosen[0].name, [path for one in chosen for path in one.paths], kind=names[0])
+    return Choice(chosen[0].name, [path for one in chosen for path in one.paths], Layout(kind=names[0]))
 
 
 def _choose(names: Sequence[str]) -> Choice:
@@ -97,7 +94,7 @@ def _choose(names: Sequence[str]) -> Choice:
             raise ConfigError(unknown("report", names[0], names[0], [*sweeps, *KINDS]))
         state = json.loads(sweeps[names[0]].read_text(encoding="utf-8"))
         paths = [Path(case["run_dir"]) for case in state["cases"] if case["run_dir"]]
-        return Choice(names[0], paths, state["rows"], state.get("kind") or "", state.get("published"))
+        return Choice(names[0], paths, layout_of(state))
     paths = [Path(name) for name in names]
     wrong = [Problem("report", str(path), "must be a run directory", "gnnexp report lists them")
              for path in paths if not path.is_dir()]
@@ -123,38 +120,36 @@ def show(
     if not runs:
         console.print("no run has ended: nothing to compare")
         return
-    folder = out or REPORTS / choice.name
-    table, figures = (_of_kind if choice.kind else _comparison)(choice, runs, folder)
-    console.print(table.rich(f"report {choice.name}"))
-    files = [*figures, *save_table(table, folder, choice.kind or "table", formats)]
+    folder, tables, figures = out or REPORTS / choice.name, {}, []
+    if choice.layout.kind:
+        kind = KINDS[choice.layout.kind]
+        tables[choice.layout.kind] = kind.make_table(runs)
+        figures += kind.draw(runs, folder, choice.name) if kind.draw else []
+    if choice.layout.compares:
+        tables["table"] = _comparison(choice.layout, runs)
+    keys = row_keys(runs, choice.layout.rows)
+    usual = [] if choice.layout.kind or choice.layout.figures is not None else usual_figures(runs, keys)
+    figures += draw_all(choice.layout.figures or usual, runs, keys, folder, choice.name)
+    for table in tables.values():
+        console.print(table.rich(f"report {choice.name}"))
+    files = [*figures, *(file for name, table in tables.items() for file in save_table(table, folder, name, formats))]
     if files:
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
     console.print("next: `gnnexp ui` (or `make ui`) for the dashboard, `gnnexp report` for all runs", soft_wrap=True)
 
 
-def _comparison(choice: Choice, runs: Sequence[Run], folder: Path) -> tuple[Table, list[Path]]:
-    keys = row_keys(runs, choice.rows)
-    absent = [key for key in keys if runs and all(run.value(key) == "null" and not run.knows(key) for run in runs)]
-    if choice.rows and absent:
-        raise ConfigError([Problem("rows", key, "is no key of these runs' configurations",
-                                   "a config key such as dataset, system, model.layers") for key in absent])
+def _comparison(layout: Layout, runs: Sequence[Run]) -> Table:
+    keys = row_keys(runs, layout.rows)
     groups = group_runs(runs, keys)
-    finished = [group for group in groups if group.runs]
-    figures = [folder / "breakdown.png", folder / "breakdown.svg"] if finished else []
-    if finished:
-        draw_breakdown(finished, figures, choice.name)
-    if found := curves(finished, keys):
-        lines = [folder / "accuracy.png", folder / "accuracy.svg"]
-        draw_curves(found, lines, choice.name)
-        figures += [*lines, *save_table(curve_table(found), folder, "accuracy", ("csv",))]
-    if choice.published:
-        return beside.make_table(groups, keys, beside.read_beside(choice.published)), figures
-    return make_table(groups, keys), figures
-
-
-def _of_kind(choice: Choice, runs: Sequence[Run], folder: Path) -> tuple[Table, list[Path]]:
-    kind = KINDS[choice.kind]
-    return kind.make_table(runs), kind.draw(runs, folder, choice.name) if kind.draw else []
+    if layout.published:
+        table = beside.make_table(groups, keys, layout.published)
+    elif layout.columns:
+        table = make_columns(groups, keys, layout.columns)
+    else:
+        table = make_table(groups, keys)
+    if layout.estimate:
+        return with_estimates(table, groups, machine_named(layout.estimate), layout.published)
+    return table
 
 
 def sync(console: Console, folders: Sequence[Path]) -> int:

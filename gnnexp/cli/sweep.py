@@ -24,6 +24,7 @@ from gnnexp.config.build import missing_module
 from gnnexp.config.compose import Composed
 from gnnexp.ending import deliver
 from gnnexp.errors import ConfigError, Problem, ProblemsError
+from gnnexp.reports.layout import read_layout
 from gnnexp.runs import RUNS, find_runs, finished_by_key
 from gnnexp.sweep import Case, Sweep, load_sweep, run_key
 
@@ -48,8 +49,7 @@ def main(options: argparse.Namespace) -> int:
         console.print(f"when the jobs have ended: gnnexp sweep {sweep.name}, which runs what is left, and reports")
         return 0
     paths = [Path(state.run_dir) for state in states if state.run_dir]
-    report = sweep.report
-    show(console, Choice(sweep.name, paths, report.get("rows", ()), report.get("kind") or "", report.get("published")))
+    show(console, Choice(sweep.name, paths, read_layout(sweep.report)))
     if counted["interrupted"]:
         return 130
     return 0 if counted["finished"] + counted["finished before"] == len(states) else 1

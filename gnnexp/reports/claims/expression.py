@@ -29,8 +29,8 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[float, float], float]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
 }
 _FUNCTIONS: Mapping[str, Callable[..., float]] = {"max": max, "min": min}
-# A purpose without traffic is not recorded: nothing was sent.
-_ZERO_IF_ABSENT = ("comm/", "tier/")
+# A purpose without traffic and a place that no row came from are not recorded: nothing was sent, none was read.
+_ZERO_IF_ABSENT = ("comm/", "tier/", "work/features_loaded_")
 
 
 def names_in(text: str) -> list[str]:

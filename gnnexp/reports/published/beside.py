@@ -9,14 +9,16 @@ from typing import Any
 
 from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.reports.metrics import check_metric, values_of
 from gnnexp.reports.published.cells import cells, number_of, papers, printed
 from gnnexp.reports.published.graphs import published_graph
 from gnnexp.reports.published.order import Compared, pairs_in_order
 from gnnexp.reports.spread import interval_cell, mean_and_interval
-from gnnexp.reports.table import Group, Table
+from gnnexp.reports.table import Group, Table, shared_caption
 from gnnexp.runs import Run
 
 _KEYS = ("paper", "source", "columns", "where", "over")
+EPOCH = "time/epoch_s"
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,11 @@ class Beside:
     where: Mapping[str, str] = field(default_factory=dict)
     over: str | None = None
 
+    @property
+    def epoch(self) -> str:
+        """The quantity that stands beside our seconds of an epoch; empty where there is none."""
+        return next((quantity for quantity, metric in self.columns.items() if metric == EPOCH), "")
+
     def printed(self, run: Run, quantity: str) -> str:
         """The paper's cell for what `run` is, `–` where it has none."""
         return printed(self.paper, source=self.source, quantity=quantity, dataset=published_graph(run),
@@ -56,6 +63,10 @@ def read_beside(options: Mapping[str, Any], where: str = "report.published") -> 
     if not isinstance(columns, Mapping) or not columns:
         problems.append(Problem(f"{where}.columns", columns, "must map the paper's quantities to metrics of the record",
                                 "columns: {epoch_s: time/epoch_s}"))
+    for key, kind, allowed, example in (("where", Mapping, "must map fields of the cells to values", "{model: sage}"),
+                                        ("over", str, "must be a system", "dgl")):
+        if not isinstance(options.get(key), kind | None):
+            problems.append(Problem(f"{where}.{key}", options[key], allowed, f"{key}: {example}"))
     if not problems:
         assert isinstance(paper, str) and isinstance(columns, Mapping)
         known = [cell for cell in cells(paper) if cell.source == source]
@@ -65,9 +76,11 @@ def read_beside(options: Mapping[str, Any], where: str = "report.published") -> 
         quantities = sorted({cell.quantity for cell in known})
         problems += [unknown(f"{where}.columns", quantity, str(quantity), quantities)
                      for quantity in columns if known and quantity not in quantities]
+        problems += [problem for quantity, metric in columns.items()
+                     for problem in check_metric(f"{where}.columns.{quantity}", metric)]
     if problems:
         raise ConfigError(problems)
-    more = dict(options.get("where", {})), options.get("over")
+    more = dict(options.get("where") or {}), options.get("over")
     return Beside(str(paper), str(source), dict(options["columns"]), *more)
 
 
@@ -81,10 +94,10 @@ def make_table(groups: Sequence[Group], keys: Sequence[str], beside: Beside) -> 
 
 
 def _cells(group: Group, groups: Sequence[Group], beside: Beside) -> list[str]:
-    one = _any(group)
+    one = any_of(group)
     found = []
     for quantity, metric in beside.columns.items():
-        values = [run.median(metric) for run in group.runs]
+        values = values_of(group.runs, metric)
         found += [interval_cell(values) if group.runs else group.verdict, beside.printed(one, quantity)]
     if beside.over:
         found += _ratios(group, groups, beside)
@@ -94,36 +107,36 @@ def _cells(group: Group, groups: Sequence[Group], beside: Beside) -> list[str]:
 def _ratios(group: Group, groups: Sequence[Group], beside: Beside) -> list[str]:
     """The last column of this row over that of the `over` row of the same graph and model, ours and the paper's."""
     quantity, metric = list(beside.columns.items())[-1]
-    base = next((other for other in groups if _any(other).value("system") == beside.over
-                 and _place(other) == _place(group)), None)
+    base = next((other for other in groups if any_of(other).value("system") == beside.over
+                 and place_of(other) == place_of(group)), None)
     if base is None:
         return ["–", "–"]
     ours = _mean(group, metric) / _mean(base, metric)
-    papers = number_of(beside.printed(_any(group), quantity)) / number_of(beside.printed(_any(base), quantity))
+    papers = number_of(beside.printed(any_of(group), quantity)) / number_of(beside.printed(any_of(base), quantity))
     return ["–" if math.isnan(value) else f"{value:.2f}" for value in (ours, papers)]
 
 
 def _caption(groups: Sequence[Group], beside: Beside) -> str:
     quantity, metric = list(beside.columns.items())[-1]
-    found = [Compared(_place(group), _any(group).value("system"), _mean(group, metric),
-                      number_of(beside.printed(_any(group), quantity))) for group in groups]
+    found = [Compared(place_of(group), any_of(group).value("system"), _mean(group, metric),
+                      number_of(beside.printed(any_of(group), quantity))) for group in groups]
     right, total = pairs_in_order(found)
-    warm = sorted({run.num_warm for group in groups for run in group.runs})
-    epochs = f"{warm[0]}" if len(warm) == 1 else f"{min(warm, default=0)} to {max(warm, default=0)}"
     order = f" By {quantity}, {right} of {total} pairs of systems are in the paper's order." if total else ""
-    return (f"Paper: {beside.paper}, {beside.source}, on its machines and its graphs. Ours: median of the {epochs} "
-            f"epochs after the first, which warms up; mean and 95 % interval over several seeds.{order}")
+    return (f"Paper: {beside.paper}, {beside.source}, on its machines and its graphs. Ours: "
+            f"{shared_caption(groups)}{order}")
 
 
-def _any(group: Group) -> Run:
+def any_of(group: Group) -> Run:
+    """A run of the row, finished or not: all have its keys."""
     return (*group.runs, *group.failed)[0]
 
 
-def _place(group: Group) -> tuple[str, str]:
-    return published_graph(_any(group)), _any(group).value("model")
+def place_of(group: Group) -> tuple[str, str]:
+    """What systems are compared within: the published graph, and the model."""
+    return published_graph(any_of(group)), any_of(group).value("model")
 
 
 def _mean(group: Group, metric: str) -> float:
     if not group.runs:
         return math.inf if group.verdict == "OOM" else math.nan
-    return mean_and_interval([run.median(metric) for run in group.runs])[0]
+    return mean_and_interval(values_of(group.runs, metric))[0]

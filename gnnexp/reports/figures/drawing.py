@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from gnnexp.reports.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from gnnexp.reports.figures.panels import Panel
+
 # Okabe and Ito's palette, those first that are told apart best; more lines than these begin again.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#999999", "#F0E442")
+# As many as colours but one: lines of one colour have other marks.
+_MARKS = ("o", "s", "^", "D", "v", "P", "X")
 # A part below this share of the highest bar is thinner than a line: neither drawn nor named.
 _THINNEST = 1e-3
+# Characters of a caption's size in an inch, measured on captions of figures that were looked at.
+_CAPTION_SIZE, _CAPTION_PER_INCH = 6.5, 19.0
+
+
+class Drawn(NamedTuple):
+    """A figure, and the data that it shows; the table's caption is the figure's."""
+
+    canvas: Figure
+    table: Table
 
 
 def colour_of(number: int) -> str:
@@ -21,11 +37,37 @@ def colour_of(number: int) -> str:
     return _COLOURS[number % len(_COLOURS)]
 
 
+def mark_of(number: int) -> str:
+    """Of the points of the `number`th line."""
+    return _MARKS[number % len(_MARKS)]
+
+
 def empty_figure(width: float, height: float) -> Figure:
     """Inches; matplotlib is imported only where something is drawn."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
+
+
+def panel_axes(canvas: Figure, panels: Sequence[Panel]) -> list[Axes]:
+    """Axes side by side, with the panels' titles."""
+    found: list[Axes] = list(canvas.subplots(1, max(1, len(panels)), squeeze=False)[0])
+    for axes, panel in zip(found, panels, strict=False):
+        axes.set_title(panel.title, fontsize=9)
+        axes.spines[["top", "right"]].set_visible(False)
+    return found[:len(panels)]
+
+
+def finish(canvas: Figure, caption: str) -> None:
+    """One legend for all panels, beside them, and the caption below."""
+    named = {label: handle for axes in canvas.axes
+             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    if named:
+        canvas.legend(list(named.values()), list(named), loc="outside right upper", frameon=False, fontsize=8)
+    columns = int(canvas.get_figwidth() * _CAPTION_PER_INCH)
+    canvas.supxlabel("\n".join(textwrap.wrap(caption, columns)), fontsize=_CAPTION_SIZE, x=0.01, ha="left")
+    width, height = canvas.get_size_inches()
+    canvas.set_size_inches(width, height + 0.12 * len(textwrap.wrap(caption, columns)))
 
 
 class Part(NamedTuple):
