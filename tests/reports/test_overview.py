@@ -23,8 +23,8 @@ def make_run(name: str, dataset: str, acc: float, seconds: float, day: int = 1, 
 
 
 RUNS = [make_run("slow", "cora", 0.8, 9.0, 3), make_run("fast", "cora", 0.8, 1.0, 1),
-        make_run("bad", "cora", 0.1, 2.0, 2), make_run("blind", "cora", math.nan, 0.5, 5), make_run("other", "arxiv", 0.2, 4.0, 4),
-        make_run("died", "arxiv", 0.9, 0.1, 6, "killed")]
+        make_run("bad", "cora", 0.1, 2.0, 2), make_run("blind", "cora", math.nan, 0.5, 5),
+        make_run("other", "arxiv", 0.2, 4.0, 4), make_run("died", "arxiv", 0.9, 0.1, 6, "killed")]
 
 
 @pytest.mark.parametrize(("sort", "order"), [
