@@ -92,7 +92,8 @@ class Plan:
         """`[V]` int32, the vertex id of each latent position."""
         if self.ids == "latent":
             return np.arange(self.sizes.num_nodes, dtype=np.int32)
-        return scrambled(np.uint64(self.key(_ORDER)), self.sizes.num_nodes)
+        mixed: np.ndarray = scrambled(np.uint64(self.key(_ORDER)), self.sizes.num_nodes)
+        return mixed
 
 
 class Synthetic(Dataset):

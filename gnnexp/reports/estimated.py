@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from gnnexp.planner.estimate import estimate
 from gnnexp.planner.machine import Machine
 from gnnexp.planner.work import work_of
-from gnnexp.reports.estimates import tells_enough
+from gnnexp.reports.planned import tells_enough
 from gnnexp.reports.published.beside import Beside, any_of, place_of
 from gnnexp.reports.published.cells import number_of
 from gnnexp.reports.published.order import Compared, pairs_in_order

@@ -52,7 +52,7 @@ class Beside:
         """The paper's cell for what `run` is, `–` where it has none."""
         wanted = {"dataset": published_graph(run), "model": run.value("model"), "system": run.value("system")}
         wanted |= self.settings_of(run)
-        return printed(self.paper, source=self.source, quantity=quantity, **(wanted | self.where))
+        return printed(self.paper, source=self.source, quantity=quantity, **{**wanted, **self.where})
 
     def settings_of(self, run: Run) -> dict[str, str]:
         """What `run` has of `settings`, as cells have it."""
@@ -93,8 +93,8 @@ def read_beside(options: Mapping[str, Any], where: str = "report.published") -> 
         problems += _check_settings(f"{where}.settings", options.get("settings") or {}, known)
     if problems:
         raise ConfigError(problems)
-    more = (dict(options.get(key) or {}) for key in ("where", "settings"))
-    return Beside(str(paper), str(source), dict(options["columns"]), *more, options.get("over"))
+    return Beside(str(paper), str(source), dict(options["columns"]), dict(options.get("where") or {}),
+                  dict(options.get("settings") or {}), options.get("over"))
 
 
 def _is_expression(text: object) -> bool:
