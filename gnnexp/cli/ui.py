@@ -57,7 +57,7 @@ def _page(tracker: MlflowTracker, address: str) -> str:
     try:
         return tracker.view(address)
     except TrackingError:
-        return f"{address}/?workflowType=machine_learning#/experiments"
+        return f"{address}/#/experiments"
 
 
 def check_port(port: int) -> None:

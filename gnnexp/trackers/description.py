@@ -25,17 +25,16 @@ report (`tags.kind = 'sweep'`).
 
 Filter: `tags.system = 'gsplit'`, `tags.dataset = 'cora'`, `tags.model`,
 `tags.paradigm`, `tags.sweep`, `tags.exact = 'true'`, `tags.status = 'failed'`, `params.ranks = '4'`,
-`metrics.`headline/epoch_s` < 0.1`.
+`metrics.`main/epoch_s` < 0.1`.
 
-`headline/*`: test metric at the best validation epoch, median epoch seconds after the first, peak memory, bytes sent
-per epoch. `summary/*`: every metric, so. `time/*`, `comm/*`, `work/*`, `memory/*`, `loss/*`: by epoch.
+`main/*`: test metric at the best validation epoch, median epoch seconds after the first, peak memory, MB sent per
+epoch. `summary/*`: every metric, so. `time/*`, `comm/*`, `work/*`, `memory/*`, `loss/*`: by epoch.
 """
 
 # The columns that `gnnexp ui` opens the experiment with: MLflow's own way to share a view, a tag of the experiment.
 VIEW_KEY = "gnnexp"
 _VIEW = {"selectedColumns": [
-    *(f"metrics.`headline/{name}`" for name in ("test", "epoch_s", "sent_bytes", "host_peak_bytes",
-                                                 "device_peak_bytes")),
+    *(f"metrics.`main/{name}`" for name in ("test", "epoch_s", "sent_MB", "host_MB", "device_MB")),
     *(f"params.`{name}`" for name in ("system", "dataset", "model", "paradigm", "partitioner", "ranks", "seed")),
     *(f"tags.`{name}`" for name in ("status", "exact", "sweep")),
 ]}
@@ -128,22 +127,23 @@ def end_tags(run_dir: Path, record: RunRecord) -> dict[str, str]:
     return tags
 
 
-def headline(record: RunRecord) -> dict[str, float]:
+def main_figures(record: RunRecord) -> dict[str, float]:
     """The figures to compare runs by, under the same names for every task; those that were recorded.
 
-    `headline/test` at the best validation epoch (0 to 1), the others medians over the epochs after the first, which
-    warms up: `epoch_s`, bytes sent per epoch by all ranks, and the peaks of memory in bytes.
+    `main/test` at the best validation epoch (0 to 1), the others medians over the epochs after the first, which
+    warms up: `epoch_s`, `sent_MB` per epoch by all ranks, peaks of memory `host_MB` and `device_MB` (10^6 bytes).
+    Short names: a column of the dashboard shows some 14 characters.
     """
     assert record.result is not None
     epochs = [line["metrics"] for line in record.epochs]
     found = {
         "test": _test_figure(record)[1],
         "epoch_s": warm_median(epochs, "time/epoch_s"),
-        "sent_bytes": _sum_of_medians(epochs, "comm/bytes_") if epochs else math.nan,
-        "host_peak_bytes": warm_median(epochs, "memory/host_peak_bytes"),
-        "device_peak_bytes": warm_median(epochs, "memory/device_peak_bytes"),
+        "sent_MB": _sum_of_medians(epochs, "comm/bytes_") / 1e6 if epochs else math.nan,
+        "host_MB": warm_median(epochs, "memory/host_peak_bytes") / 1e6,
+        "device_MB": warm_median(epochs, "memory/device_peak_bytes") / 1e6,
     }
-    return {f"headline/{name}": value for name, value in found.items() if not math.isnan(value)}
+    return {f"main/{name}": value for name, value in found.items() if not math.isnan(value)}
 
 
 def _sum_of_medians(epochs: Sequence[Mapping[str, float]], prefix: str) -> float:
@@ -160,9 +160,9 @@ def _test_figure(record: RunRecord) -> tuple[str, float]:
 
 
 def make_note(run_dir: Path, record: RunRecord) -> str:
-    """Markdown: how it ended, its headline figures, and the command that makes it again."""
+    """Markdown: how it ended, its main figures, and the command that makes it again."""
     provenance = record.job["provenance"]
-    parts = [] if record.result is None else [_ending(record), _headline_table(record)]
+    parts = [] if record.result is None else [_ending(record), _figures_table(record)]
     return "\n\n".join(filter(None, [
         *parts, f"Made again by\n\n```\n{provenance.get('reproduce', '')}\n```",
         f"gnnexp {provenance.get('code_version')}, run directory `{run_dir}`."]))
@@ -178,14 +178,14 @@ def _ending(record: RunRecord) -> str:
     return f"Not exact: {facts.get('approximates')}."
 
 
-def _headline_table(record: RunRecord) -> str:
-    """The headline figures in units to be read."""
-    figures = headline(record)
+def _figures_table(record: RunRecord) -> str:
+    """The main figures in units to be read."""
+    figures = main_figures(record)
     units = {"test": (100, f"{_test_figure(record)[0]} %", ".2f"), "epoch_s": (1, "epoch s (median)", ".4f"),
-             "sent_bytes": (1e-6, "sent MB per epoch", ".3f"), "host_peak_bytes": (1e-6, "host peak MB", ".1f"),
-             "device_peak_bytes": (1e-6, "device peak MB", ".1f")}
-    shown = [(label, f"{factor * figures[f'headline/{name}']:{form}}") for name, (factor, label, form) in units.items()
-             if f"headline/{name}" in figures]
+             "sent_MB": (1, "sent MB per epoch", ".3f"), "host_MB": (1, "host peak MB", ".1f"),
+             "device_MB": (1, "device peak MB", ".1f")}
+    shown = [(label, f"{factor * figures[f'main/{name}']:{form}}") for name, (factor, label, form) in units.items()
+             if f"main/{name}" in figures]
     if not shown:
         return ""
     head, row = zip(*shown, strict=True)

@@ -23,7 +23,7 @@ from gnnexp.trackers.description import (
     VIEW_KEY,
     dataset_name,
     end_tags,
-    headline,
+    main_figures,
     make_params,
     make_tags,
     report_tags,
@@ -123,8 +123,8 @@ class MlflowTracker(Tracker):
             self._connect()
         except Exception as error:  # as in `deliver`
             raise TrackingError(f"{self.where()}: {_first_line(error)}") from error
-        return (f"{address.rstrip('/')}/?workflowType=machine_learning#/experiments/{self._experiment_id}/runs"
-                f"?viewStateShareKey={VIEW_KEY}")
+        return (f"{address.rstrip('/')}/#/experiments/{self._experiment_id}/runs?workflowType=machine_learning"
+                f"&viewStateShareKey={VIEW_KEY}")
 
     def _report_run(self, client: MlflowClient, record: ReportRecord) -> str:
         """The report's run in the store, made here before or now."""
@@ -236,7 +236,7 @@ def _deliver_end(client: MlflowClient, run_dir: Path, record: RunRecord, deliver
     assert record.result is not None
     last = record.epochs[-1] if record.epochs else {"epoch": 0, "time": 0.0}
     summary = {f"summary/{name}": value for name, value in record.result["summary"].items() if _is_number(value)}
-    figures = summary | headline(record)
+    figures = summary | main_figures(record)
     for part in _parts([_metric(name, value, last) for name, value in figures.items()], _MAX_METRICS):
         client.log_batch(delivery.run_id, metrics=part)
     for file in (run_dir / "config.yaml", run_dir / "result.json"):

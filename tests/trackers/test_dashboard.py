@@ -1,4 +1,4 @@
-"""What a user finds in MLflow: runs by tags, parameters and headline figures, words and commands, a sweep's report."""
+"""What a user finds in MLflow: runs by tags, parameters and main figures, words and commands, a sweep's report."""
 
 from __future__ import annotations
 
@@ -61,18 +61,18 @@ def search(store: str) -> Callable[[str], list[Any]]:
     ("params.dataset = 'digits' and params.ranks = '2' and params.seed = '0'", {"exact", "inexact", "failed"}),
     ("params.system = 'dgl' and params.model = 'sage' and params.paradigm = 'data_parallel'",
      {"exact", "inexact", "failed"}),
-    ("metrics.`headline/epoch_s` < 1 and metrics.`headline/test` > 0.7", {"exact", "inexact", "failed"}),
+    ("metrics.`main/epoch_s` < 1 and metrics.`main/test` > 0.7", {"exact", "inexact", "failed"}),
     ("dataset.name = 'digits'", {"exact", "inexact", "failed"}), ("attributes.status = 'FAILED'", {"failed"}),
 ])
 def test_filters_find_runs(search: Callable[[str], list[Any]], wanted: str, found: set[str]) -> None:
     assert {run.data.tags["gnnexp.uid"] for run in search(wanted)} == found
 
 
-def test_headline_figures_are_the_reports(search: Callable[[str], list[Any]]) -> None:
+def test_the_main_figures_are_the_reports(search: Callable[[str], list[Any]]) -> None:
     (run,) = search("tags.exact = 'true'")
-    metrics = {name.removeprefix("headline/"): value for name, value in run.data.metrics.items()
-               if name.startswith("headline/")}
-    assert metrics == {"test": metrics_of(2)["acc/test"], "epoch_s": 0.8, "sent_bytes": 1000.0}
+    metrics = {name.removeprefix("main/"): value for name, value in run.data.metrics.items()
+               if name.startswith("main/")}
+    assert metrics == {"test": metrics_of(2)["acc/test"], "epoch_s": 0.8, "sent_MB": 0.001}
     assert run.data.metrics["summary/acc/test"] == metrics_of(2)["acc/test"]
 
 
@@ -101,7 +101,7 @@ def test_the_experiment_opens_with_the_columns_that_exist(store: str, search: Ca
     from mlflow import MlflowClient
 
     tracker = MlflowTracker(store)
-    assert tracker.view("http://127.0.0.1:5000").endswith(f"/runs?viewStateShareKey={VIEW_KEY}")
+    assert tracker.view("http://127.0.0.1:5000").endswith(f"&viewStateShareKey={VIEW_KEY}")
     tags = MlflowClient(tracking_uri=store).get_experiment_by_name("gnnexp").tags
     assert "tags.status" in tags["mlflow.note.content"]
     columns = json.loads(tags[f"mlflow.sharedViewState.{VIEW_KEY}"])["selectedColumns"]
@@ -109,8 +109,8 @@ def test_the_experiment_opens_with_the_columns_that_exist(store: str, search: Ca
     known = {*(f"tags.`{name}`" for name in run.data.tags), *(f"params.`{name}`" for name in run.data.params),
              *(f"metrics.`{name}`" for name in run.data.metrics)}
     unknown = set(columns) - known
-    assert unknown == {"metrics.`headline/host_peak_bytes`", "metrics.`headline/device_peak_bytes`",
-                       "params.`partitioner`"}, "those that these runs, without memory and partitioner, do not record"
+    assert unknown == {"metrics.`main/host_MB`", "metrics.`main/device_MB`", "params.`partitioner`"}, \
+        "those that these runs, without memory and partitioner, do not record"
 
 
 def test_an_experiment_of_an_earlier_version_is_described_and_its_users_words_stay(tmp_path: Path) -> None:
