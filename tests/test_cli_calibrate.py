@@ -48,9 +48,9 @@ def test_a_calibrated_machine_is_a_hardware_profile(place: Path, capsys: pytest.
 
 @pytest.mark.parametrize(("words", "named"), [
     (["train.epochs=3"], "train.epochs=3"), (["model=gat", "hardware.workers=2"], "model=gat"),
-    (["hardware.throttle=1e9"], "hardware.throttle"), (["hardware=slurm_cpu"], "hardware.launcher"),
+    (["hardware.throttle=1e9"], "hardware.throttle"), (["hardware=slurm_cpu"], "hardware"),
     (["hardware.workers=0"], "hardware.workers"), (["--out", "profile.txt"], "--out"),
-    (["--out", "/proc/x/y.yaml"], "--out"),
+    (["--out", "/dev/null/y.yaml"], "--out"),
 ])
 def test_mistakes_end_with_2_and_nothing_is_written(
     place: Path, words: list[str], named: str, capsys: pytest.CaptureFixture[str]

@@ -114,18 +114,18 @@ def work_of(run: Run) -> Work:
               for origin in ("host", "peer", "disk")}
     crossing = (_known(run, "tier/h2d_bytes") + _known(run, "tier/d2h_bytes")) / ranks
     steps, chunks, parameters = num_steps(run), num_chunks(run), _parameters(run, dims)
-    update = _UPDATES * ITEMSIZE * parameters * steps
+    held, update = _device_bytes(run), _UPDATES * ITEMSIZE * parameters * steps
     return Work(
         ranks=ranks, sampled_edges=_busiest(run, "edges_sampled", ranks), loaded_bytes=loaded,
         gathered_bytes=_gathered(run, dims, ranks), flops=_flops(run, dims, ranks),
         sent_bytes={tag: _sent(run, tag, ranks) for tag in tags},
         rounds={tag: _known(run, f"comm/rounds_{tag}") for tag in tags},
-        crossing_bytes=max(0.0, crossing - loaded["host"]), device_bytes=_device_bytes(run, chunks),
+        crossing_bytes=max(0.0, crossing - loaded["host"]), device_bytes=held,
         elementwise_bytes=_elementwise(run, dims, ranks) + update, update_bytes=update,
         # Parameters, their gradients and what gathers those.
-        fixed_bytes=parameters * ITEMSIZE + _known(run, "memory/buffers_bytes"), steps=steps,
+        fixed_bytes=min(held, parameters * ITEMSIZE + _known(run, "memory/buffers_bytes")), steps=steps,
         ahead=bool(run.config.get("train", {}).get("overlap")) and steps > 1,
-        chunked=chunks > 1, **_pipeline(run, dims, ranks, chunks),
+        chunked=_in_chunks(run), **_pipeline(run, dims, ranks, chunks),
     )
 
 
@@ -151,9 +151,15 @@ def num_chunks(run: Run) -> int:
     return next((count for count in told if isinstance(count, int)), 1)
 
 
-def _device_bytes(run: Run, chunks: int) -> float:
+def _in_chunks(run: Run) -> bool:
+    """Whether more of them need less memory: where there are several, or as many as memory wants (`chunks=null`)."""
+    wanted = run.config.get("paradigm", {}).get("chunks", 1)
+    return num_chunks(run) > 1 or not isinstance(wanted, int)
+
+
+def _device_bytes(run: Run) -> float:
     """Beside what computing takes: a cache, and the graph where all of it is worked on at once."""
-    whole = _known(run, "work/edges_sampled") == 0 and chunks == 1
+    whole = _known(run, "work/edges_sampled") == 0 and num_chunks(run) == 1
     names = ("device_peak_bytes", "cache_bytes", *(("topology_bytes",) if whole else ()))
     return sum(_known(run, f"memory/{name}") for name in names)
 

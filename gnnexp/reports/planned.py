@@ -40,8 +40,15 @@ class Planned:
     @property
     def group(self) -> tuple[str, ...]:
         """What systems are ranked within."""
-        setting = setting_of(self.run)
-        return (setting.dataset, setting.model, setting.layers, self.run.value("task"), self.machine.name)
+        run, setting = self.run, setting_of(self.run)
+        graph = run.value("dataset") if setting.shape != "null" else setting.dataset
+        return (graph, setting.shape, f"{self.size:.3g}", setting.model, setting.layers, run.value("task"),
+                self.machine.name)
+
+    @property
+    def size(self) -> float:
+        """Of the graph that is estimated, over that of its shape."""
+        return float(self.run.config["dataset"].get("scale") or 1) * self.factor
 
     @property
     def measured_s(self) -> float:
@@ -56,8 +63,7 @@ class Planned:
     @property
     def published(self) -> Cell | None:
         """The paper's epoch on this machine, of the same system, graph in its size, model, layers, width and ranks."""
-        scale = float(self.run.config["dataset"].get("scale") or 1) * self.factor
-        if abs(scale - 1) > _SAME_SIZE:
+        if abs(self.size - 1) > _SAME_SIZE:
             return None
         found = [cell for paper in papers() for cell in cells(paper) if self._is(cell)]
         return found[0] if len({cell.value for cell in found}) == 1 else None

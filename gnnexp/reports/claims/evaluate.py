@@ -13,8 +13,8 @@ from gnnexp.planner.work import work_of
 from gnnexp.reports.claims.claim import Check, Claim, Expects
 from gnnexp.reports.claims.expression import evaluate, names_in
 from gnnexp.reports.claims.verdict import Verdict, verdict
-from gnnexp.reports.planned import tells_enough
 from gnnexp.reports.labels import said
+from gnnexp.reports.planned import tells_enough
 from gnnexp.reports.spread import mean_and_interval
 from gnnexp.runs import Run
 
