@@ -31,6 +31,7 @@ SMALLER: list[tuple[str, str, str]] = [
     ("gnnexp run system=gsplit dataset=graphdata_npz", "train.epochs=1 hardware.threads=1",
      "amazon-computers, 4 ranks"),
     ("gnnexp run system=gsplit hardware.workers=4 train.epochs=100", "train.epochs=3 hardware.threads=1", "100 epochs"),
+    ("gnnexp run system=gsplit dataset=digits train=default", "train.epochs=2", "10 epochs of 4 ranks"),
     ("gnnexp run dataset=matrix_market", "train.epochs=20", "200 epochs"),
     ("gnnexp run model=gated", "train.epochs=3", "20 epochs"),
     ("gnnexp run paradigm=", "train.epochs=3", "20 epochs"),
