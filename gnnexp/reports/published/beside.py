@@ -48,7 +48,7 @@ class Beside:
     def printed(self, run: Run, quantity: str) -> str:
         """The paper's cell for what `run` is, `–` where it has none."""
         wanted = {"dataset": published_graph(run), "model": run.value("model"), "system": run.value("system")}
-        return printed(self.paper, source=self.source, quantity=quantity, **(wanted | self.where))
+        return printed(self.paper, source=self.source, quantity=quantity, **{**wanted, **self.where})
 
 
 def read_beside(options: Mapping[str, Any], where: str = "report.published") -> Beside:
