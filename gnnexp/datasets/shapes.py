@@ -58,6 +58,11 @@ _SHAPES: dict[str, Sizes] = {
 }
 
 
+def sizes_of(shape: str) -> Sizes:
+    """Of the published graph that `shape` is like."""
+    return _SHAPES[shape]
+
+
 def resolve_sizes(
     shape: str | None,
     scale: float,

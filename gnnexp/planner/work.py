@@ -88,6 +88,18 @@ class Work:
             sent_bytes={tag: count * (1 if tag in _BY_STEP else factor) for tag, count in self.sent_bytes.items()},
         )
 
+    def repeated(self, times: float) -> Work:
+        """An epoch of so many times as many steps, each as before."""
+        return replace(
+            self, sampled_edges=self.sampled_edges * times, gathered_bytes=self.gathered_bytes * times,
+            loaded_bytes={origin: count * times for origin, count in self.loaded_bytes.items()},
+            flops=self.flops * times, crossing_bytes=self.crossing_bytes * times,
+            elementwise_bytes=self.elementwise_bytes * times, update_bytes=self.update_bytes * times,
+            pipelined_bytes=self.pipelined_bytes * times, steps=self.steps * times,
+            sent_bytes={tag: count * times for tag, count in self.sent_bytes.items()},
+            rounds={tag: count * times for tag, count in self.rounds.items()},
+        )
+
 
 def widths(run: Run) -> list[int]:
     """Columns of the features, of every hidden layer, and of the output.

@@ -7,15 +7,14 @@ import statistics
 from collections.abc import Sequence
 
 from gnnexp.planner.estimate import estimate
+from gnnexp.planner.full_size import full_size
 from gnnexp.planner.machine import Machine
-from gnnexp.planner.work import work_of
 from gnnexp.reports.planned import tells_enough
 from gnnexp.reports.published.beside import Beside, any_of, place_of
 from gnnexp.reports.published.cells import number_of
 from gnnexp.reports.published.order import Compared, pairs_in_order
 from gnnexp.reports.setting import setting_of
 from gnnexp.reports.table import Group, Table
-from gnnexp.runs import Run
 
 OUT_OF_MEMORY = "OOM"
 
@@ -36,7 +35,8 @@ def with_estimates(table: Table, groups: Sequence[Group], machine: Machine, besi
     header = (*table.header[:place], f"{quantity}, estimated", *table.header[place:])
     rows = tuple((*row[:place], _cell(value), *row[place:]) for row, value in zip(table.rows, seconds, strict=True))
     notes = [f"{quantity}, estimated: on {machine.name}, not measured: a linear model of what the runs counted "
-             "(docs/estimates.md), counts divided by dataset.scale."]
+             "(docs/estimates.md), counts of the whole graph of that shape "
+             "(1 / dataset.scale) and of all its targets."]
     if beside is not None and paired:
         notes += _against_paper(groups, seconds, beside)
     if left_out := sum(map(math.isnan, seconds)):
@@ -48,16 +48,10 @@ def with_estimates(table: Table, groups: Sequence[Group], machine: Machine, besi
 def estimated_s(group: Group, machine: Machine) -> float:
     """Mean over the runs; infinite where the device's memory does not hold it, NaN where no run tells enough."""
     runs = [run for run in group.runs if tells_enough(run) and machine.hosts(setting_of(run).ranks)]
-    found = [estimate(work_of(run).scaled(published_factor(run)), machine) for run in runs]
+    found = [estimate(full_size(run), machine) for run in runs]
     if not found:
         return math.nan
     return statistics.fmean(one.epoch_s for one in found) if all(one.fits for one in found) else math.inf
-
-
-def published_factor(run: Run) -> float:
-    """How many times larger the published graph is than that of `run` (1 / `dataset.scale`)."""
-    scale = run.config["dataset"].get("scale")
-    return 1.0 if not scale else 1.0 / float(scale)
 
 
 def _cell(seconds: float) -> str:

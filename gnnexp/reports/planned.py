@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gnnexp.planner.estimate import Estimate, estimate
+from gnnexp.planner.full_size import full_factor, full_size
 from gnnexp.planner.machine import Machine
 from gnnexp.planner.work import work_of
 from gnnexp.reports.published.cells import Cell, cells, papers
@@ -105,8 +106,8 @@ def plan(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 1.0) -
     """Every run that tells enough, on every machine with as many ranks, or with whose profile it was made."""
     found = []
     for run in filter(tells_enough, runs):
-        factor = 1 / float(run.config["dataset"].get("scale") or 1) if scale == "full" else scale
-        work = work_of(run).scaled(factor)
+        factor = full_factor(run) if scale == "full" else scale
+        work = full_size(run) if scale == "full" else work_of(run).scaled(scale)
         found += [Planned(run, machine, estimate(work, machine), factor) for machine in machines
                   if machine.hosts(work.ranks) or made_with(run, machine)]
     return found

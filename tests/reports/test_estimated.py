@@ -10,14 +10,14 @@ import pytest
 from gnnexp.planner.estimate import estimate
 from gnnexp.planner.machine import Machine
 from gnnexp.planner.work import work_of
-from gnnexp.reports.estimated import estimated_s, published_factor, with_estimates
+from gnnexp.reports.estimated import estimated_s, with_estimates
 from gnnexp.reports.published.beside import Beside, make_table
 from gnnexp.reports.published.beside import make_table as make_beside
 from gnnexp.reports.table import Group, make_columns
 from gnnexp.runs import Run
 
 MACHINE = Machine("box", 1, 2, flops=1e9, gather=1e9, sampling=1e6, host=1e8, peer=1e8, link=1e8, latency=1e-4,
-                  device_memory=4000, source="data sheet")
+                  stream=1e9, step_s=0.0, concurrent=True, device_memory=4000, source="data sheet")
 BESIDE = Beside("gsplit", "Table 3", {"epoch_s": "time/epoch_s", "load_s": "time/load_s"})
 
 
@@ -39,8 +39,6 @@ def group_of(*runs: Run) -> Group:
 
 def test_counts_are_scaled_to_the_published_size() -> None:
     run = run_of("dgl", 1e6)
-    assert published_factor(run) == 2.0
-    assert published_factor(replace(run, config={**run.config, "dataset": {}})) == 1.0
     expected = estimate(work_of(run).scaled(2.0), MACHINE).epoch_s
     assert estimated_s(group_of(run), MACHINE) == pytest.approx(expected)
     assert expected > 1.9 * estimate(work_of(run), MACHINE).sample_s
@@ -62,9 +60,9 @@ def test_the_column_stands_after_the_papers_and_the_caption_says_how_good_it_is(
 
 
 def test_what_does_not_fit_is_out_of_memory_and_comes_last() -> None:
-    groups = [group_of(run_of("dgl", 9e6)), group_of(run_of("p3", 1e6, device=2001.0))]
+    groups = [group_of(run_of("dgl", 9e6)), group_of(run_of("p3", 1e6, device=2200.0))]
     table = with_estimates(make_beside(groups, ["system"], BESIDE), groups, MACHINE, BESIDE)
-    assert table.rows[1][3] == "OOM", "2001 bytes of half the graph, 4000 on the device"
+    assert table.rows[1][3] == "OOM", "2200 bytes of half the graph, but for the parameters, 4000 on the device"
     assert "By it, 0 of 1 pairs" in table.caption and "(median of 1 rows)" in table.caption
 
 

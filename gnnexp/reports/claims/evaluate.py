@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from gnnexp.planner.estimate import estimate
+from gnnexp.planner.full_size import full_factor, full_size, full_steps
 from gnnexp.planner.profiles import machine_named
-from gnnexp.planner.work import work_of
 from gnnexp.reports.claims.claim import Check, Claim, Expects
 from gnnexp.reports.claims.expression import evaluate, names_in
 from gnnexp.reports.claims.verdict import Verdict, verdict
 from gnnexp.reports.labels import said
 from gnnexp.reports.planned import tells_enough
+from gnnexp.reports.setting import setting_of
 from gnnexp.reports.spread import mean_and_interval
 from gnnexp.runs import Run
 
@@ -81,8 +82,8 @@ def outcome(claim: Claim, runs_of: Mapping[str, Sequence[Run]]) -> Outcome:
     measured = compare(runs, check, claim.expects, lambda run: evaluate(check.value, run))
     if check.hardware is None or not set(names_in(check.value)) <= {*_ESTIMATED, *_CROSSING, _COLLECTIVES}:
         return Outcome(claim, measured, ())
-    told = [run for run in runs if tells_enough(run)]
     hardware = check.hardware
+    told = [run for run in runs if tells_enough(run) and machine_named(hardware).hosts(setting_of(run).ranks)]
     return Outcome(claim, measured,
                    compare(told, check, claim.expects, lambda run: evaluate(check.value, run, _seconds(run, hardware))))
 
@@ -130,10 +131,9 @@ _Row = tuple[_Labels, _Labels, _Labels, _Labels, tuple[float, float]]
 
 def _seconds(run: Run, hardware: str) -> dict[str, float]:
     """Estimated ones on `hardware`, of the published size; NaN where the run would not fit."""
-    scale = float(run.config["dataset"].get("scale") or 1.0)
-    work, machine = work_of(run).scaled(1 / scale), machine_named(hardware)
-    told = estimate(work, machine)
-    crossing = {name: evaluate(f"[{counted}]", run) / scale / work.ranks / machine.host
+    work, machine = full_size(run), machine_named(hardware)
+    told, times = estimate(work, machine), full_factor(run) * full_steps(run)
+    crossing = {name: evaluate(f"[{counted}]", run) * times / work.ranks / machine.host
                 for name, counted in _CROSSING.items()}
     sent = sum(work.sent_bytes.values()) / machine.link + sum(work.rounds.values()) * machine.latency
     found = {name: getattr(told, field) for name, field in _ESTIMATED.items()} | crossing | {_COLLECTIVES: sent}
