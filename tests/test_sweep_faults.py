@@ -75,7 +75,8 @@ def check(place: Path, good: int, bad: int) -> None:
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=f"sqlite:///{place / 'mlflow.db'}")
-    runs = client.search_runs([client.get_experiment_by_name("gnnexp").experiment_id], max_results=100)
+    experiment = [client.get_experiment_by_name("gnnexp").experiment_id]
+    runs = client.search_runs(experiment, "tags.kind = 'run'", max_results=100)
     assert len(runs) == good + bad
     states = [run.info.status for run in runs]
     assert states.count("FINISHED") == good and states.count("FAILED") == bad

@@ -169,7 +169,7 @@ def _told(values: Iterable[str]) -> str:
 def notes(lines: Sequence[RunLine], runs: Sequence[Run]) -> list[str]:
     """What a reader must know before believing the tables: what is missing, approximate, or not comparable."""
     missing = Counter(line.status for line in lines if line.status != "finished")
-    found = [f"{count} of {len(lines)} runs {status}: no figures of theirs are in the tables."
+    found = [f"{count} of {len(lines)} runs {status}: the tables have no numbers of theirs."
              for status, count in missing.items()]
     if len({_version(run) for run in runs}) > 1:
         found.append("Runs were made by several versions of gnnexp: see provenance.")
