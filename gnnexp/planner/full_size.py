@@ -15,12 +15,13 @@ def full_factor(run: Run) -> float:
 def full_steps(run: Run) -> float:
     """How many times as many steps an epoch has there: fewer targets (`dataset.train`) make fewer batches here.
 
-    1 for full-graph training, whose epoch is one step on all vertices whoever is trained.
+    1 for full-graph training, whose epoch is one step on all vertices whoever is trained, and where a sweep trains
+    more than the shape's share: that is then another paper's split of the same graph.
     """
     dataset = run.config["dataset"]
     if not dataset.get("shape") or not dataset.get("train") or run.config["train"].get("batch_size") is None:
         return 1.0
-    return sizes_of(dataset["shape"]).train / float(dataset["train"])
+    return max(1.0, sizes_of(dataset["shape"]).train / float(dataset["train"]))
 
 
 def full_size(run: Run) -> Work:

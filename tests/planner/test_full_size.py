@@ -32,7 +32,8 @@ def test_graph_and_batches_grow_and_steps_are_those_of_all_targets() -> None:
     assert full.steps == pytest.approx(5 * small.steps) and full.device_bytes == small.scaled(4).device_bytes
 
 
-@pytest.mark.parametrize("run", [run_of(None, train=0.05), run_of(train=None), run_of(shape=None, train=0.05)])
+@pytest.mark.parametrize("run", [run_of(None, train=0.05), run_of(train=None), run_of(shape=None, train=0.05),
+                                 run_of(train=0.65)])
 def test_as_many_steps(run: Run) -> None:
     assert full_steps(run) == 1.0
 
