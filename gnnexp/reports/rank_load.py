@@ -73,7 +73,13 @@ def warm_epochs(run: Run) -> list[Sequence[Line]]:
     lines = read_epochs(run.path)
     return [line["ranks"] for line in lines
             if len(line["ranks"]) == len(lines[-1]["ranks"]) and not line.get("resumed")
-            and not any(rank["times"]["phases"]["load"] for rank in line["ranks"])]
+            and not any(map(_reads_features, line["ranks"]))]
+
+
+def _reads_features(rank: Line) -> bool:
+    """By the rows that it counted; a record without such counts tells by seconds, which were 0 where it read none."""
+    counted = [rows for name, rows in rank["work"].items() if name.startswith("features_loaded_")]
+    return any(counted) if counted else bool(rank["times"]["phases"]["load"])
 
 
 def _rank_load(epochs: Sequence[Line]) -> RankLoad:

@@ -118,6 +118,15 @@ def test_cells_by_hand(tmp_path: Path) -> None:
     assert "Left out" not in table.caption and "RAM" in table.caption
 
 
+def test_an_epoch_that_looks_for_features_and_reads_none_is_warm(tmp_path: Path) -> None:
+    """The phase is entered in every epoch, for microseconds; rows are counted where there are any."""
+    def loading(epoch_s: float, load: float, rows: int) -> list[Record]:
+        return [{**rank(epoch_s=epoch_s, load=load, crossings=CROSSINGS), "work": {"features_loaded_host": rows}}] * 2
+
+    epochs = [loading(99.0, 0.5, 7), loading(4.0, 1e-5, 0), loading(6.0, 1e-5, 0)]
+    assert cells(make_table([make_run(tmp_path / "a", epochs)]))["epoch s"] == "5.0000"
+
+
 def test_an_order_that_costs_no_less_was_not_taken(tmp_path: Path) -> None:
     dear = make_run(tmp_path / "a", WARM, facts={**FACTS, "cost_reorganised": 40.0})
     never = make_run(tmp_path / "b", WARM, facts={**FACTS, "rows_reorganised": None, "cost_reorganised": None})
