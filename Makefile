@@ -7,10 +7,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-by-make
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow test-gpu test-slurm test-core lint bench ui clean
+.PHONY: help setup run test test-slow test-gpu test-slurm test-core lint bench reproduce-small ui docs clean
 
 help: ## this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 setup: $(STAMP) ## virtual environment with pinned versions and compiled kernels (done again only when they change)
 
@@ -52,13 +52,20 @@ lint: setup ## style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases benchmarks/*.py
+	MYPYPATH=docs/hooks $(BIN)/mypy --explicit-package-bases docs/hooks/*.py
 	$(BIN)/lint-imports --no-cache
 
 bench: setup ## speed and memory against peers, into benchmarks/results/*.json
 	$(BIN)/python -m benchmarks
 
+reproduce-small: setup ## every published table and figure, scaled down, into docs/results (hours; it goes on where it was stopped)
+	$(BIN)/python -m benchmarks.reproduce
+
 ui: setup ## MLflow's dashboard on the runs made here
 	$(BIN)/gnnexp ui
+
+docs: setup ## the documentation site, into site/; read it with: python -m http.server -d site
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 clean: ## remove the virtual environment and the artifact cache (runs and records stay)
 	rm -rf $(VENV) .venv-core .gnnexp

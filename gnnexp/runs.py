@@ -119,3 +119,13 @@ def find_runs(folder: Path = RUNS) -> list[Run]:
 def finished_by_key(runs: Iterable[Run]) -> dict[str, Run]:
     """Finished runs by their key, the latest where there are several."""
     return {run.key: run for run in runs if run.status == "finished" and run.key}
+
+
+def runs_of_sweep(name: str, folder: Path = RUNS) -> list[Run]:
+    """Those of the sweep's cases that have ended, in its order; empty where it was never run below `folder`."""
+    state = folder / "sweeps" / f"{name}.json"
+    if not state.is_file():
+        return []
+    paths = [folder.parent / case["run_dir"] for case in json.loads(state.read_text(encoding="utf-8"))["cases"]
+             if case["run_dir"]]
+    return [read_run(path) for path in dict.fromkeys(paths) if (path / RESULT_FILE).is_file()]

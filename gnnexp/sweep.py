@@ -16,8 +16,7 @@ from gnnexp.config.folders import product_folder
 from gnnexp.config.signature import unknown
 from gnnexp.config.yaml_limits import check_yaml
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.reports.kinds import KINDS
-from gnnexp.reports.published.beside import read_beside
+from gnnexp.reports.layout import read_layout
 
 # Raised when the same configuration starts to give other results: older runs are then no longer taken as finished.
 RESULT_VERSION = 1
@@ -27,8 +26,8 @@ _WITHOUT_RESULTS = {
     "train": {"checkpoint_every", "checkpoints_kept"},
 }
 _MAX_CASES = 10_000
-_REPORT = ("kind", "rows", "published")
-_KEYS = {"description": str, "fixed": list, "axes": dict, "cases": list, "full": list, "report": dict}
+_KEYS = {"description": str, "fixed": list, "axes": dict, "cases": list, "full": list, "full_cases": list,
+         "report": dict}
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Sweep:
         name: of its file.
         description: one sentence.
         cases: in order, without repetition.
-        report: how to show it (`rows`: config keys that name a row; `kind`: one of `KINDS`; `published`: see `Beside`).
+        report: how to show it, as its file says: what `read_layout` reads.
         command: that was typed for it.
     """
 
@@ -69,7 +68,8 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
     Args:
         name: of the sweep.
         overrides: typed ones.
-        full: in the size of the paper, for a cluster: with the file's `full` overrides; a sweep of its own.
+        full: in the size of the paper, for a cluster: with the file's `full` overrides, and its `full_cases` instead
+            of its `cases` where it has some; a sweep of its own.
 
     Raises:
         ConfigError: the sweep does not exist, or its file or the overrides are wrong.
@@ -82,7 +82,8 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
         *([str(line)] for line in content.get("fixed", [])),
         *([f"{key}={_text(value)}" for value in values] for key, values in content.get("axes", {}).items()),
     ]
-    cases = [case["overrides"] for case in content.get("cases", [])] or [[]]
+    chosen = "full_cases" if full and "full_cases" in content else "cases"
+    cases = [case["overrides"] for case in content.get(chosen, [])] or [[]]
     more = [*([str(line)] for line in (content["full"] if full else ())), *expand_values(overrides)]
     count = len(cases) * math.prod(len(axis) for axis in [*axes, *more])
     if count > _MAX_CASES:
@@ -138,32 +139,17 @@ def _check_shape(file: Path, content: Mapping[str, Any]) -> list[Problem]:
         Problem(f"{file}: axes.{key}", values, "must be a list of values, at least one", f"{key}: [{_text(values)}]")
         for key, values in content.get("axes", {}).items() if not isinstance(values, list) or not values
     ]
-    for case in content.get("cases", []):
+    if "full_cases" in content and "full" not in content:
+        problems.append(Problem(f"{file}: full_cases", "without full", "is the other size of `full`",
+                                "add `full: [hardware=…]`"))
+    for case in [*content.get("cases", []), *content.get("full_cases", [])]:
         if not isinstance(case, dict) or set(case) != {"overrides"} or not isinstance(case["overrides"], list):
             problems.append(Problem(f"{file}: cases", case, "must be `overrides: [key=value, …]`", "correct the file"))
-    rows = content.get("report", {}).get("rows", [])
-    if not isinstance(rows, list) or not all(isinstance(row, str) for row in rows):
-        problems.append(Problem(f"{file}: report.rows", rows, "must be a list of config keys",
-                                "rows: [dataset, system]"))
-    problems += [unknown(f"{file}: report.{key}", value, str(key), _REPORT)
-                 for key, value in content.get("report", {}).items() if key not in _REPORT]
-    kind = content.get("report", {}).get("kind")
-    if kind is not None and kind not in [*KINDS]:
-        problems.append(unknown(f"{file}: report.kind", kind, str(kind), KINDS))
-    if "published" in content.get("report", {}):
-        problems += _check_published(f"{file}: report.published", content["report"]["published"])
-    return problems
-
-
-def _check_published(where: str, options: Any) -> list[Problem]:  # noqa: ANN401  whatever the file has
-    if not isinstance(options, dict):
-        return [Problem(where, options, "must be a mapping",
-                        "published: {paper: gsplit, source: Table 3, columns: {…}}")]
     try:
-        read_beside(options, where)
+        read_layout(content.get("report", {}), f"{file}: report")
     except ConfigError as error:
-        return list(error.problems)
-    return []
+        problems += error.problems
+    return problems
 
 
 def _text(value: object) -> str:

@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,16 @@ _PR_SET_PDEATHSIG = 1
 
 def main() -> int:
     """Run one rank; returns the exit code: 0 finished or stopped when asked to, 2 user's mistake, 1 failed."""
+    return as_rank(_run)
+
+
+def as_rank(work: Callable[[Path, Environment, list[Job], Heartbeat], str]) -> int:
+    """Do `work` as a rank that a launcher started: tied to it, and telling it how it went; returns the exit code.
+
+    Args:
+        work: is given the run directory, this rank's place, where to put the job once it is assembled, and whom to tell
+            what is timed; returns who asked it to stop, empty if it is over.
+    """
     die_with_parent()
     run_dir, environment = Path(sys.argv[1]), read_environment()
     from gnnexp.heartbeat import Heartbeat
@@ -35,7 +45,7 @@ def main() -> int:
     heartbeat.start()
     job: list[Job] = []
     try:
-        stopped_by = _run(run_dir, environment, job, heartbeat)
+        stopped_by = work(run_dir, environment, job, heartbeat)
     except BaseException as error:
         from gnnexp.failure import describe
 

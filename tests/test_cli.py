@@ -103,6 +103,9 @@ def test_cfg_prints_the_resolved_configuration(capsys: pytest.CaptureFixture[str
     (["sweep", "quickstart", "train.epochs=0", "model.hidden=x"], ["[system=dgl]", "[system=dgl_reference]"]),
     (["report", "nothing"], ["report"]),
     (["report"], ["no run that has ended"]),
+    (["report", "--sort", "dat"], ["did you mean date"]),
+    (["report", "compare", "here"], ["two run directories", "report compare='here'"]),
+    (["report", "quickstart", "--sort", "date"], ["--sort"]),
     (["partition", "partitioner=metsi"], ["partitioner=metis"]),
     (["partition", "partitioner.num_parts=1000000"], ["partitioner.num_parts"]),
 ], ids=lambda value: "_".join(value[:2]) if value[0] in ("run", "sweep", "report", "partition", "ui") else "")
@@ -215,6 +218,17 @@ def test_a_sweep_goes_on_after_a_failure_and_skips_what_is_finished(
     assert "±" in capsys.readouterr().out, "two seeds in one row"
     assert (workplace / "reports" / "seeds" / "breakdown.svg").exists()
     assert (workplace / "reports" / "seeds" / "table.md").exists()
+    assert run_command(["report", "--sort", "date", "--csv"]) == 0
+    listed = (workplace / "reports" / "runs" / "runs.csv").read_text().splitlines()
+    assert len(listed) == 1 + 4 and "failed" in listed[-1], "failed ones last"
+    first, second = (str(path) for path in sorted((workplace / "runs" / "seeds").iterdir())[::3])
+    capsys.readouterr()
+    assert run_command(["report", "compare", first, second, "--csv"]) == 0
+    assert capsys.readouterr().out.startswith("One of the runs has no time of an epoch."), "they only pretend"
+    assert "setting,seed,0,1" in (workplace / "reports" / "compare" / "compare.csv").read_text()
+    (workplace / "odd.yaml").write_text(SWEEP.replace("[system]", "[sytem]"))
+    assert run_command(["sweep", "odd.yaml"]) == 2
+    assert "did you mean system?" in capsys.readouterr().err, "before anything is run"
 
 
 def test_what_a_store_missed_is_delivered_later_once(

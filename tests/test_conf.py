@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from gnnexp.cli.sweep import known_keys
 from gnnexp.config.build import check_node
 from gnnexp.config.check import COMPONENTS, check_config
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders, product_folder
+from gnnexp.reports.layout import check_named, read_layout
 from gnnexp.sweep import load_sweep
 
 CONF = product_folder("conf")
@@ -55,5 +57,9 @@ def test_every_case_of_a_sweep_is_right(file: Path, full: bool) -> None:
     cases = {tuple(o for o in case.overrides if not o.startswith(unchecked)): case for case in sweep.cases}
     # Of many, every value of every key: the first case that has it.
     found = {override: case for case in reversed(cases.values()) for override in case.overrides}
+    known: set[str] = set()
     for case in {case.label: case for case in found.values()}.values() if len(cases) > 20 else cases.values():
-        assert check_config(compose(case.overrides).config) == [], case.label
+        composed = compose(case.overrides)
+        assert check_config(composed.config) == [], case.label
+        known |= known_keys(composed)
+    assert check_named(read_layout(sweep.report), known) == []

@@ -65,6 +65,12 @@ def test_the_papers_size_comes_after_the_case_and_before_what_is_typed(tmp_path:
     assert sweep.name == "mine_full"
     assert [dict(line.split("=") for line in lines) for lines in combinations(sweep)] == [
         {"size": "50", "a": "p", "batch": "200"}, {"size": "50", "a": "q", "batch": "200"}]
+    with_graphs = write(tmp_path, text + "\nfull_cases: [{overrides: [a=r]}]")
+    assert combinations(load_sweep(with_graphs)) == [("size=1", "a=p", "batch=2"), ("size=1", "a=q")]
+    assert [set(lines) for lines in combinations(load_sweep(with_graphs, full=True))] == [
+        {"size=100", "a=r", "batch=200"}]
+    with pytest.raises(ConfigError, match="full_cases"):
+        load_sweep(write(tmp_path, "full_cases: [{overrides: [a=r]}]"))
     with pytest.raises(ConfigError, match="one size only"):
         load_sweep(write(tmp_path, "fixed: [size=1]"), full=True)
 

@@ -53,9 +53,7 @@ def save_states(sweep: Sweep, states: list[State]) -> None:
     """What `gnnexp report NAME` reads."""
     write_json(STATES / f"{sweep.name}.json", {
         "schema": 1, "name": sweep.name, "description": sweep.description, "command": sweep.command,
-        "rows": list(sweep.report.get("rows", ())), "kind": sweep.report.get("kind"),
-        "published": sweep.report.get("published"),
-        "cases": [asdict(state) for state in states],
+        "report": dict(sweep.report), "cases": [asdict(state) for state in states],
     })
 
 

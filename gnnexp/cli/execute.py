@@ -27,7 +27,7 @@ from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.preflight import summary
 from gnnexp.prepare import read_quality
 from gnnexp.records import write_json, write_text
-from gnnexp.reports.figure import draw_breakdown
+from gnnexp.reports.figures.stacked import draw_breakdown
 from gnnexp.reports.table import group_runs, row_keys
 from gnnexp.runs import read_run
 from gnnexp.sweep import run_key

@@ -99,6 +99,9 @@ def make_parser() -> argparse.ArgumentParser:
     _add_sweep(commands)
     _add_report(commands)
     _add_plan(commands)
+    _add_claims(commands)
+    _add_archives(commands)
+    _add_calibrate(commands)
     _add_partition(commands)
     info = commands.add_parser("info", help="what is installed, and what this machine can run")
     info.set_defaults(command=_lazy("info"))
@@ -157,8 +160,9 @@ def _add_jobs(commands: Commands[argparse.ArgumentParser]) -> None:
 def _add_report(commands: Commands[argparse.ArgumentParser]) -> None:
     report = commands.add_parser("report", help="table and figure of a sweep or of run directories")
     report.add_argument("names", nargs="*", metavar="[KIND] NAME|RUN", help="a sweep's name or run directories; none = "
-                        "list. After a kind (redundancy, splitting, balance, "
-                        "offload, partitioning): none = all runs")
+                        "list, best first. After a kind (redundancy, splitting, balance, "
+                        "offload, partitioning): none = all runs. After compare: two run directories")
+    report.add_argument("--sort", metavar="ORDER", help="of the list: best (default), acc, epoch_s, date")
     report.add_argument("--rows", metavar="KEY,KEY", help="config keys that name a row")
     report.add_argument("--markdown", action="store_true", help="write the table as .md too")
     report.add_argument("--csv", action="store_true", help="write the table as .csv too")
@@ -170,10 +174,39 @@ def _add_report(commands: Commands[argparse.ArgumentParser]) -> None:
 def _add_plan(commands: Commands[argparse.ArgumentParser]) -> None:
     plan = commands.add_parser("plan", help="rank the systems of runs by their estimated epoch on described hardware")
     plan.add_argument("names", nargs="+", metavar="NAME|RUN", help="a sweep's name or run directories")
-    plan.add_argument("--hardware", required=True, metavar="PROFILE,PROFILE", help="files of conf/hardware")
-    plan.add_argument("--scale", type=float, default=1.0, metavar="F",
-                      help="of a graph F times as large as that of the runs")
+    plan.add_argument("--hardware", required=True, metavar="PROFILE,PROFILE",
+                      help="files of conf/hardware; all = every one that says enough")
+    plan.add_argument("--scale", default="1", metavar="F",
+                      help="of a graph F times as large as that of the runs; full = each in the size of its shape")
+    plan.add_argument("--config-dir", metavar="DIR", help="folder with your own hardware/<profile>.yaml")
     plan.set_defaults(command=_lazy("planner"))
+
+
+def _add_claims(commands: Commands[argparse.ArgumentParser]) -> None:
+    claims = commands.add_parser("claims", help="what the papers claim, and what the runs made here say of it")
+    claims.add_argument("papers", nargs="*", metavar="PAPER", help="gsplit, hongtu, …; none = all")
+    claims.add_argument("--out", metavar="DIR", help="folder for the files (default: reports/claims)")
+    claims.set_defaults(command=_lazy("claims"))
+
+
+def _add_archives(commands: Commands[argparse.ArgumentParser]) -> None:
+    export = commands.add_parser("export", help="write the records of sweeps to one file")
+    export.add_argument("names", nargs="+", metavar="NAME", help="sweeps that were run here")
+    export.add_argument("--out", metavar="FILE.tar.xz", help="the file (default: NAME.tar.xz)")
+    export.set_defaults(command=_lazy("archives", "export"))
+    bring = commands.add_parser("import", help="take the runs of exported files into runs/")
+    bring.add_argument("files", nargs="+", metavar="FILE.tar.xz")
+    bring.set_defaults(command=_lazy("archives", "bring"))
+
+
+def _add_calibrate(commands: Commands[argparse.ArgumentParser]) -> None:
+    calibrate = commands.add_parser("calibrate", help="measure this machine, and write its hardware profile")
+    _add_overrides(calibrate)
+    calibrate.add_argument("--out", metavar="FILE", help="the profile (default: hardware/<host>_<ranks>.yaml in "
+                           "--config-dir, or in ./conf)")
+    calibrate.add_argument("--json", metavar="FILE", help="keep every repetition, with machine and versions")
+    calibrate.add_argument("--quick", action="store_true", help="seconds: to try the command, not to estimate with")
+    calibrate.set_defaults(command=_lazy("calibrate"))
 
 
 def _add_partition(commands: Commands[argparse.ArgumentParser]) -> None:

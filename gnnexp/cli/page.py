@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
 import hashlib
 import json
@@ -17,7 +16,7 @@ from rich.console import Console
 from gnnexp.cli.provenance import code_version
 from gnnexp.config.build import build
 from gnnexp.reports.html import write_html
-from gnnexp.reports.page import NamedTable, Page, RunLine, notes, page_figures, provenance, run_line
+from gnnexp.reports.page import NamedTable, Page, PageFigure, RunLine, notes, page_figures, provenance, run_line
 from gnnexp.reports.table import Table, save_table
 from gnnexp.runs import RUNS, Run
 from gnnexp.trackers.base import Tracker
@@ -27,6 +26,7 @@ from gnnexp.trackers.report_record import ReportRecord, undelivered_reports
 STATES = RUNS / "sweeps"
 # MLflow's tags hold 8000 characters, in an index of the database fewer.
 _MOST_CHARACTERS = 5000
+_TITLES = {"table": "comparison"}
 
 
 @dataclass(frozen=True)
@@ -48,28 +48,42 @@ class Subject:
     delivered: bool
 
 
-def publish(subject: Subject, runs: Sequence[Run], table: Table, files: Sequence[Path], console: Console) -> Path:
-    """Write the page of a report whose other `files` are there; a sweep's report is delivered. The page's file."""
-    page = make_page(subject, runs, table, files)
+def publish(
+    subject: Subject, runs: Sequence[Run], tables: Mapping[str, Table], data: Mapping[str, Table],
+    files: Sequence[Path], console: Console,
+) -> Path:
+    """Write the page of a report whose other `files` are there; a sweep's report is delivered. The page's file.
+
+    Args:
+        subject: what it is of.
+        runs: all of them.
+        tables: by the name of their files.
+        data: of figures, by the name of theirs.
+        files: of the tables and figures.
+        console: that is told of the delivery.
+    """
+    page = make_page(subject, runs, tables, page_figures(files, data))
     file = subject.folder / f"{'report' if subject.sweep or not subject.kind else subject.kind}.html"
     write_html(page, file)
     if subject.sweep and subject.delivered:
-        tables = save_table(table, subject.folder, subject.kind or "table", ("md", "csv"))
-        deliver(subject, page, runs, list(dict.fromkeys([*files, *tables, file])), console)
+        saved = [path for name, table in tables.items()
+                 for path in save_table(table, subject.folder, name, ("md", "csv"))]
+        deliver(subject, page, runs, list(dict.fromkeys([*files, *saved, file])), console)
     return file
 
 
-def make_page(subject: Subject, runs: Sequence[Run], table: Table, files: Sequence[Path]) -> Page:
-    """The report as a value."""
+def make_page(
+    subject: Subject, runs: Sequence[Run], tables: Mapping[str, Table], figures: Sequence[PageFigure],
+) -> Page:
+    """The report as a value; `tables` by the name of their files."""
     state = _state(subject.sweep)
     lines = _lines(state, runs)
     heading = f"{subject.name}: {subject.kind}" if subject.kind and not subject.sweep else subject.name
-    figures = page_figures(files, {file.stem: _read(file) for file in files if file.suffix == ".csv"})
+    named = [NamedTable(_TITLES.get(name, name).capitalize(), table) for name, table in tables.items()]
     return Page(
         title=heading, description=str(state.get("description", "")), command=str(state.get("command", "")),
         date=f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC", version=code_version(),
-        provenance=provenance(runs), tables=[NamedTable((subject.kind or "comparison").capitalize(), table)],
-        figures=figures, runs=lines, notes=notes(lines, runs))
+        provenance=provenance(runs), tables=named, figures=figures, runs=lines, notes=notes(lines, runs))
 
 
 def _state(sweep: str) -> Mapping[str, Any]:
@@ -86,13 +100,6 @@ def _lines(state: Mapping[str, Any], runs: Sequence[Run]) -> list[RunLine]:
         else RunLine(case["label"], case["status"], case["reason"])
         for case in state.get("cases", ())
     ] or [run_line(run) for run in runs]
-
-
-def _read(file: Path) -> Table:
-    """A figure's data."""
-    with file.open(encoding="utf-8", newline="") as text:
-        header, *rows = csv.reader(text)
-    return Table(tuple(header), tuple(map(tuple, rows)), "")
 
 
 def deliver(subject: Subject, page: Page, runs: Sequence[Run], files: Sequence[Path], console: Console) -> None:

@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 import argparse
+import math
 
 from gnnexp.cli.console import make_console
 from gnnexp.cli.report import REPORTS, choose
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.planner.profiles import machines_named
+from gnnexp.planner.machine import Machine
+from gnnexp.planner.profiles import ALL, all_machines, machines_named
 from gnnexp.reports.estimates import make_table
+from gnnexp.reports.planned import Scale
 from gnnexp.reports.table import save_table
 from gnnexp.runs import read_run
 
 
 def main(options: argparse.Namespace) -> int:
     """Print the table, and save it beside the reports."""
-    if not options.scale > 0:
-        raise ConfigError(Problem("--scale", options.scale, "must be positive", "--scale 1"))
-    machines = machines_named(options.hardware.split(","))
+    scale = _scale(options.scale)
+    machines, untold = _machines(options.hardware, options.config_dir)
     choice = choose(options.names)
-    table = make_table([read_run(path) for path in choice.paths], machines, options.scale)
+    table = make_table([read_run(path) for path in choice.paths], machines, scale, untold)
     console = make_console()
     console.print(table.rich(f"plan {choice.name}"))
     files = save_table(table, REPORTS / choice.name, "plan", ("md", "csv"))
     console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
     return 0
+
+
+def _machines(words: str, config_dir: str | None) -> tuple[list[Machine], list[str]]:
+    if words == ALL:
+        return all_machines(config_dir)
+    return machines_named(words.split(","), config_dir), []
+
+
+def _scale(word: str) -> Scale:
+    if word == "full":
+        return "full"
+    try:
+        factor = float(word)
+    except ValueError:
+        factor = math.nan
+    if not (math.isfinite(factor) and factor > 0):
+        raise ConfigError(Problem("--scale", word, "must be a positive number, or full", "--scale 1"))
+    return factor

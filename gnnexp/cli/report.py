@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
-from gnnexp.cli.console import make_console, states_table
+from gnnexp.cli.console import make_console
 from gnnexp.cli.page import Subject, publish
 from gnnexp.cli.prepare import check_folder
 from gnnexp.config.build import build
 from gnnexp.config.compose import compose
 from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.reports.accuracy import curve_table, curves, draw_curves
-from gnnexp.reports.figure import draw_breakdown
+from gnnexp.planner.profiles import machine_named
+from gnnexp.reports import overview
+from gnnexp.reports.compare import compare
+from gnnexp.reports.estimated import with_estimates
+from gnnexp.reports.figures.draw import draw_all, usual_figures
 from gnnexp.reports.kinds import KINDS
+from gnnexp.reports.layout import Layout, layout_of
+from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.published import beside
-from gnnexp.reports.table import Table, group_runs, make_table, row_keys, save_table
+from gnnexp.reports.table import Table, group_runs, make_columns, make_table, row_keys, save_table
 from gnnexp.runs import RUNS, Run, find_runs, read_run
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import read_run as read_record
@@ -32,38 +36,73 @@ from gnnexp.trackers.report_record import REPORT_FILE, read_report, undelivered_
 
 REPORTS = Path("reports")
 STATES = RUNS / "sweeps"
+COMPARE = "compare"
 
 
 def main(options: argparse.Namespace) -> int:
-    """List runs, show some of them, or deliver what is not delivered."""
+    """List runs, show or compare some of them, or deliver what is not delivered."""
     console = make_console()
     if options.sync:
         return sync(console, [Path(name) for name in options.names] or [RUNS, REPORTS])
+    formats = [suffix for suffix, wanted in (("md", options.markdown), ("csv", options.csv)) if wanted]
+    out = Path(options.out) if options.out else None
+    if out and (problems := check_folder("--out", out)):
+        raise ConfigError(problems)
     if not options.names:
-        return list_runs(console)
+        tell(console, list_runs(options.sort), "runs", out, formats)
+        return 0
+    if options.sort:
+        raise ConfigError(Problem("--sort", options.sort, "orders the list of all runs", "gnnexp report --sort date"))
+    if options.names[0] == COMPARE:
+        tell(console, compare_runs(options.names[1:]), COMPARE, out, formats)
+        return 0
     if options.rows and options.names[0] in KINDS:
         raise ConfigError(Problem("--rows", options.rows, f"{options.names[0]} has rows of its own", "leave it out"))
     choice = choose(options.names)
-    if options.out and (problems := check_folder("--out", Path(options.out))):
-        raise ConfigError(problems)
     if options.rows:  # asks for the comparison table
-        choice = replace(choice, rows=options.rows.split(","), kind="", published=None)
-    formats = [suffix for suffix, wanted in (("md", options.markdown), ("csv", options.csv)) if wanted]
-    show(console, choice, Path(options.out) if options.out else None, formats)
+        choice = replace(choice, layout=Layout(tuple(options.rows.split(","))))
+    show(console, choice, out, formats)
     return 0
 
 
-def list_runs(console: Console) -> int:
+def list_runs(sort: str | None) -> Table:
     """Every run below `runs/` that has ended."""
+    if sort is not None and sort not in ORDERS:
+        raise ConfigError(unknown("--sort", sort, sort, ORDERS))
     runs = find_runs()
     if not runs:
         raise DataError(Problem(str(RUNS), "", "holds no run that has ended", "gnnexp run, or gnnexp sweep quickstart"))
-    rows = [
-        (" ".join(run.value(key) for key in ("system", "dataset", "model")), run.status, run.reason or str(run.path))
-        for run in runs
-    ]
-    console.print(states_table(rows, "runs"))
-    return 0
+    return overview.make_table(runs, sort or ORDERS[0])
+
+
+def compare_runs(names: Sequence[str]) -> Table:
+    """Two run directories, explained."""
+    wrong = [Problem("report compare", name, "must be a run directory", "gnnexp report lists them")
+             for name in names if not Path(name).is_dir()]
+    if len(names) != 2:
+        wrong.insert(0, Problem("report compare", " ".join(names), "takes two run directories",
+                                "gnnexp report compare RUN RUN"))
+    if wrong:
+        raise ConfigError(wrong)
+    found: list[Run] = []
+    problems: list[Problem] = []
+    for name in names:
+        try:
+            found.append(read_run(Path(name)))
+        except DataError as error:
+            problems += error.problems
+    if problems:
+        raise DataError(problems)
+    return compare(*found)
+
+
+def tell(console: Console, table: Table, name: str, out: Path | None, formats: Sequence[str]) -> None:
+    """Print a table that is no sweep's, and save it where it is asked for."""
+    if table.heading:
+        console.print(table.heading, soft_wrap=True, markup=False)
+    console.print(table.rich(name))
+    if files := save_table(table, out or REPORTS / name, name, formats) if formats else []:
+        console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
 
 
 @dataclass(frozen=True)
@@ -73,17 +112,13 @@ class Choice:
     Attributes:
         name: of its folder.
         paths: run directories.
-        rows: config keys that name a row; empty: those that differ.
-        kind: one of `KINDS`, empty for the comparison table.
-        published: what of a paper stands beside the comparison (`Beside`), or None.
+        layout: what it shows.
         sweep: whose own report this is; empty for any other.
     """
 
     name: str
     paths: Sequence[Path]
-    rows: Sequence[str] = ()
-    kind: str = ""
-    published: Mapping[str, Any] | None = None
+    layout: Layout = field(default_factory=Layout)
     sweep: str = ""
 
 
@@ -92,7 +127,7 @@ def choose(names: Sequence[str]) -> Choice:
     if names[0] not in KINDS:
         return _choose(names)
     chosen = [_choose([name]) for name in names[1:]] or [Choice(names[0], _below(RUNS))]
-    return Choice(chosen[0].name, [path for one in chosen for path in one.paths], kind=names[0])
+    return Choice(chosen[0].name, [path for one in chosen for path in one.paths], Layout(kind=names[0]))
 
 
 def _choose(names: Sequence[str]) -> Choice:
@@ -102,8 +137,7 @@ def _choose(names: Sequence[str]) -> Choice:
             raise ConfigError(unknown("report", names[0], names[0], [*sweeps, *KINDS]))
         state = json.loads(sweeps[names[0]].read_text(encoding="utf-8"))
         paths = [Path(case["run_dir"]) for case in state["cases"] if case["run_dir"]]
-        return Choice(names[0], paths, state["rows"], state.get("kind") or "", state.get("published"),
-                      sweep=names[0])
+        return Choice(names[0], paths, layout_of(state), names[0])
     paths = [Path(name) for name in names]
     wrong = [Problem("report", str(path), "must be a run directory", "gnnexp report lists them")
              for path in paths if not path.is_dir()]
@@ -129,40 +163,39 @@ def show(
     if not runs:
         console.print("no run has ended: nothing to compare")
         return
-    folder = out or REPORTS / choice.name
-    table, figures = (_of_kind if choice.kind else _comparison)(choice, runs, folder)
-    console.print(table.rich(f"report {choice.name}"))
-    files = [*figures, *save_table(table, folder, choice.kind or "table", formats)]
-    subject = Subject(choice.name, choice.kind, choice.sweep, folder, delivered=out is None)
-    files.append(publish(subject, runs, table, files, console))
+    folder, tables, figures = out or REPORTS / choice.name, {}, []
+    if choice.layout.kind:
+        kind = KINDS[choice.layout.kind]
+        tables[choice.layout.kind] = kind.make_table(runs)
+        figures += kind.draw(runs, folder, choice.name) if kind.draw else []
+    if choice.layout.compares:
+        tables["table"] = _comparison(choice.layout, runs)
+    keys = row_keys(runs, choice.layout.rows)
+    usual = [] if choice.layout.kind or choice.layout.figures is not None else usual_figures(runs, keys)
+    drawn, data = draw_all(choice.layout.figures or usual, runs, keys, folder, choice.name)
+    for table in tables.values():
+        console.print(table.rich(f"report {choice.name}"))
+    files = [*figures, *drawn]
+    files += [file for name, table in tables.items() for file in save_table(table, folder, name, formats)]
+    subject = Subject(choice.name, choice.layout.kind, choice.sweep, folder, delivered=out is None)
+    files.append(publish(subject, runs, tables, data, files, console))
     if files:
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
     console.print("next: `gnnexp ui` (or `make ui`) for the dashboard, `gnnexp report` for all runs", soft_wrap=True)
 
 
-def _comparison(choice: Choice, runs: Sequence[Run], folder: Path) -> tuple[Table, list[Path]]:
-    keys = row_keys(runs, choice.rows)
-    absent = [key for key in keys if runs and all(run.value(key) == "null" and not run.knows(key) for run in runs)]
-    if choice.rows and absent:
-        raise ConfigError([Problem("rows", key, "is no key of these runs' configurations",
-                                   "a config key such as dataset, system, model.layers") for key in absent])
+def _comparison(layout: Layout, runs: Sequence[Run]) -> Table:
+    keys = row_keys(runs, layout.rows)
     groups = group_runs(runs, keys)
-    finished = [group for group in groups if group.runs]
-    figures = [folder / "breakdown.png", folder / "breakdown.svg"] if finished else []
-    if finished:
-        draw_breakdown(finished, figures, choice.name)
-    if found := curves(finished, keys):
-        lines = [folder / "accuracy.png", folder / "accuracy.svg"]
-        draw_curves(found, lines, choice.name)
-        figures += [*lines, *save_table(curve_table(found), folder, "accuracy", ("csv",))]
-    if choice.published:
-        return beside.make_table(groups, keys, beside.read_beside(choice.published)), figures
-    return make_table(groups, keys), figures
-
-
-def _of_kind(choice: Choice, runs: Sequence[Run], folder: Path) -> tuple[Table, list[Path]]:
-    kind = KINDS[choice.kind]
-    return kind.make_table(runs), kind.draw(runs, folder, choice.name) if kind.draw else []
+    if layout.published:
+        table = beside.make_table(groups, keys, layout.published)
+    elif layout.columns:
+        table = make_columns(groups, keys, layout.columns)
+    else:
+        table = make_table(groups, keys)
+    if layout.estimate:
+        return with_estimates(table, groups, machine_named(layout.estimate), layout.published)
+    return table
 
 
 def sync(console: Console, folders: Sequence[Path]) -> int:

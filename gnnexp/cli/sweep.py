@@ -26,6 +26,7 @@ from gnnexp.config.build import missing_module
 from gnnexp.config.compose import Composed
 from gnnexp.ending import deliver
 from gnnexp.errors import ConfigError, Problem, ProblemsError
+from gnnexp.reports.layout import check_named, read_layout
 from gnnexp.runs import RUNS, find_runs, finished_by_key
 from gnnexp.sweep import Case, Sweep, load_sweep, run_key
 
@@ -50,9 +51,7 @@ def main(options: argparse.Namespace) -> int:
         console.print(f"when the jobs have ended: gnnexp sweep {sweep.name}, which runs what is left, and reports")
         return 0
     paths = [Path(state.run_dir) for state in states if state.run_dir]
-    report = sweep.report
-    show(console, Choice(sweep.name, paths, report.get("rows", ()), report.get("kind") or "", report.get("published"),
-                         sweep=sweep.name))
+    show(console, Choice(sweep.name, paths, read_layout(sweep.report), sweep.name))
     if counted["interrupted"]:
         return 130
     return 0 if counted["finished"] + counted["finished before"] == len(states) else 1
@@ -81,6 +80,9 @@ def check_all(sweep: Sweep, config_dir: str | None) -> tuple[list[Composed], lis
             composed.append(checked([*case.overrides, f"hydra.run.dir={_run_dir(sweep, case, number)}"], config_dir))
         except ProblemsError as error:
             problems += [replace(problem, key=f"[{case.label}] {problem.key}") for problem in error.problems]
+    if not problems:
+        problems = check_named(read_layout(sweep.report), {key for item in composed for key in known_keys(item)},
+                               f"sweep {sweep.name}: ")
     if problems:
         raise ConfigError(problems)
     done, begun = finished_by_key(find_runs()), begun_by_key()
@@ -93,6 +95,19 @@ def check_all(sweep: Sweep, config_dir: str | None) -> tuple[list[Composed], lis
             state = replace(state, run_dir=str(begun[key]))
         states.append(state)
     return composed, states
+
+
+def known_keys(composed: Composed) -> set[str]:
+    """What a report may call a row by: keys of the configuration, groups of keys, and groups of choices."""
+    known = {"system", *composed.choices}
+    nodes: list[tuple[str, object]] = [("", composed.config)]
+    while nodes:
+        path, node = nodes.pop()
+        if isinstance(node, dict):
+            below = [(f"{path}.{key}".lstrip("."), value) for key, value in node.items()]
+            known |= {key for key, _ in below}
+            nodes += below
+    return known
 
 
 def _keys_of(composed: list[Composed]) -> list[tuple[str, str]]:

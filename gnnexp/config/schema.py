@@ -98,10 +98,15 @@ class HardwareConfig:
         straggler: an emulated slow rank, or null.
         throttle: bytes per second and direction that a rank's exchanges are slowed down to (emulated, and recorded as
             such), or null.
-        links, flops, gather, sampling, latency, host_memory: what the machine is said to have: bandwidths, float32
-            operations, bytes of gathered rows (as aggregation reads them) and edges drawn per second of a rank's
-            device, seconds of an exchange beside its bytes, bytes of RAM of a node. They describe, for
+        links: bandwidths that the machine is said to have. These and the following describe, for
             `paradigm.dependency=hybrid` and `gnnexp plan`; nothing is slowed down to them.
+        flops: float32 operations per second of a rank's device, as said.
+        gather: bytes of gathered rows per second of a rank's device (as aggregation reads them), as said.
+        stream: bytes per second that elementwise work reads and writes, as said.
+        sampling: edges that a rank draws per second, as said.
+        latency: seconds of an exchange beside its bytes, as said.
+        step_s: seconds of a training step beside its work, as said.
+        host_memory: bytes of RAM of a node, as said.
         source: where that is said.
     """
 
@@ -120,8 +125,10 @@ class HardwareConfig:
     links: Links | None = None
     flops: float | None = None
     gather: float | None = None
+    stream: float | None = None
     sampling: float | None = None
     latency: float | None = None
+    step_s: float | None = None
     host_memory: int | None = None
     source: str | None = None
 

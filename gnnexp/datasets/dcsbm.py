@@ -10,7 +10,7 @@ import numpy as np
 
 from gnnexp.datasets.shapes import ShapeName, resolve_sizes
 from gnnexp.datasets.split import check_shares
-from gnnexp.datasets.synthetic import EdgeModel, Plan, Synthetic, local_window
+from gnnexp.datasets.synthetic import EdgeModel, Ids, Plan, Synthetic, check_ids, local_window
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.kernels.generate import dcsbm_pairs
 
@@ -35,6 +35,8 @@ class Dcsbm(Synthetic):
         locality: share of the edges that are local, 0 to 1.
         skew: degrees follow a power law with exponent 1 + skew / (skew - 1): 2 gives 3.0, 3 gives 2.5; 1 = no skew.
         max_degree_ratio: cap of the expected degree, in mean degrees.
+        ids: `scrambled`, or `latent`: vertices with near ids are near in the graph, as pages of a crawl sorted by
+            address; ranges of ids then have locality.
         signal: length of the class centroids, in standard deviations of the noise.
         label_noise: share of labels that are drawn at random.
         train: share of training vertices, instead of the shape's.
@@ -59,6 +61,7 @@ class Dcsbm(Synthetic):
         locality: float = 0.3,
         skew: int = 3,
         max_degree_ratio: float = 300.0,
+        ids: Ids = "scrambled",
         signal: float = 1.0,
         label_noise: float = 0.05,
         train: float | None = None,
@@ -73,6 +76,7 @@ class Dcsbm(Synthetic):
         self.num_features, self.num_classes = num_features, num_classes
         self.communities, self.homophily, self.locality = communities, homophily, locality
         self.skew, self.max_degree_ratio = skew, max_degree_ratio
+        self.ids = ids
         self.signal, self.label_noise = signal, label_noise
         self.train, self.val, self.test = train, val, test
         self.seed = seed
@@ -94,7 +98,7 @@ class Dcsbm(Synthetic):
             Problem(f"dataset.{name}", value, f"must be {low} to {high}", f"set dataset.{name} within these bounds")
             for name, value, low, high in rules
             if not low <= value <= high
-        ]
+        ] + check_ids(self.ids)
         if problems:
             raise ConfigError(problems)
 
@@ -118,6 +122,7 @@ class Dcsbm(Synthetic):
             signal=self.signal,
             label_noise=self.label_noise,
             seed=self.seed,
+            ids=self.ids,
             buffer_bytes=self.buffer_bytes,
             notes=("synthetic: the label is the community that edges and features follow",),
         )

@@ -10,7 +10,7 @@ import numpy as np
 from gnnexp.datasets.held_out import SAME_TYPE, LinkSplit, check_link_split, hold_out
 from gnnexp.datasets.shapes import ShapeName, resolve_sizes
 from gnnexp.datasets.split import check_shares
-from gnnexp.datasets.synthetic import EdgeModel, Plan, Synthetic, local_window
+from gnnexp.datasets.synthetic import EdgeModel, Ids, Plan, Synthetic, check_ids, local_window
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.kernels.generate import rmat_pairs
@@ -39,6 +39,8 @@ class Rmat(Synthetic):
         inverse_relations: the reverse of an edge of type r has type R + r, so there are 2R.
         link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.held_out`), or null; with it, the
             graph is made in memory.
+        ids: `scrambled`, or `latent`: vertices with near ids are near in the graph, as pages of a crawl sorted by
+            address; ranges of ids then have locality.
         signal: length of the class centroids, in standard deviations of the noise.
         label_noise: share of labels that are drawn at random.
         train: share of training vertices, instead of the shape's.
@@ -65,6 +67,7 @@ class Rmat(Synthetic):
         relations: int | None = None,
         inverse_relations: bool = True,
         link_split: LinkSplit = None,
+        ids: Ids = "scrambled",
         signal: float = 1.0,
         label_noise: float = 0.05,
         train: float | None = None,
@@ -81,6 +84,7 @@ class Rmat(Synthetic):
             for key, share in shares.items()
             if not 0 <= share <= 1
         ]
+        problems += check_ids(ids)
         if a + b + c > 1:
             allowed = "must add up to 1 at most"
             problems.append(Problem("dataset.a, b, c", [a, b, c], allowed, "use 0.57, 0.19, 0.19"))
@@ -95,6 +99,7 @@ class Rmat(Synthetic):
         self.a, self.b, self.c, self.locality = a, b, c, locality
         self.relations, self.inverse_relations = relations, inverse_relations
         self.link_split = link_split
+        self.ids = ids
         self.signal, self.label_noise = signal, label_noise
         self.train, self.val, self.test = train, val, test
         self.seed = seed
@@ -121,6 +126,7 @@ class Rmat(Synthetic):
             signal=self.signal,
             label_noise=self.label_noise,
             seed=self.seed,
+            ids=self.ids,
             buffer_bytes=self.buffer_bytes,
             notes=("synthetic: the label is a stretch of the latent order that local edges and features follow",),
             relations=self.relations or 0,

@@ -9,7 +9,7 @@ from gnnexp.errors import ConfigError, Problem
 
 ShapeName = Literal[
     "products_like", "papers_like", "friendster_like", "orkut_like", "reddit_like", "arxiv_like", "mag_like",
-    "mag_lsc_like", "small"
+    "mag_lsc_like", "flickr_like", "yelp_like", "amazon_like", "it2004_like", "small"
 ]
 
 
@@ -38,6 +38,8 @@ class Sizes:
 
 # Sizes and splits of OGB (Hu et al. 2020, 2021) and Reddit (Hamilton et al. 2017); orkut and friendster as in GSplit's
 # Table 2, and as there without labels of their own: 64 classes and the split of HongTu (section 7.1) instead.
+# it-2004 as HongTu's Table 4 rounds it, which made its features, labels and split up as friendster's.
+# Flickr, Yelp and Amazon as in SDT-GNN's Table III; Yelp and Amazon have several labels per vertex there, one here.
 # Of ogbn-mag and MAG240M only papers have labels; shares are of the vertices of all types. `relations` types the edges.
 _SHAPES: dict[str, Sizes] = {
     "small": Sizes(10_000, 200_000, 64, 8, 0.6, 0.2),
@@ -46,10 +48,19 @@ _SHAPES: dict[str, Sizes] = {
     "products_like": Sizes(2_449_029, 123_718_280, 100, 47, 0.08, 0.016),
     "orkut_like": Sizes(3_072_441, 234_370_166, 512, 64, 0.25, 0.5),
     "friendster_like": Sizes(65_608_366, 3_612_134_270, 128, 64, 0.25, 0.5),
+    "it2004_like": Sizes(41_000_000, 1_200_000_000, 256, 64, 0.25, 0.5),
     "mag_like": Sizes(1_939_743, 42_222_014, 128, 349, 0.3246, 0.0334, 0.0216),
     "mag_lsc_like": Sizes(244_160_499, 3_456_728_464, 768, 153, 0.0046, 0.0006, 0.0006),
+    "flickr_like": Sizes(89_250, 899_756, 500, 7, 0.5, 0.25),
+    "yelp_like": Sizes(716_847, 13_954_819, 300, 100, 0.75, 0.1),
+    "amazon_like": Sizes(1_569_960, 264_339_468, 200, 107, 0.85, 0.05),
     "papers_like": Sizes(111_059_956, 1_615_685_872, 128, 172, 0.0109, 0.0011, 0.0019),
 }
+
+
+def sizes_of(shape: str) -> Sizes:
+    """Of the published graph that `shape` is like."""
+    return _SHAPES[shape]
 
 
 def resolve_sizes(

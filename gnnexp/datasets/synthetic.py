@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -37,6 +38,8 @@ _RULES = EdgeRules(symmetrize=True, drop_loops=True, merge=True)
 # Standard error of the estimated number of distinct edges: below 0.3 %.
 _PILOT_PAIRS = 1 << 16
 _FEATURE_BYTES = 64 << 20
+Ids = Literal["scrambled", "latent"]
+_IDS = ("scrambled", "latent")
 
 
 class EdgeModel(ABC):
@@ -66,6 +69,7 @@ class Plan:
         notes: what the generator has to say.
         relations: types of edges, drawn for every pair; 0 for none.
         inverses: whether the reverse of an edge has a type of its own.
+        ids: whether vertices with near ids are near in the graph (`latent`), or any two (`scrambled`).
     """
 
     name: str
@@ -78,10 +82,18 @@ class Plan:
     notes: tuple[str, ...] = ()
     relations: int = 0
     inverses: bool = False
+    ids: Ids = "scrambled"
 
     def key(self, word: int) -> int:
         """The key of one of the streams."""
         return stream(self.seed, Purpose.GENERATE, word)
+
+    def order(self) -> np.ndarray:
+        """`[V]` int32, the vertex id of each latent position."""
+        if self.ids == "latent":
+            return np.arange(self.sizes.num_nodes, dtype=np.int32)
+        mixed: np.ndarray = scrambled(np.uint64(self.key(_ORDER)), self.sizes.num_nodes)
+        return mixed
 
 
 class Synthetic(Dataset):
@@ -113,7 +125,7 @@ class Synthetic(Dataset):
         sizes = plan.sizes
         needed = (16 if plan.relations else 12) * sizes.num_edges + sizes.num_nodes * (4 * sizes.num_features + 64)
         check_memory(needed, f"dataset={plan.name}")
-        order = scrambled(np.uint64(plan.key(_ORDER)), sizes.num_nodes)
+        order = plan.order()
         indptr, buckets = csc_buckets(_passes(plan, self.model(), order), sizes.num_nodes, _RULES, 2**62)
         indices = next(buckets).indices
         classes, labels, splits = _vertices(plan, order)
@@ -141,7 +153,7 @@ class Synthetic(Dataset):
         plan = self.plan()
         sizes = plan.sizes
         check_memory(24 * sizes.num_nodes + plan.buffer_bytes, f"dataset={plan.name}")
-        order = scrambled(np.uint64(plan.key(_ORDER)), sizes.num_nodes)
+        order = plan.order()
         with GraphWriter(folder) as writer:
             indptr, indices = write_csc(
                 _passes(plan, self.model(), order), sizes.num_nodes, _RULES, plan.buffer_bytes, writer
@@ -161,8 +173,7 @@ class Synthetic(Dataset):
 def edge_buckets(dataset: Synthetic) -> Iterator[Bucket]:
     """The topology alone; see `csc_buckets`."""
     plan = dataset.plan()
-    order = scrambled(np.uint64(plan.key(_ORDER)), plan.sizes.num_nodes)
-    passes = _passes(plan, dataset.model(), order)
+    passes = _passes(plan, dataset.model(), plan.order())
     return csc_buckets(passes, plan.sizes.num_nodes, _RULES, plan.buffer_bytes // 4)[1]
 
 
@@ -239,6 +250,13 @@ def _fill_features(plan: Plan, classes: np.ndarray, features: np.ndarray) -> Non
     rows = max(1, _FEATURE_BYTES // (4 * num_features))
     for first in range(0, num_nodes, rows):
         class_features(key, first, classes, centroids, features[first : first + rows])
+
+
+def check_ids(ids: str) -> list[Problem]:
+    """Whether it is one of `Ids`."""
+    if ids in _IDS:
+        return []
+    return [Problem("dataset.ids", ids, f"must be one of: {', '.join(_IDS)}", "set dataset.ids=scrambled")]
 
 
 def local_window(sizes: Sizes, locality: float) -> int:

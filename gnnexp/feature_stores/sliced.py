@@ -2,22 +2,54 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
 from torch import Tensor
 
+from gnnexp.config.schema import run_config
+from gnnexp.errors import Problem
 from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.feature_stores.cache import row_nbytes
 from gnnexp.feature_stores.local import features_of
 from gnnexp.feature_stores.rows import rows_nbytes, take_rows
+from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
 
 
 class SlicedStore(FeatureStore):
-    """Rank r of P holds dimensions `r * D / P : (r + 1) * D / P` of every vertex, in RAM; there is nothing to cache."""
+    """Rank r of P holds dimensions `r * D / P : (r + 1) * D / P` of every vertex; there is no part of it to cache.
+
+    Args:
+        tier: `host`, or `device` where the whole slice fits there, as P3* holds Orkut's (GSplit, section 6.1): nothing
+            is brought from the host then.
+    """
 
     slices = True
 
-    def __init__(self) -> None:
+    def __init__(self, tier: Literal["host", "device"] = "host") -> None:
         super().__init__(None)
+        self.tier = tier
+        self.origins = ("host",) if tier == "host" else ("local",)
+
+    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+        """The tier must be one of both."""
+        return [] if self.tier in ("host", "device") else [
+            Problem("feature_store.tier", self.tier, "must be host or device", "feature_store.tier=host")]
+
+    def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
+        """A slice must fit into `hardware.device_memory`, where that says how much there is."""
+        budget = config["hardware"].get("device_memory")
+        if self.tier == "host" or budget is None or graph.features is None:
+            return []
+        ranks = run_config(config).hardware.num_ranks
+        itemsize = torch.empty(0, dtype=getattr(torch, config["train"]["dtype"])).element_size()
+        needed = graph.num_nodes * row_nbytes(graph.features, itemsize) // ranks
+        return [] if needed <= budget else [
+            Problem("feature_store.tier", self.tier, f"takes {needed} bytes, hardware.device_memory is {budget} bytes",
+                    "feature_store.tier=host, or more ranks")]
 
     def prepare(self, shard: Shard) -> None:
         """Copy this rank's dimensions."""
@@ -28,9 +60,16 @@ class SlicedStore(FeatureStore):
             self._rows: Rows = features.columns_between(self.dims.start, self.dims.stop).to(self._dtype)
         else:
             self._rows = features[:, self.dims].to(self._dtype, copy=True).contiguous()
+            if self.tier == "device":
+                self._rows = self._rows.to(self._device)
 
     def fetch(self, ids: Tensor) -> Rows:
-        """`[n, len(dims)]` from the host tier."""
+        """`[n, len(dims)]` from where they are."""
+        if self.tier == "device":
+            self.count("local", ids.shape[0], 0)
+            if isinstance(self._rows, Tensor) and self._rows.is_cuda:
+                return self._rows.index_select(0, ids.to(self._device))
+            return take_rows(self._rows, ids, self.pool)
         rows = take_rows(self._rows, ids, self.pool)
         self.count("host", rows.shape[0], rows_nbytes(rows))
         return self.deliver(rows)

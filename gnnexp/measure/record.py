@@ -106,13 +106,18 @@ def _seconds_in_collectives(rank: RankRecord) -> float:
 
 
 def reduce_traffic(ranks: Sequence[RankRecord]) -> dict[str, float]:
-    """`comm/bytes_<tag>` summed over ranks, `comm/rounds_<tag>` (the same on every rank, or it is our bug)."""
+    """`comm/bytes_<tag>` summed over ranks, `comm/rounds_<tag>` (the same on every rank, or it is our bug).
+
+    `imbalance/bytes_<tag>`: max over mean of what the ranks sent.
+    """
     metrics: dict[str, float] = {}
     for tag in sorted({tag for rank in ranks for tag in rank.traffic}):
         entries = [rank.traffic.get(tag, Traffic()) for rank in ranks]
         rounds = {entry.rounds for entry in entries}
         assert len(rounds) == 1, f"ranks disagree on the rounds of {tag}: {[entry.rounds for entry in entries]}"
-        metrics[f"comm/bytes_{tag}"] = sum(entry.sent_bytes for entry in entries)
+        sent = [entry.sent_bytes for entry in entries]
+        metrics[f"comm/bytes_{tag}"] = sum(sent)
+        metrics[f"imbalance/bytes_{tag}"] = max(sent) * len(sent) / sum(sent) if sum(sent) else 1.0
         metrics[f"comm/rounds_{tag}"] = rounds.pop()
     return metrics
 

@@ -56,7 +56,11 @@ class GINLayer(Layer):
 
 
 class GIN(Model):
-    """A stack of GIN layers; `train_eps` learns eps, the rest as in `gnnexp.models.gcn.GCN`."""
+    """A stack of GIN layers.
+
+    Args:
+        train_eps: whether eps is learned; the rest as in `gnnexp.models.gcn.GCN`.
+    """
 
     def __init__(
         self, hidden: int = 256, layers: int = 3, dropout: float = 0.5, input_dropout: float = 0.0,

@@ -56,7 +56,7 @@ class Destinations:
     Attributes:
         ids: `[D]` original ids.
         degree: `[D]` complete number of edges in the hop.
-        mass: `[D, K]` denominators summed over all edges, or None for a layer without weights' mass.
+        mass: `[D, K]` denominators summed over all edges, or None: the layer has no mass, or sums are divided already.
     """
 
     ids: Tensor

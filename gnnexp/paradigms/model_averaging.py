@@ -207,8 +207,11 @@ class ModelAveraging(OnParts[Local]):
 
     # --- what is recorded ------------------------------------------------------------------------------------------
     def end_epoch(self) -> dict[str, int]:
-        """Counters of this rank; its stores have told theirs."""
+        """Counters of this rank, edges and vertices by layer among them; its stores have told theirs."""
         counts = dict(self.work)
+        for name, steps in self._batches.items():
+            for layer, amounts in enumerate(zip(*steps, strict=True), 1):
+                counts[f"{name}_layer{layer}"] = sum(amounts)
         self.work.clear()
         return counts
 

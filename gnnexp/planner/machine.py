@@ -23,11 +23,15 @@ class Machine:
         nodes, workers: machines and ranks on each.
         flops: float32 operations of dense products.
         gather: bytes of rows that aggregation reads.
+        stream: bytes that elementwise work reads and writes.
         sampling: edges drawn.
         host: bytes from host memory into the device.
         peer: bytes from another device of the same host.
         link: bytes to other ranks, where they are as the profile places them; a node's network is shared by its ranks.
         latency: seconds of an exchange beside its bytes.
+        step_s: seconds of a training step beside its work; 0 where nobody says.
+        concurrent: whether exchanges and the preparation of batches leave training alone: on a host whose ranks talk
+            through its own memory the same cores do all of it.
         device_memory: bytes of a rank's device; None where nobody says.
         source: where the figures are from.
     """
@@ -37,13 +41,21 @@ class Machine:
     workers: int
     flops: float
     gather: float
+    stream: float
     sampling: float
     host: float
     peer: float
     link: float
     latency: float
+    step_s: float
+    concurrent: bool
     device_memory: int | None
     source: str
+
+    def hosts(self, ranks: int) -> bool:
+        """Whether so many ranks fill it, or several whole nodes of it: what a rank has is then the same."""
+        several = self.workers < ranks < self.nodes * self.workers and ranks % self.workers == 0
+        return several or ranks == self.nodes * self.workers
 
 
 def machine_of(name: str, hardware: Mapping[str, Any]) -> Machine:
@@ -67,8 +79,11 @@ def machine_of(name: str, hardware: Mapping[str, Any]) -> Machine:
     host = gather if on_host else float(links["h2d"])
     return Machine(
         name=name, nodes=nodes, workers=workers, flops=float(hardware["flops"]), gather=gather,
+        # A data sheet has one figure for a device's memory.
+        stream=float(hardware.get("stream") or gather),
         sampling=float(hardware.get("sampling") or gather / _BYTES_PER_DRAW), host=host,
         peer=gather if on_host else float(links.get("d2d") or links["h2d"]),
         link=link / workers if nodes > 1 else link, latency=float(hardware["latency"]),
+        step_s=float(hardware.get("step_s") or 0), concurrent=not on_host or nodes > 1,
         device_memory=hardware.get("device_memory"), source=str(hardware.get("source") or "not said"),
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnexp.reports.balance import Balance, find_balances
-from gnnexp.reports.drawing import colour_of, empty_figure, save
+from gnnexp.reports.figures.drawing import colour_of, empty_figure, save
 from gnnexp.runs import Run
 
 if TYPE_CHECKING:

@@ -4,71 +4,37 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 
-from gnnexp.planner.estimate import Estimate, estimate
 from gnnexp.planner.machine import Machine
-from gnnexp.planner.work import work_of
+from gnnexp.reports.planned import Planned, Scale, plan, tells_enough
+from gnnexp.reports.published.order import Compared, pairs_in_order
 from gnnexp.reports.setting import setting_of
 from gnnexp.reports.table import Table
 from gnnexp.runs import Run
 
-_COLUMNS = ("system", "dataset", "model", "ranks", "hardware", "S s", "L s", "FB s", "sync s", "epoch s", "device GB",
-            "place", "measured s", "measured / estimated")
+_COLUMNS = ("system", "dataset", "model", "ranks", "hardware", "S s", "L s", "FB s", "sync s", "hidden s", "epoch s",
+            "device GB", "place", "measured s", "measured / estimated", "published s", "published / estimated")
 _CAPTION = (
     "Estimated, not measured: a linear model of what the runs counted (docs/estimates.md). S sampling, L loading, FB "
-    "forward and backward, sync the gradients' sum, of the busiest rank, one after the other; nothing is fitted. "
+    "forward and backward, sync the gradients' sum, of the busiest rank, one after the other, less what is hidden "
+    "behind other work; nothing is fitted. "
     "Place: among the systems on the same graph, model and hardware; OOM: more device memory than there is. Measured: "
-    "where the run was made with this profile."
+    "where the run was made with this profile. Published: by a paper on such a machine."
 )
 
 
-@dataclass(frozen=True)
-class Planned:
-    """A run on a machine.
+def make_table(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 1.0, untold: Sequence[str] = ()
+               ) -> Table:
+    """A row per run and machine, the fastest of a group first.
 
-    Attributes:
-        run: whose counts are taken.
-        machine: on which.
-        estimate: of its epoch.
+    Args:
+        runs: whose counts are taken.
+        machines: described.
+        scale: of the graphs, see `plan`.
+        untold: profiles that do not say enough to be among the machines.
     """
-
-    run: Run
-    machine: Machine
-    estimate: Estimate
-
-    @property
-    def group(self) -> tuple[str, ...]:
-        """What systems are ranked within."""
-        setting = setting_of(self.run)
-        return (setting.dataset, setting.model, setting.layers, self.run.value("task"), self.machine.name)
-
-    @property
-    def measured_s(self) -> float:
-        """Of the run itself, where it was made with this profile; NaN elsewhere."""
-        same = self.run.provenance.get("choices", {}).get("hardware") == self.machine.name
-        return self.run.median("time/epoch_s") if same else math.nan
-
-
-def tells_enough(run: Run) -> bool:
-    """Whether a run has finished, and says how large its data is and what its layers computed.
-
-    Those of earlier versions do not, nor do DGL's own loops and model averaging.
-    """
-    return run.status == "finished" and "graph" in run.provenance and run.median("work/vertices_layer1") >= 0
-
-
-def plan(runs: Sequence[Run], machines: Sequence[Machine], factor: float = 1.0) -> list[Planned]:
-    """Every run that tells enough, on every machine with as many ranks, of a graph `factor` times as large."""
-    return [Planned(run, machine, estimate(work_of(run).scaled(factor), machine))
-            for run in runs if tells_enough(run) for machine in machines
-            if setting_of(run).ranks == machine.nodes * machine.workers]
-
-
-def make_table(runs: Sequence[Run], machines: Sequence[Machine], factor: float = 1.0) -> Table:
-    """A row per run and machine, the fastest of a group first."""
-    found = plan(runs, machines, factor)
+    found = plan(runs, machines, scale)
     groups: dict[tuple[str, ...], list[Planned]] = {}
     for one in found:
         groups.setdefault(one.group, []).append(one)
@@ -76,35 +42,87 @@ def make_table(runs: Sequence[Run], machines: Sequence[Machine], factor: float =
     for members in groups.values():
         members.sort(key=lambda one: (not one.estimate.fits, one.estimate.epoch_s))
         rows += [_cells(one, place) for place, one in enumerate(members, 1)]
-    return Table(_COLUMNS, tuple(rows), _caption(runs, machines, found, factor))
+    notes = [_CAPTION, *_scaled(scale), *_errors(found), *_order(groups.values()), *_chunks(found),
+             *(f"{machine.name}: {machine.source}." for machine in machines), *_left_out(runs, machines, found),
+             *([f"Profiles that say too little: {', '.join(untold)}."] if untold else [])]
+    return Table(_COLUMNS, tuple(rows), " ".join(notes))
 
 
 def _cells(one: Planned, place: int) -> tuple[str, ...]:
     setting, told = setting_of(one.run), one.estimate
-    seconds = (told.sample_s, told.load_s, told.forward_backward_s, told.sync_s, told.epoch_s)
-    measured = one.measured_s
+    seconds = (told.sample_s, told.load_s, told.forward_backward_s, told.sync_s, told.hidden_s, told.epoch_s)
+    compared = [value for known in (one.measured_s, one.published_s) for value in (known, known / told.epoch_s)]
     return (one.run.value("system"), setting.dataset, setting.model, str(setting.ranks), one.machine.name,
             *(f"{value:.4g}" for value in seconds), f"{told.device_bytes / 1e9:.3g}",
-            str(place) if told.fits else "OOM",
-            *("–" if math.isnan(value) else f"{value:.4g}" for value in (measured, measured / told.epoch_s)))
+            str(place) if told.fits else "OOM", *map(_number, compared[:2]),
+            "OOM" if one.published_oom else _number(compared[2]), _number(compared[3]))
 
 
-def _caption(runs: Sequence[Run], machines: Sequence[Machine], found: Sequence[Planned], factor: float) -> str:
-    notes = [_CAPTION]
-    if factor != 1:
-        notes.append(f"Counts times {factor:g}: of a graph, and of batches, so many times as large.")
-    ratios = [one.measured_s / one.estimate.epoch_s for one in found if not math.isnan(one.measured_s)]
-    if ratios:
-        errors = [abs(math.log(ratio)) for ratio in ratios]
-        notes.append(f"Measured and estimated differ by a factor of {math.exp(statistics.median(errors)):.2f} "
-                     f"(median of {len(ratios)}).")
-    notes += [f"{machine.name}: {machine.source}." for machine in machines]
+def _number(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.4g}"
+
+
+def _scaled(scale: Scale) -> list[str]:
+    if scale == "full":
+        return ["Counts of graphs and batches times what makes each graph as large as its shape."]
+    return [] if scale == 1 else [f"Counts times {scale:g}: of a graph, and of batches, so many times as large."]
+
+
+def _errors(found: Sequence[Planned]) -> list[str]:
+    """By how much estimates differ from what was measured and published: in all, then by system."""
+    notes = []
+    for word, known in (("Measured", [one.measured_s for one in found]),
+                        ("Published", [one.published_s for one in found])):
+        factors: dict[str, list[float]] = {}
+        for one, value in zip(found, known, strict=True):
+            if not math.isnan(value) and one.estimate.fits:
+                factors.setdefault(one.run.value("system"), []).append(_factor(value, one.estimate.epoch_s))
+        together = [factor for of_system in factors.values() for factor in of_system]
+        if together:
+            systems = "; ".join(f"{system} {_median_and_worst(of_system)}" for system, of_system in factors.items())
+            notes.append(f"{word} and estimated differ by a factor of {statistics.median(together):.2f} "
+                         f"(median of {len(together)}), {max(together):.2f} at worst: {systems}.")
+    return notes
+
+
+def _factor(one: float, other: float) -> float:
+    return math.exp(abs(math.log(one / other)))
+
+
+def _median_and_worst(factors: Sequence[float]) -> str:
+    median, worst = statistics.median(factors), max(factors)
+    return f"{median:.2f}" if len(factors) == 1 else f"{median:.2f} ({worst:.2f} at worst)"
+
+
+def _order(groups: Iterable[Sequence[Planned]]) -> list[str]:
+    """How often estimates put two systems as the paper does, and whether they run out of memory where it does."""
+    ours = [one for members in groups for one in members]
+    ordered, total = pairs_in_order(Compared(one.group, one.run.value("system"), one.ours, one.published_s)
+                                  for one in ours)
+    known = [one for one in ours if one.published is not None]
+    out = [one for one in known if one.published_oom]
+    notes = [f"{ordered} of {total} pairs of systems are in the published order."] if total else []
+    if out or any(not one.estimate.fits for one in known):
+        right = sum(not one.estimate.fits for one in out)
+        wrong = sum(not one.estimate.fits and not one.published_oom for one in known)
+        notes.append(f"Out of memory: {right} of the {len(out)} that were published so, and {wrong} others.")
+    return notes
+
+
+def _chunks(found: Sequence[Planned]) -> list[str]:
+    more = sorted({f"{one.run.value('system')} {one.estimate.more_chunks}" for one in found
+                   if one.estimate.more_chunks > 1})
+    return [f"Chunks so many times as many as were counted, to fit: {', '.join(more)}."] if more else []
+
+
+def _left_out(runs: Sequence[Run], machines: Sequence[Machine], found: Sequence[Planned]) -> list[str]:
     planned = {id(one.run) for one in found}
     others = [run for run in runs if id(run) not in planned]
     untold = sum(not tells_enough(run) for run in others)
     left_out = ((untold, "that failed or do not say what their layers computed"),
                 (len(others) - untold, "with another number of ranks than the profiles have"))
-    idle = {machine.name: machine.nodes * machine.workers for machine in machines} | {
-        one.machine.name: 0 for one in found}
-    notes += [f"No run has the {ranks} ranks of {name}." for name, ranks in idle.items() if ranks]
-    return " ".join([*notes, *(f"Left out: {count} runs {why}." for count, why in left_out if count)])
+    used = {one.machine.name for one in found}
+    idle = [f"{machine.nodes * machine.workers} ranks of {machine.name}" for machine in machines
+            if machine.name not in used]
+    return [*(f"No run has the {machine}." for machine in idle),
+            *(f"Left out: {count} runs {why}." for count, why in left_out if count)]

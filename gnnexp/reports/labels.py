@@ -17,7 +17,7 @@ _UNIMPORTANT = ("name", "tracker", "preflight", "system")
 def label_runs(runs: Sequence[Run]) -> list[dict[str, str]]:
     """Of every run: those of all tables, and what differs between the runs."""
     named = [_names(run) for run in runs]
-    configs = [_flat(run.config) for run in runs]
+    configs = [flat(run.config) for run in runs]
     telling = sorted({key for names, config in zip(named, configs, strict=True)
                       for other_names, other in zip(named, configs, strict=True) if names == other_names
                       for key in config if other.get(key) != config[key]})
@@ -36,14 +36,14 @@ def _names(run: Run) -> dict[str, str]:
             "partitioner": partitioner}
 
 
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """By dotted keys, without what is unimportant."""
-    flat: dict[str, str] = {}
+    found: dict[str, str] = {}
     for key, value in config.items():
         if prefix or key not in _UNIMPORTANT:
             below = isinstance(value, Mapping)
-            flat |= _flat(value, f"{prefix}{key}.") if below else {f"{prefix}{key}": str(value)}
-    return flat
+            found |= flat(value, f"{prefix}{key}.") if below else {f"{prefix}{key}": str(value)}
+    return found
 
 
 def figure_name(labels: Mapping[str, str], others: Sequence[Mapping[str, str]], but: Sequence[str] = ()) -> str:

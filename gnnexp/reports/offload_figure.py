@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.drawing import Part, colour_of, empty_figure, save, stack
+from gnnexp.reports.figures.drawing import Part, colour_of, empty_figure, save, stack
 from gnnexp.reports.offload import Offloaded, find_offloaded
 from gnnexp.runs import Run
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnnexp.reports.published.cells import printed
-from gnnexp.reports.published.graphs import graph_like
+from gnnexp.reports.published.graphs import published_graph
 from gnnexp.reports.setting import setting_of
 from gnnexp.reports.table import Table
 from gnnexp.runs import Run
@@ -45,7 +45,7 @@ class Partitioned:
     Attributes:
         graph: content key of its dataset.
         dataset: to be read.
-        shape: of the dataset, `null` where it has none.
+        published: the graph that a paper has figures of, which this is or is like; see `published_graph`.
         method: the partitioner's choice (`spring`).
         partitioner: the same, with options in which runs with it differ.
         order: of the streamed edges, `null` where the partitioner has none.
@@ -54,7 +54,7 @@ class Partitioned:
 
     graph: str
     dataset: str
-    shape: str
+    published: str
     method: str
     partitioner: str
     order: str
@@ -67,14 +67,13 @@ class Partitioned:
 
     @property
     def cuts_vertices(self) -> bool:
-        """Whether edges have owners of their own: in an edge-cut all definitions of copies are one."""
-        return self.quality["replication_cut"] != self.quality["replication_full"]
+        """Whether edges have owners of their own."""
+        return _cuts_vertices(self.quality)
 
     @property
     def collapsed(self) -> bool:
         """Whether a part is so large that the partition is not compared."""
-        balances = ("balance_vertices", "balance_edges") if self.cuts_vertices else ("balance_vertices",)
-        return any(self.quality.get(name, 1.0) > COLLAPSED for name in balances)
+        return has_collapsed(self.quality)
 
     @property
     def data_bytes(self) -> int:
@@ -88,6 +87,17 @@ class Partitioned:
         return None if before is None else max(0.0, self.quality["peak_rss_bytes"] - before)
 
 
+def has_collapsed(quality: Mapping[str, float]) -> bool:
+    """Whether a part has more than `COLLAPSED` times the mean, of vertices, or in a vertex-cut of edges."""
+    balances = ("balance_vertices", "balance_edges") if _cuts_vertices(quality) else ("balance_vertices",)
+    return any(quality.get(name, 1.0) > COLLAPSED for name in balances)
+
+
+def _cuts_vertices(quality: Mapping[str, float]) -> bool:
+    """In an edge-cut all definitions of copies are one."""
+    return quality["replication_cut"] != quality["replication_full"]
+
+
 def find_partitions(runs: Sequence[Run]) -> list[Partitioned]:
     """Of every graph, in order of first appearance, with rising numbers of parts: the partitions, each once."""
     known = {Path(run.provenance["partition"]).name: run for run in runs if run.quality}
@@ -99,7 +109,7 @@ def find_partitions(runs: Sequence[Run]) -> list[Partitioned]:
 
 def _partitioned(run: Run, name: str) -> Partitioned:
     return Partitioned(
-        str(run.provenance.get("dataset_key", "")), setting_of(run).dataset, run.value("dataset.shape"),
+        str(run.provenance.get("dataset_key", "")), setting_of(run).dataset, published_graph(run),
         run.value("partitioner"), name, run.value("partitioner.order"), run.quality)
 
 
@@ -178,10 +188,8 @@ def _clusters_cell(quality: Mapping[str, float], when: str) -> str:
 
 def _paper_cells(one: Partitioned) -> tuple[str, ...]:
     """Table I: peak memory of METIS (raw data); Table II: clusters before and after merging."""
-    graph = graph_like(one.shape)
-
     def of_table(source: str, quantity: str, system: str) -> str:
-        return printed("sdt_gnn", source=source, quantity=quantity, dataset=graph, system=system)
+        return printed("sdt_gnn", source=source, quantity=quantity, dataset=one.published, system=system)
 
     def clusters(system: str) -> str:
         count, mean, deviation = (of_table("Table II", quantity, system)

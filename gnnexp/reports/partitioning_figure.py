@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.drawing import colour_of, empty_figure, save
+from gnnexp.reports.figures.drawing import colour_of, empty_figure, save
 from gnnexp.reports.partitioning import Partitioned, find_partitions, slowdown
 from gnnexp.runs import Run
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnexp.records import read_epochs
-from gnnexp.reports.drawing import empty_figure, save
+from gnnexp.reports.figures.drawing import empty_figure, save
 from gnnexp.reports.setting import Setting, setting_columns, setting_of, splits_one_batch
 from gnnexp.reports.table import Table
 from gnnexp.runs import Run

@@ -21,8 +21,8 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def interval_cell(values: Sequence[float], form: str = ".4g") -> str:
-    """`1.23 ± 0.04`, without the interval for one value; `–` for none."""
+    """`1.23 ± 0.04`, without the interval for one value; `–` for none. A form of fixed decimals holds for both."""
     mean, half = mean_and_interval(values)
     if math.isnan(mean):
         return "–"
-    return f"{mean:{form}}" if math.isnan(half) else f"{mean:{form}} ± {half:.2g}"
+    return f"{mean:{form}}" if math.isnan(half) else f"{mean:{form}} ± {half:{form if form.endswith('f') else '.2g'}}"

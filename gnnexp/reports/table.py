@@ -6,11 +6,14 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnexp.reports.labels import flat
+from gnnexp.reports.metrics import header_factor, typical_epoch, values_of
+from gnnexp.reports.spread import interval_cell, mean_and_interval
 from gnnexp.runs import Run
 
 if TYPE_CHECKING:
@@ -26,6 +29,8 @@ _MORE_BYTES = tuple((tag, f"comm/bytes_{tag}")
                     for tag in ("frontier", "topology", "activations", "endpoints", "embeddings", "parameters"))
 # Which keys tell runs apart when nobody says so, in this order.
 _KEYS = ("system", "dataset", "model", "sampler", "partitioner", "hardware.workers")
+# Of keys in which runs of one row differ so many are named.
+_MOST_NAMED = 4
 # A terminal of 200 characters has 8 to 10 for each of so many columns; the comparison table has up to 17.
 _MOST_COLUMNS = 18
 
@@ -69,16 +74,23 @@ class Table:
         header: of the columns, with units.
         rows: cells, as many as `header` has.
         caption: what a reader must know to read it.
+        heading: a sentence that stands above it, or nothing.
     """
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     caption: str
+    heading: str = ""
+
+    def first(self, columns: int) -> Table:
+        """Only the first `columns`."""
+        return Table(self.header[:columns], tuple(row[:columns] for row in self.rows), self.caption)
 
     def markdown(self) -> str:
         """GitHub's table syntax."""
         lines = [self.header, ("---",) * len(self.header), *self.rows]
-        return "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{self.caption}\n"
+        above = f"{self.heading}\n\n" if self.heading else ""
+        return above + "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{self.caption}\n"
 
     def csv(self) -> str:
         """Comma-separated, header first."""
@@ -122,6 +134,21 @@ def group_runs(runs: Sequence[Run], keys: Sequence[str]) -> list[Group]:
     ]
 
 
+def mixtures(groups: Sequence[Group]) -> list[str]:
+    """Config keys, but for seeds, in which runs of one group differ: their mean is one of different things."""
+    found: dict[str, None] = {}
+    for group in groups:
+        configs = [flat(run.config) for run in (*group.runs, *group.failed)]
+        keys = {key for config in configs for key in config if any(other.get(key) != config[key] for other in configs)}
+        other_classes = {key.removesuffix("._target_") for key in keys if key.endswith("._target_")}
+        found |= dict.fromkeys(sorted(other_classes | {
+            key for key in keys if key.rpartition(".")[2] not in ("seed", "path", "_target_")
+            and not any(key.startswith(f"{name}.") for name in other_classes)}))
+    names = list(found)
+    more = len(names) - _MOST_NAMED
+    return names if more <= 0 else [*names[:_MOST_NAMED], f"{more} more keys"]
+
+
 def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
     """Accuracy at the best validation epoch, phases and epoch in seconds, bytes sent per epoch, over all ranks."""
     metrics = {run.best("test")[0] for group in groups for run in group.runs} - {""} or {"acc/test"}
@@ -129,17 +156,48 @@ def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
     times = [(name, metric) for name, metric in TIMES
              if name not in _OF_LINKS or any(group.median(metric) > 0 for group in groups)]
     header = (
-        *(key.rpartition(".")[2] if key.startswith("hardware") else key for key in keys),
-        f"{min(metrics) if len(metrics) == 1 else 'test'} %",
+        *_short(keys), f"{min(metrics) if len(metrics) == 1 else 'test'} %",
         *(f"{name} s" for name, _ in times), *(f"{name} MB" for name, _ in sent), "runs",
     )
     rows = [
         (*group.labels, _metric_cell(group, named=len(metrics) > 1),
-         *(seconds_cell(group.median(name)) if group.runs else group.verdict for _, name in times),
-         *(megabytes_cell(group.median(name)) if group.runs else "–" for _, name in sent), _count_cell(group))
+         *(_times_cell(group, name) if group.runs else group.verdict for _, name in times),
+         *(_bytes_cell(group, name) if group.runs else "–" for _, name in sent), _count_cell(group))
         for group in groups
     ]
     return Table(header, tuple(rows), _caption(groups))
+
+
+def make_columns(groups: Sequence[Group], keys: Sequence[str], columns: Mapping[str, str]) -> Table:
+    """What a sweep's `report.columns` asks for: the metric of the record by the header, whose last word is its unit."""
+    rows = [
+        (*group.labels, *(_column_cell(group, header, metric) for header, metric in columns.items()),
+         _count_cell(group)) for group in groups
+    ]
+    what = "; ".join(f"{header}: {metric}" for header, metric in columns.items())
+    return Table((*_short(keys), *columns, "runs"), tuple(rows), f"{what}. {shared_caption(groups)}")
+
+
+def _column_cell(group: Group, header: str, metric: str) -> str:
+    if not group.runs:
+        return group.verdict
+    factor = header_factor(header)
+    return interval_cell([factor * value for value in values_of(group.runs, metric)])
+
+
+def _short(keys: Sequence[str]) -> list[str]:
+    return [key.rpartition(".")[2] if key.startswith("hardware") else key for key in keys]
+
+
+def shared_caption(groups: Sequence[Group]) -> str:
+    """What is true of every comparison: which epochs, what `±` is, and what rows mix."""
+    runs = [run for group in groups for run in group.runs]
+    notes = [f"Times, bytes and counts: {typical_epoch(runs)}."]
+    if any(len(group.runs) > 1 for group in groups):
+        notes.append("Over several runs: mean ± half the width of the 95 % interval (Student's t).")
+    if found := mixtures(groups):
+        notes.append(f"Rows take runs together that differ in {', '.join(found)}.")
+    return " ".join(notes)
 
 
 def _metric_cell(group: Group, *, named: bool) -> str:
@@ -154,20 +212,28 @@ def _metric_cell(group: Group, *, named: bool) -> str:
 
 
 def _caption(groups: Sequence[Group]) -> str:
-    warm = {run.num_warm for group in groups for run in group.runs}
-    epochs = f"{min(warm)}" if len(warm) == 1 else f"{min(warm, default=0)} to {max(warm, default=0)}"
-    return (f"Test metric at the best validation epoch. Times: median of the {epochs} epochs after the first, "
-            "which warms up, slowest rank per phase. S sampling, N drawing negatives, L loading features, FB forward "
-            "and backward. MB sent to other ranks per epoch, all ranks.")
+    return (f"Test metric at the best validation epoch. {shared_caption(groups)} Seconds of the slowest rank per "
+            "phase: S sampling, N drawing negatives, L loading features, FB forward and backward. MB sent to other "
+            "ranks per epoch, all ranks.")
 
 
 def accuracy_cell(values: Sequence[float]) -> str:
-    """Per cent, with the standard deviation over several runs."""
-    known = [100 * value for value in values if not math.isnan(value)]
-    if not known:
+    """Per cent; over several runs with half the width of the 95 % interval."""
+    mean, half = mean_and_interval([100 * value for value in values])
+    if math.isnan(mean):
         return "–"
-    mean = f"{statistics.fmean(known):.2f}"
-    return f"{mean} ± {statistics.stdev(known):.2f}" if len(known) > 1 else mean
+    return f"{mean:.2f}" if math.isnan(half) else f"{mean:.2f} ± {half:.2f}"
+
+
+def _times_cell(group: Group, metric: str) -> str:
+    return interval_cell([run.median(metric) for run in group.runs], ".4f")
+
+
+def _bytes_cell(group: Group, metric: str) -> str:
+    """Of 10^6; see `megabytes_cell`."""
+    values = [0.0 if math.isnan(value) else value for value in (run.median(metric) for run in group.runs)]
+    mean, half = mean_and_interval(values)
+    return megabytes_cell(mean) + (f" ± {half / 1e6:.2g}" if half > 0 else "")
 
 
 def seconds_cell(value: float) -> str:

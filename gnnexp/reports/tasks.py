@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnexp.measure.phases import Phase
-from gnnexp.reports.drawing import Part, empty_figure, save, stack
+from gnnexp.reports.figures.drawing import Part, empty_figure, save, stack
 from gnnexp.reports.labels import ALWAYS, figure_name, label_runs
 from gnnexp.reports.published.cells import number_of, printed
 from gnnexp.reports.table import Table, seconds_cell

@@ -233,6 +233,19 @@ def test_vertex_order_has_no_memory_of_the_latent_one() -> None:
     assert 0.48 < steps.mean() < 0.52
 
 
+@kinds
+def test_latent_ids_are_near_where_vertices_are(kind: type[Any]) -> None:
+    options = {"num_nodes": 2000, "num_edges": 20_000, "num_classes": 4, "locality": 1.0}
+    for ids in ("latent", "scrambled"):
+        graph = kind(**options, ids=ids).load()
+        steps = (graph.indices - torch.repeat_interleave(torch.arange(2000), graph.indptr.diff())).abs()
+        # Local edges reach as many places as a vertex has of them, 10; those around the end of a ring are far by id.
+        assert (steps.median() <= 10) == (ids == "latent")
+        assert graph.splits.train.numel() == 1200
+    with pytest.raises(ConfigError, match="scrambled, latent"):
+        kind(ids="sorted")
+
+
 def test_directions_have_the_given_length() -> None:
     rows = unit_rows(np.uint64(1), 5, 32, 2.5)
     assert np.allclose(np.linalg.norm(rows, axis=1), 2.5, atol=1e-5)
@@ -240,7 +253,8 @@ def test_directions_have_the_given_length() -> None:
 
 @kinds
 @pytest.mark.parametrize("shape", ["arxiv_like", "products_like", "papers_like", "friendster_like", "orkut_like",
-                                   "mag_like", "mag_lsc_like"])
+                                   "it2004_like", "mag_like", "mag_lsc_like", "flickr_like", "yelp_like",
+                                   "amazon_like"])
 def test_shapes_keep_the_average_degree(kind: type[Any], shape: str) -> None:
     full, tenth = kind(shape=shape).plan().sizes, kind(shape=shape, scale=0.1).plan().sizes
     assert tenth.num_nodes == pytest.approx(full.num_nodes / 10, rel=1e-4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Literal
 
 import pytest
 import torch
@@ -27,10 +28,12 @@ def test_slices_cover_every_dimension_once_and_are_even(num_dims: int, num_slice
     assert min(widths) >= 0 and max(widths) - min(widths) <= 1
 
 
-def _slice(num_features: int, sparse: bool) -> tuple[list[torch.Tensor], dict[str, int], int]:
+def _slice(
+    num_features: int, sparse: bool, tier: Literal["host", "device"] = "host",
+) -> tuple[list[torch.Tensor], dict[str, int], int]:
     comm = Communicator(read_environment(), PhaseTimer(), CPU)
     graph = graph_of(sparse=sparse, num_features=num_features)
-    store = SlicedStore()
+    store = SlicedStore(tier)
     store.setup(shard_of(graph, comm.rank, comm.size), torch.float64, CPU, comm)
     assert not store.collective and comm.ledger.take() == {}
     rows = [store.read(ids) for ids in reads_of(7, graph.num_nodes)]
@@ -58,3 +61,25 @@ def test_slices_side_by_side_are_the_rows(ranks, num_features, sparse):
         assert all(counts["features_loaded_host"] == total for _, counts, _ in results)
         if not sparse:
             assert sum(held for _, _, held in results) == 60 * num_features * 8
+
+
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_a_slice_on_the_device_brings_nothing_from_the_host(ranks, sparse):
+    for on_host, on_device in zip(ranks(3).run(_slice, 13, sparse), ranks(3).run(_slice, 13, sparse, "device"),
+                                  strict=True):
+        assert all(torch.equal(ours, theirs) for ours, theirs in zip(on_host[0], on_device[0], strict=True))
+        total = sum(ids.numel() for ids in reads_of(7, 60))
+        assert on_device[1] == {"features_loaded_local": total, "tier/h2d_bytes": 0} and on_device[2] == on_host[2]
+
+
+def test_a_slice_that_does_not_fit_the_device_is_refused() -> None:
+    from gnnexp.config.compose import compose
+
+    graph = graph_of(sparse=False, num_features=13)
+    config = compose(["system=p3", "hardware.workers=4"]).config
+    needed = graph.num_nodes * 13 * 4 // 4
+    for memory, wrong in ((needed, 0), (needed - 1, 1), (None, 0)):
+        config["hardware"]["device_memory"] = memory
+        assert len(SlicedStore("device").check_data(config, graph)) == wrong
+        assert SlicedStore("host").check_data(config, graph) == []
+    assert SlicedStore("gpu").check(config)[0].key == "feature_store.tier"

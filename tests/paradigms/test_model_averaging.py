@@ -228,6 +228,15 @@ def test_one_part_after_the_other_is_loaded_and_the_last_one_kept(ranks):
     assert all(work["part_bytes_loaded"] > 0 for work in alone.work)
 
 
+def test_work_by_layer_is_that_of_the_parts_whoever_trains_them(ranks):
+    (alone,) = trained(averaging("sage"), PARTS, 1).work
+    found = [run.work[0] for run in ranks(2).run(trained, averaging("sage"), PARTS, 1)]
+    for name in ("edges_layer1", "edges_layer2", "vertices_layer1", "vertices_layer2"):
+        assert alone[name] == sum(work[name] for work in found) > 0
+    assert alone["edges_layer1"] + alone["edges_layer2"] == alone["edges_sampled"]
+    assert alone["vertices_layer1"] + alone["vertices_layer2"] == alone["vertices_computed"]
+
+
 def test_the_next_part_is_loaded_while_one_is_trained():
     """Beside it, with the same result."""
     plain = trained(averaging("gat"), PARTS, 2)

@@ -76,3 +76,58 @@ def test_a_larger_graph_has_larger_batches_and_as_many_steps() -> None:
     work = Work(2, 10, {"host": 20}, 30, 40, {"features": 50, "gradients": 60}, {"features": 3}, 70, 80)
     assert work.scaled(10) == Work(2, 100, {"host": 200}, 300, 400, {"features": 500, "gradients": 60},
                                    {"features": 3}, 700, 800)
+
+
+def test_what_does_not_grow_with_the_graph() -> None:
+    work = Work(2, 10, {}, 30, 40, {}, {}, 70, 80, elementwise_bytes=50, update_bytes=20, fixed_bytes=30, steps=7,
+                pipelined=4, pipelined_bytes=5)
+    larger = work.scaled(10)
+    assert (larger.elementwise_bytes, larger.update_bytes) == (320, 20)
+    assert (larger.device_bytes, larger.fixed_bytes) == (530, 30)
+    assert (larger.steps, larger.pipelined, larger.pipelined_bytes) == (7, 4, 50)
+
+
+def test_elementwise_work_by_hand() -> None:
+    work = work_of(run_of())
+    parameters = (2 * 100 * 16 + 16) + (2 * 16 * 4 + 4)
+    assert work.steps == 1 and work.update_bytes == 7 * 4 * parameters
+    assert work.elementwise_bytes == pytest.approx(8 * 4 * (16 * 100 + 4 * 25) + work.update_bytes)
+    assert work.fixed_bytes == 4 * parameters
+
+
+def test_steps_are_batches_of_training_examples() -> None:
+    run = run_of(train={"batch_size": 8, "overlap": True})
+    sized = replace(run, provenance={**run.provenance, "graph": {**run.provenance["graph"], "num_train": 30}})
+    assert work_of(sized).steps == 4 and work_of(sized).ahead
+    assert not work_of(replace(sized, config={**sized.config, "train": {"batch_size": None, "overlap": True}})).ahead
+
+
+def test_the_rank_that_sends_most() -> None:
+    run = run_of()
+    uneven = {**METRICS, "imbalance/bytes_features": 1.25}
+    assert work_of(replace(run, epochs=[{}, uneven, uneven])).sent_bytes["features"] == pytest.approx(2000 * 1.25)
+
+
+def test_decoupled_sums_are_of_outputs_and_pass_behind_each_other() -> None:
+    run = run_of(paradigm={"mode": "decoupled", "pipeline": True, "chunks": 4})
+    work = work_of(run)
+    assert work.gathered_bytes == pytest.approx(2 * 4 * 4 * (300 * 1.5 + 200))
+    # Split and gather, both ways, of 4 columns of the 25 vertices of a rank, half of which stay.
+    assert (work.pipelined, work.pipelined_bytes, work.chunked) == (4, 4 * 25 * 4 * 4 / 2, True)
+
+
+def test_halo_rows_are_projected_too() -> None:
+    halo = {**METRICS, "work/halo_fetched": 40, "work/halo_cached": 360}
+    run = run_of("gcn")
+    flops = work_of(replace(run, epochs=[{}, halo, halo])).flops
+    # 400 rows over 2 ranks and 2 layers: 100 more in each; layer 1 has read 250 rows anyway, which is as many.
+    assert flops == pytest.approx(2 * 2 * 100 * 16 * 250 + 3 * 2 * 16 * 4 * (25 + 100))
+
+
+def test_a_device_holds_a_cache_and_a_full_graph() -> None:
+    held = {"memory/device_peak_bytes": 100, "memory/cache_bytes": 20, "memory/topology_bytes": 3}
+    run = run_of()
+    assert work_of(replace(run, epochs=[{}, {**METRICS, **held}])).device_bytes == 120  # sampled: edges on the host
+    full = {name: value for name, value in METRICS.items() if "sampled" not in name}
+    assert work_of(replace(run, epochs=[{}, {**full, **held}])).device_bytes == 123
+    assert work_of(replace(run_of(paradigm={"chunks": 4}), epochs=[{}, {**full, **held}])).device_bytes == 120

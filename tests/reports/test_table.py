@@ -13,8 +13,8 @@ import pytest
 from run_folder import metrics_of, write_epochs, write_job, write_result
 
 from gnnexp.errors import DataError
-from gnnexp.reports.drawing import Part, empty_figure, stack
-from gnnexp.reports.figure import draw_breakdown
+from gnnexp.reports.figures.drawing import Part, empty_figure, stack
+from gnnexp.reports.figures.stacked import draw_breakdown
 from gnnexp.reports.table import accuracy_cell, group_runs, make_table, row_keys
 from gnnexp.runs import Run, find_runs, finished_by_key, read_run
 
@@ -64,13 +64,13 @@ def test_the_cells_are_the_records(tmp_path: Path) -> None:
     assert [tuple(line) for line in csv.reader(io.StringIO(table.csv()))] == [table.header, *table.rows]
     lines = table.markdown().splitlines()
     assert [tuple(line.strip("| ").split(" | ")) for line in (lines[0], *lines[2:4])] == [table.header, *table.rows]
-    assert "median of the 3 epochs" in table.caption
+    assert "median of the 3 epochs after the first, which warms up and is left out" in table.caption
     assert table.rich("x").row_count == 2
 
 
 def test_accuracy_of_several_runs() -> None:
     assert accuracy_cell([0.5]) == "50.00"
-    assert accuracy_cell([0.5, 0.6]) == "55.00 ± 7.07"
+    assert accuracy_cell([0.5, 0.6]) == "55.00 ± 63.53", "12.706 x 7.07 / sqrt(2)"
     assert accuracy_cell([math.nan]) == "–"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html.parser import HTMLParser
 from pathlib import Path
 
-from gnnexp.reports.drawing import empty_figure
+from gnnexp.reports.figures.drawing import empty_figure
 from gnnexp.reports.page import NamedTable, Page, PageFigure, RunLine
 from gnnexp.reports.table import Table
 

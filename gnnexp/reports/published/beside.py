@@ -9,14 +9,17 @@ from typing import Any
 
 from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.reports.published.cells import cells, number_of, papers, printed
+from gnnexp.reports.claims.expression import check_expression, evaluate
+from gnnexp.reports.metrics import check_metric, value_of
+from gnnexp.reports.published.cells import Cell, cells, number_of, papers, printed
 from gnnexp.reports.published.graphs import published_graph
 from gnnexp.reports.published.order import Compared, pairs_in_order
 from gnnexp.reports.spread import interval_cell, mean_and_interval
-from gnnexp.reports.table import Group, Table
+from gnnexp.reports.table import Group, Table, shared_caption
 from gnnexp.runs import Run
 
-_KEYS = ("paper", "source", "columns", "where", "over")
+_KEYS = ("paper", "source", "columns", "where", "settings", "over")
+EPOCH = "time/epoch_s"
 
 
 @dataclass(frozen=True)
@@ -26,8 +29,10 @@ class Beside:
     Attributes:
         paper: of `cells.papers()`.
         source: `Table 3`.
-        columns: a metric of our record by the paper's quantity, in order.
-        where: further fields and settings of the cells, the same for all rows.
+        columns: a metric of our record by the paper's quantity, in order; or an `expression`, which has brackets.
+        where: further fields and settings of the cells, the same for all rows; they win over what a row's runs are
+            (`model: ""`, where the paper does not say which).
+        settings: of the cells, that differ between rows: a config key of the runs, or an expression, by the setting.
         over: a system that every row's last column is compared with, or None.
     """
 
@@ -35,12 +40,24 @@ class Beside:
     source: str
     columns: Mapping[str, str]
     where: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
     over: str | None = None
+
+    @property
+    def epoch(self) -> str:
+        """The quantity that stands beside our seconds of an epoch; empty where there is none."""
+        return next((quantity for quantity, metric in self.columns.items() if metric == EPOCH), "")
 
     def printed(self, run: Run, quantity: str) -> str:
         """The paper's cell for what `run` is, `–` where it has none."""
-        return printed(self.paper, source=self.source, quantity=quantity, dataset=published_graph(run),
-                       model=run.value("model"), system=run.value("system"), **self.where)
+        wanted = {"dataset": published_graph(run), "model": run.value("model"), "system": run.value("system")}
+        wanted |= self.settings_of(run)
+        return printed(self.paper, source=self.source, quantity=quantity, **{**wanted, **self.where})
+
+    def settings_of(self, run: Run) -> dict[str, str]:
+        """What `run` has of `settings`, as cells have it."""
+        return {name: f"{evaluate(key, run):g}" if _is_expression(key) else run.value(key)
+                for name, key in self.settings.items()}
 
 
 def read_beside(options: Mapping[str, Any], where: str = "report.published") -> Beside:
@@ -56,6 +73,12 @@ def read_beside(options: Mapping[str, Any], where: str = "report.published") -> 
     if not isinstance(columns, Mapping) or not columns:
         problems.append(Problem(f"{where}.columns", columns, "must map the paper's quantities to metrics of the record",
                                 "columns: {epoch_s: time/epoch_s}"))
+    for key, kind, allowed, example in (("where", Mapping, "must map fields of the cells to values", "{model: sage}"),
+                                        ("settings", Mapping, "must map settings of the cells to config keys",
+                                         "{layers: model.layers}"),
+                                        ("over", str, "must be a system", "dgl")):
+        if not isinstance(options.get(key), kind | None):
+            problems.append(Problem(f"{where}.{key}", options[key], allowed, f"{key}: {example}"))
     if not problems:
         assert isinstance(paper, str) and isinstance(columns, Mapping)
         known = [cell for cell in cells(paper) if cell.source == source]
@@ -65,10 +88,29 @@ def read_beside(options: Mapping[str, Any], where: str = "report.published") -> 
         quantities = sorted({cell.quantity for cell in known})
         problems += [unknown(f"{where}.columns", quantity, str(quantity), quantities)
                      for quantity in columns if known and quantity not in quantities]
+        problems += [problem for quantity, metric in columns.items()
+                     for problem in _check_value(f"{where}.columns.{quantity}", metric)]
+        problems += _check_settings(f"{where}.settings", options.get("settings") or {}, known)
     if problems:
         raise ConfigError(problems)
-    more = dict(options.get("where", {})), options.get("over")
-    return Beside(str(paper), str(source), dict(options["columns"]), *more)
+    return Beside(str(paper), str(source), dict(options["columns"]), dict(options.get("where") or {}),
+                  dict(options.get("settings") or {}), options.get("over"))
+
+
+def _is_expression(text: object) -> bool:
+    return isinstance(text, str) and "[" in text
+
+
+def _check_value(where: str, value: object) -> list[Problem]:
+    return check_expression(str(value), where) if _is_expression(value) else check_metric(where, value)
+
+
+def _check_settings(where: str, settings: Mapping[str, Any], known: Sequence[Cell]) -> list[Problem]:
+    names = sorted({name for cell in known for name in cell.setting})
+    problems = [unknown(f"{where}.{name}", key, str(name), names) for name, key in settings.items()
+                if known and name not in names]
+    return problems + [problem for name, key in settings.items() if _is_expression(key)
+                       for problem in check_expression(key, f"{where}.{name}")]
 
 
 def make_table(groups: Sequence[Group], keys: Sequence[str], beside: Beside) -> Table:
@@ -81,10 +123,10 @@ def make_table(groups: Sequence[Group], keys: Sequence[str], beside: Beside) -> 
 
 
 def _cells(group: Group, groups: Sequence[Group], beside: Beside) -> list[str]:
-    one = _any(group)
+    one = any_of(group)
     found = []
     for quantity, metric in beside.columns.items():
-        values = [run.median(metric) for run in group.runs]
+        values = _values(group.runs, metric)
         found += [interval_cell(values) if group.runs else group.verdict, beside.printed(one, quantity)]
     if beside.over:
         found += _ratios(group, groups, beside)
@@ -94,36 +136,47 @@ def _cells(group: Group, groups: Sequence[Group], beside: Beside) -> list[str]:
 def _ratios(group: Group, groups: Sequence[Group], beside: Beside) -> list[str]:
     """The last column of this row over that of the `over` row of the same graph and model, ours and the paper's."""
     quantity, metric = list(beside.columns.items())[-1]
-    base = next((other for other in groups if _any(other).value("system") == beside.over
-                 and _place(other) == _place(group)), None)
+    base = next((other for other in groups if any_of(other).value("system") == beside.over
+                 and place_of(other, beside) == place_of(group, beside)), None)
     if base is None:
         return ["–", "–"]
     ours = _mean(group, metric) / _mean(base, metric)
-    papers = number_of(beside.printed(_any(group), quantity)) / number_of(beside.printed(_any(base), quantity))
+    papers = number_of(beside.printed(any_of(group), quantity)) / number_of(beside.printed(any_of(base), quantity))
     return ["–" if math.isnan(value) else f"{value:.2f}" for value in (ours, papers)]
 
 
 def _caption(groups: Sequence[Group], beside: Beside) -> str:
     quantity, metric = list(beside.columns.items())[-1]
-    found = [Compared(_place(group), _any(group).value("system"), _mean(group, metric),
-                      number_of(beside.printed(_any(group), quantity))) for group in groups]
+    found = [Compared(place_of(group, beside), any_of(group).value("system"), _mean(group, metric),
+                      number_of(beside.printed(any_of(group), quantity))) for group in groups]
     right, total = pairs_in_order(found)
-    warm = sorted({run.num_warm for group in groups for run in group.runs})
-    epochs = f"{warm[0]}" if len(warm) == 1 else f"{min(warm, default=0)} to {max(warm, default=0)}"
     order = f" By {quantity}, {right} of {total} pairs of systems are in the paper's order." if total else ""
-    return (f"Paper: {beside.paper}, {beside.source}, on its machines and its graphs. Ours: median of the {epochs} "
-            f"epochs after the first, which warms up; mean and 95 % interval over several seeds.{order}")
+    return (f"Paper: {beside.paper}, {beside.source}, on its machines and its graphs. Ours: "
+            f"{shared_caption(groups)}{order}")
 
 
-def _any(group: Group) -> Run:
+def any_of(group: Group) -> Run:
+    """A run of the row, finished or not: all have its keys."""
     return (*group.runs, *group.failed)[0]
 
 
-def _place(group: Group) -> tuple[str, str]:
-    return published_graph(_any(group)), _any(group).value("model")
+def place_of(group: Group, beside: Beside) -> tuple[str, ...]:
+    """What systems are compared within: the published graph, the model, and the settings."""
+    run = any_of(group)
+    return published_graph(run), run.value("model"), *beside.settings_of(run).values()
 
 
 def _mean(group: Group, metric: str) -> float:
     if not group.runs:
         return math.inf if group.verdict == "OOM" else math.nan
-    return mean_and_interval([run.median(metric) for run in group.runs])[0]
+    return mean_and_interval(_values(group.runs, metric))[0]
+
+
+def _values(runs: Sequence[Run], metric: str) -> list[float]:
+    """Of every run that recorded it."""
+    of = evaluate if _is_expression(metric) else _metric
+    return [value for run in runs if not math.isnan(value := of(metric, run))]
+
+
+def _metric(name: str, run: Run) -> float:
+    return value_of(run, name)

@@ -7,7 +7,9 @@ from gnnexp.runs import Run
 # Synthetic graphs by `dataset.shape`; others go by their name.
 _LIKE = {
     "arxiv_like": "arxiv", "reddit_like": "reddit", "products_like": "products", "orkut_like": "orkut",
+    "flickr_like": "flickr", "yelp_like": "yelp", "amazon_like": "amazon",
     "papers_like": "papers100m", "friendster_like": "friendster", "mag_like": "mag", "mag_lsc_like": "mag240m",
+    "it2004_like": "it2004",
 }
 
 

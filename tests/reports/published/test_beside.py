@@ -47,7 +47,42 @@ def test_cells_by_hand() -> None:
     assert "median of the 2 epochs after the first" in table.caption
 
 
+def test_settings_of_rows_and_values_of_several_metrics() -> None:
+    """HongTu's Table 6 has three numbers of layers; Table 3 counts parts, ranks times chunks, and no model."""
+    def run(layers: int, chunks: int = 8) -> Run:
+        config = {"dataset": {"name": "dcsbm", "shape": "papers_like"}, "system": "hongtu",
+                  "model": {"layers": layers}, "hardware": {"workers": 4}}
+        epoch = {"time/epoch_s": 10.0 * layers, "tier/rows_original": 70.0}
+        return Run(Path(f"{layers}{chunks}"), config, {"choices": {"model": "gcn"}, "graph": {"num_nodes": 20}},
+                   [epoch] * 2, {}, "finished", facts={"chunks": chunks})
+
+    layers = read_beside({"paper": "hongtu", "source": "Table 6", "columns": {"epoch_s": "time/epoch_s"},
+                          "settings": {"layers": "model.layers"}, "over": "hongtu"})
+    groups = [group_of(run(2)), group_of(run(3)), group_of(run(5))]
+    assert make_table(groups, ["system"], layers).rows == (
+        ("hongtu", "20", "25.1", "1.00", "1.00"), ("hongtu", "30", "40.0", "1.00", "1.00"),
+        ("hongtu", "50", "–", "1.00", "–"))
+    parts = read_beside({
+        "paper": "hongtu", "source": "Table 3", "where": {"system": "", "model": ""},
+        "columns": {"replication_factor": "[tier/rows_original] / [graph/num_nodes]"},
+        "settings": {"partitions": "[ranks] * [paradigm/chunks]"}})
+    groups = [group_of(run(2, chunks)) for chunks in (8, 32, 3)]
+    assert [row[1:] for row in make_table(groups, ["system"], parts).rows] == [
+        ("3.5", "4.46"), ("3.5", "8.50"), ("3.5", "–")]
+
+
+def test_what_the_paper_does_not_say_is_told() -> None:
+    """SDT-GNN's Table IV names no model: without `where` no cell would be that of GraphSAGE."""
+    options = {"paper": "sdt_gnn", "source": "Table IV", "columns": {"epoch_s": "time/epoch_s"}}
+    groups = [group_of(run_of("distdgl", 2.0, "yelp_like"))]
+    assert make_table(groups, ["system"], read_beside(options)).rows == (("distdgl", "2", "–"),)
+    told = read_beside({**options, "where": {"model": ""}})
+    assert make_table(groups, ["system"], told).rows == (("distdgl", "2", "28.549"),)
+
+
 @pytest.mark.parametrize(("changed", "named"), [
+    ({"settings": {"layer": "model.layers"}}, "layers"), ({"columns": {"epoch_s": "[time/epoch_s] **"}}, "arithmetic"),
+    ({"settings": {"layers": "[ranks] *"}}, "arithmetic"), ({"settings": 4}, "settings"),
     ({"paper": "gsplid"}, "gsplit"), ({"source": "Table 9"}, "Table 3"), ({"columns": {"epochs": "x"}}, "epoch_s"),
     ({"columns": {}}, "columns:"), ({"colums": {}}, "columns"),
 ])

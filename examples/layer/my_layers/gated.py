@@ -1,0 +1,111 @@
+"""Gated sums: out_v = W_self h_v + (sum of s_uv W h_u) / (sum of s_uv), with gates s_uv = sigmoid(a·h_u + b·h_v).
+
+The gates of GatedGCN (Bresson and Laurent, 2017), one per head instead of one per column. Gates are never negative and
+their sum is a mass, keys are linear in the rows, and the projection is linear: so the layer is on the contract of
+`gnnexp.models.layer`, and every paradigm runs it.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gnnexp.errors import Problem
+from gnnexp.graph.block import Block
+from gnnexp.graph.sparse import Rows
+from gnnexp.models.layer import Activation, Destinations, Layer
+from gnnexp.models.model import Model
+
+
+class GatedLayer(Layer):
+    """`weight` and `self_weight` `[C, Din]`; `gate` `[2K, Din]`, for K keys of a source and K of a destination."""
+
+    kind = "projected"  # weights of edges come from keys
+    input_weights = ("weight", "self_weight", "gate", "residual_weight")  # push-pull keeps slices of their columns
+
+    def __init__(
+        self, in_dim: int, out_dim: int, heads: int, *, activation: Activation, residual: bool, norm: bool, bias: bool
+    ) -> None:
+        super().__init__(in_dim, out_dim, out_dim, num_weights=heads, activation=activation, residual=residual,
+                         norm=norm, bias=bias)
+        self.weight = nn.Parameter(torch.empty(out_dim, in_dim))
+        self.self_weight = nn.Parameter(torch.empty(out_dim, in_dim))
+        self.gate = nn.Parameter(torch.empty(2 * heads, in_dim))
+
+    def reset(self, generator: torch.Generator) -> None:
+        """Glorot, from a generator that is the same on every rank."""
+        super().reset(generator)
+        for weight in (self.weight, self.self_weight, self.gate):
+            nn.init.xavier_uniform_(weight, generator=generator)
+
+    # --- project: linear, without bias, on any slice `dims` of the input's columns
+    def neighbour(self, h: Rows, dims: slice | None = None) -> Tensor:
+        """`h W`."""
+        return self.linear(h, self.weight, dims)
+
+    def self_(self, h: Rows, dims: slice | None = None) -> Tensor:
+        """`h W_self`."""
+        return self.linear(h, self.self_weight, dims)
+
+    def keys(self, h: Rows, dims: slice | None = None) -> tuple[Tensor, Tensor]:
+        """`a·h` and `b·h`, K columns each."""
+        both = self.linear(h, self.gate, dims)
+        return both[:, : self.num_weights], both[:, self.num_weights :]
+
+    # --- score, weight: of every edge, from the keys of its two ends
+    def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
+        """Their sum."""
+        assert self.backend is not None
+        return self.backend.edge_score(block, src_key, dst_key)
+
+    def edge_weight(self, block: Block, score: Tensor | None, peak: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The gate, and the sum of a destination's gates."""
+        assert self.backend is not None and score is not None
+        weight = torch.sigmoid(score)
+        return weight, self.backend.edge_sum(block, weight)
+
+    # --- aggregate: the contract's own sums; here only how sums of raw rows are projected, each head by its rows of W
+    def project_aggregated(self, aggregated: Tensor, dims: slice | None = None) -> Tensor:
+        """`[D, K, d]`, or `[D, d]` of one head, to `[D, C]`."""
+        weight = self.columns(self.weight, dims)
+        # Every size is said: a rank may have no destination or no column, and view(-1) cannot tell sizes of nothing.
+        per_head = weight.view(self.num_weights, self.width // self.num_weights, weight.shape[1])
+        sums = aggregated.view(aggregated.shape[0], self.num_weights, weight.shape[1])
+        return torch.einsum("nkd,kfd->nkf", sums, per_head).flatten(1)
+
+    # --- combine: never sees the raw input
+    def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
+        """Divide by the mass, where nobody has yet; add the self part."""
+        assert self_ is not None
+        if dst.mass is not None:
+            aggregated = aggregated / dst.mass.clamp(min=torch.finfo(aggregated.dtype).tiny)[:, self.column]
+        return aggregated + self_
+
+
+class Gated(Model):
+    """A stack of gated layers with `heads` gates per edge, one in the last layer; else as `gnnexp.models.gcn.GCN`."""
+
+    def __init__(
+        self, hidden: int = 256, layers: int = 3, heads: int = 4, dropout: float = 0.5, input_dropout: float = 0.0,
+        residual: bool = False, norm: bool = False, bias: bool = True, kernel: str = "auto",
+    ) -> None:
+        super().__init__(hidden=hidden, layers=layers, dropout=dropout, input_dropout=input_dropout, residual=residual,
+                         norm=norm, bias=bias, kernel=kernel)
+        self.heads = heads
+
+    def problems(self) -> list[Problem]:
+        """Also: heads must divide the hidden columns."""
+        wrong = super().problems()
+        if self.heads < 1 or self.hidden % self.heads:
+            wrong.append(Problem("model.heads", self.heads, f"must divide model.hidden={self.hidden}", "model.heads=1"))
+        return wrong
+
+    @property
+    def values_per_edge(self) -> int:
+        """Scores, gates and their gradients: for the estimate of memory."""
+        return 4 * self.heads
+
+    def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:
+        """The `index`-th layer."""
+        heads = 1 if index == self.num_layers - 1 else self.heads
+        return GatedLayer(in_dim, out_dim, heads, **self.end_of_layer(index))

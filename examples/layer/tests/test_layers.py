@@ -1,0 +1,77 @@
+"""Both layers against one worker, by gnnexp's own helpers: losses of all steps and every gradient, in float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from my_layers.gated import Gated
+from my_layers.gatv2 import GATv2
+from nasty_graphs import nasty_graph
+from placement import assert_exact
+from small_graphs import random_graph
+from training import small_config
+from ways import FULL, MINI_BATCH, PROFILE, SLICED, WAYS, placed
+
+from gnnexp.graph.block import Block
+from gnnexp.models.layer import GraphFacts
+
+GATED = {"_target_": "my_layers.gated.Gated", "heads": 2}
+GATV2 = {"_target_": "my_layers.gatv2.GATv2"}
+# Who has all in-edges and whole source rows of a destination in one place.
+WHOLE_DESTINATIONS = [way for way in WAYS if way not in (
+    *SLICED, "vertex_cut", "coupled", "coupled_in_chunks", "offload_projected")]
+
+
+def assert_exact_in(ranks, way, model, **changes):
+    config = small_config({**model, **changes}, hardware=PROFILE)
+    config["paradigm"] = WAYS[way][0]
+    if way in SLICED:
+        config["feature_store"] = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"}
+    if way not in MINI_BATCH:
+        config["sampler"], config["train"]["batch_size"] = FULL, None
+    assert_exact(ranks, 3, nasty_graph, config, 1e-10, partition=placed(way, nasty_graph(), 3), steps=6)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_gated_layer_is_exact_under_every_paradigm(ranks, way):
+    assert_exact_in(ranks, way, GATED, residual=True, norm=True)
+
+
+@pytest.mark.parametrize("way", WHOLE_DESTINATIONS)
+def test_gatv2_is_exact_where_a_destination_is_whole(ranks, way):
+    assert_exact_in(ranks, way, GATV2)
+
+
+@pytest.mark.parametrize("kind", [Gated, GATv2])
+def test_it_is_the_formula_edge_by_edge(kind):
+    """The same in plain loops, on a multigraph with isolated vertices."""
+    graph = random_graph(12, 30, 1)
+    model = kind(hidden=8, layers=1, dropout=0.0)
+    model.setup(5, 3, GraphFacts.of(graph), seed=0, dtype=torch.float64, device=torch.device("cpu"))
+    h = torch.randn(12, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    out = model.run_layer(0, Block(graph.indptr, graph.indices, torch.arange(12), 12), h, None)
+    expected = (gated_by_loops if kind is Gated else gatv2_by_loops)(model.layers[0], graph, h)
+    assert (out - expected).abs().max() < 1e-12
+
+
+def in_edges(graph, v):
+    return graph.indices[graph.indptr[v] : graph.indptr[v + 1]].tolist()
+
+
+def gated_by_loops(layer, graph, h):
+    out = []
+    for v in range(12):
+        gates = [torch.sigmoid(layer.gate[0] @ h[u] + layer.gate[1] @ h[v]) for u in in_edges(graph, v)]
+        sums = sum((gate * (layer.weight @ h[u]) for gate, u in zip(gates, in_edges(graph, v), strict=True)), 0)
+        out.append(layer.self_weight @ h[v] + (sums / sum(gates) if gates else 0) + layer.bias)
+    return torch.stack(out)
+
+
+def gatv2_by_loops(layer, graph, h):
+    out = []
+    for v in range(12):
+        x = [layer.source(h[u]) for u in in_edges(graph, v)]
+        scores = [layer.attention[0] @ torch.nn.functional.leaky_relu(row + layer.destination(h[v]), 0.2) for row in x]
+        shares = torch.softmax(torch.stack(scores), 0) if scores else []
+        out.append(layer.own(h[v]) + sum((share * row for share, row in zip(shares, x, strict=True)), 0))
+    return torch.stack(out)

@@ -1,0 +1,85 @@
+"""What every rank of `gnnexp calibrate` executes: `python -m gnnexp.calibration FOLDER`, started as a run's ranks are.
+
+Reads `calibration.json` there and, on rank 0, writes `figures.json`: every rank's repetitions by figure.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gnnexp.comm.environment import Environment
+from gnnexp.worker import as_rank
+
+if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
+    from gnnexp.graph.graph import Graph
+    from gnnexp.heartbeat import Heartbeat
+    from gnnexp.job import Job
+    from gnnexp.planner.probes import Bench
+
+REQUEST, FIGURES = "calibration.json", "figures.json"
+
+
+def calibrate(folder: Path, environment: Environment, started: list[Job], heartbeat: Heartbeat) -> str:
+    """Measure on this rank, with all others; nobody can ask it to stop, so nobody is named."""
+    from gnnexp.comm.communicator import connect
+    from gnnexp.graph.format import open_graph
+    from gnnexp.planner.steps import step
+    from gnnexp.records import write_json
+
+    request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
+    bench, facts = _bench(request, environment, heartbeat, connect)
+    sampled, tiny = (open_graph(Path(request[name])) for name in ("sampled", "tiny"))
+    found = {name: probe() for name, probe in probes(bench, sampled).items()}
+    found["step_s"] = step(request["config"], tiny, bench.comm, bench.extent.repetitions)
+    ranks = bench.comm.gather_objects(found)
+    if environment.rank == 0:
+        write_json(folder / FIGURES, {"ranks": ranks, **facts})
+    bench.comm.close()
+    return ""
+
+
+def probes(bench: Bench, graph: Graph) -> Mapping[str, Callable[[], list[float]]]:
+    """What this device has to offer, by the name of the figure; `d2d` is what devices of a host exchange."""
+    from gnnexp.planner import probes as own
+
+    found: dict[str, Callable[[], list[float]]] = {
+        "flops": lambda: own.flops(bench), "gather": lambda: own.gather(bench), "stream": lambda: own.stream(bench),
+        "sampling": lambda: own.sampling(bench, graph), "latency": lambda: own.latency(bench),
+    }
+    if bench.device.type == "cpu":
+        return {**found, "network": lambda: own.exchange(bench)}
+    return {**found, "d2d": lambda: own.exchange(bench), "h2d": lambda: own.h2d(bench)}
+
+
+def _bench(
+    request: Mapping[str, Any], environment: Environment, heartbeat: Heartbeat, connect: Callable[..., str],
+) -> tuple[Bench, dict[str, Any]]:
+    import torch
+
+    from gnnexp.assemble import choose_device, set_threads
+    from gnnexp.comm.communicator import Communicator
+    from gnnexp.config.schema import run_config
+    from gnnexp.measure.phases import PhaseTimer
+    from gnnexp.planner.probes import Bench, Extent
+
+    hardware = run_config(request["config"]).hardware
+    device, threads = choose_device(hardware, environment), set_threads(hardware, environment)
+    backend = connect(environment, device, hardware.timeout_s)
+    timer = PhaseTimer()
+    heartbeat.watch(timer)
+    comm = Communicator(environment, timer, device, timeout_s=hardware.timeout_s)
+    synchronize = torch.cuda.synchronize if device.type == "cuda" else _nothing
+    facts = {"threads": threads, "backend": backend, "device": device.type}
+    return Bench(Extent(**request["extent"]), comm, device, synchronize), facts
+
+
+def _nothing() -> None:
+    """A host is done when its call returns."""
+
+
+if __name__ == "__main__":
+    sys.exit(as_rank(calibrate))

@@ -1,0 +1,158 @@
+"""What papers claim: `<paper>.yaml` beside this file, quoted, with what is checked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+from gnnexp.config.signature import unknown
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.reports.claims.expression import check_expression
+
+_FOLDER = Path(__file__).parent
+Statistic = Literal["ratio", "reduction_pct", "difference", "value"]
+TAKES = ("each", "greatest", "least", "mean", "growth", "steps")
+_ALONG = ("growth", "steps")
+# What sets runs apart that are compared with each other: the same in both.
+ALIKE = ("dataset", "dataset.name", "dataset.shape", "dataset.scale", "dataset.num_features", "model", "model.layers",
+         "model.hidden", "train.batch_size", "hardware.workers", "task")
+
+
+@dataclass(frozen=True)
+class Expects:
+    """What the paper says of the statistic.
+
+    Attributes:
+        statistic: made of the two sides a, `of`, and b, `over`: ratio a / b, reduction_pct 100 (1 - a / b), difference
+            a - b; value: a.
+        low, high: the range; either may be open.
+        mean: an average.
+        better: whether the paper is proud of `higher` or of `lower` ones. An open range with a highest value and
+            `higher` is an "up to".
+    """
+
+    statistic: Statistic
+    low: float | None
+    high: float | None
+    mean: float | None
+    better: Literal["higher", "lower"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """How a claim is decided from the runs of sweeps.
+
+    Attributes:
+        sweeps: whose runs are looked at.
+        value: an `expression` of each run.
+        of, over: which runs are on either side, by config key; several values of a key are sides of their own.
+        where: what all of them must be.
+        alike: config keys that a pair must share.
+        take: which of the pairs' values count: `each`, the `greatest`, the `least`, their `mean`; `growth` compares the
+            value at the last value of `along` with that at the first, `steps` each with that before it, and takes their
+            mean: as the statistic says where there is no `over`, else as a ratio.
+        along: a config key, for `growth` and `steps`.
+        tolerance: how far outside, as a share of the published number, is still inside.
+        within: for a mean of 0: how far from it is still it, in the unit of the statistic.
+        hardware: the profile for an estimate, where the value is of seconds; None: what was measured decides.
+    """
+
+    sweeps: Sequence[str]
+    value: str
+    of: Mapping[str, Sequence[str]]
+    over: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    where: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    alike: Sequence[str] = ALIKE
+    take: str = "each"
+    along: str = ""
+    tolerance: float = 0.1
+    within: float | None = None
+    hardware: str | None = None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence of a paper.
+
+    Attributes:
+        paper: which.
+        name: of the claim.
+        says: its words.
+        source: where they stand.
+        kind: `count`, `memory`, `accuracy` or `time`.
+        depends_on_hardware: whether other hardware may decide otherwise.
+        expects: what it says of the statistic.
+        measure: the check in words.
+        note: contradictions, and what we read into it.
+        check: how it is decided; None where nothing here can, and `why` says what is missing.
+        why: what explains a claim that does not hold here, or that is not checked.
+    """
+
+    paper: str
+    name: str
+    says: str
+    source: str
+    kind: str
+    depends_on_hardware: bool
+    expects: Expects
+    measure: str
+    note: str = ""
+    check: Check | None = None
+    why: str = ""
+
+
+def claiming_papers() -> tuple[str, ...]:
+    """Papers whose claims are written down."""
+    return tuple(sorted(file.stem for file in _FOLDER.glob("*.yaml")))
+
+
+@cache
+def claims_of(paper: str) -> tuple[Claim, ...]:
+    """In the file's order.
+
+    Raises:
+        ConfigError: there is no such paper, or its file is wrong.
+    """
+    import yaml
+
+    if paper not in claiming_papers():
+        raise ConfigError(unknown("report claims", paper, paper, claiming_papers()))
+    file = _FOLDER / f"{paper}.yaml"
+    problems: list[Problem] = []
+    found = [_claim(paper, item, problems) for item in yaml.safe_load(file.read_text(encoding="utf-8"))]
+    if problems:
+        raise ConfigError(problems)
+    return tuple(found)
+
+
+def _claim(paper: str, item: Mapping[str, Any], problems: list[Problem]) -> Claim:
+    check = item.get("check")
+    return Claim(
+        paper=paper, name=item["claim"], says=item["says"], source=item["source"], kind=item["kind"],
+        depends_on_hardware=item["depends_on_hardware"], expects=Expects(**item["expects"]), measure=item["measure"],
+        note=item.get("note", ""), check=check and _check(item["claim"], check, problems), why=item.get("why", ""))
+
+
+def _check(claim: str, item: Mapping[str, Any], problems: list[Problem]) -> Check:
+    known = {one.name for one in fields(Check)}
+    problems += [unknown(f"{claim}.check.{key}", value, key, known) for key, value in item.items() if key not in known]
+    problems += check_expression(str(item.get("value", "")), f"{claim}.check.value")
+    if item.get("take", "each") not in TAKES:
+        problems.append(unknown(f"{claim}.check.take", item["take"], str(item["take"]), TAKES))
+    if (item.get("take") in _ALONG) != bool(item.get("along")):
+        problems.append(Problem(f"{claim}.check.along", item.get("along"), f"goes with take: {' or '.join(_ALONG)}",
+                                "give both"))
+    sides = {key: {name: _texts(value) for name, value in item.get(key, {}).items()} for key in ("of", "over", "where")}
+    rest = {key: value for key, value in item.items() if key in known and key not in sides}
+    alike = tuple(ALIKE) if "alike" not in item else tuple(item["alike"])
+    return Check(**{**rest, **sides, "alike": alike})
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    """Values of a config key as `Run.value` has them."""
+    if isinstance(value, list):
+        return tuple(text for one in value for text in _texts(one))
+    return ("null",) if value is None else (str(value),)

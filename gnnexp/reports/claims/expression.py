@@ -1,0 +1,121 @@
+"""Arithmetic over what runs recorded: `([comm/rounds_frontier] + [comm/rounds_features]) / [config/model.layers]`.
+
+A name in brackets is a metric of the epoch record (its median over the epochs after the first), or
+
+    summary/<metric>    at the best validation epoch, `summary/acc/test`
+    last/<metric>       of the last epoch that has it
+    sum/<metric>        over all epochs
+    epochs/<number>/<metric>  of one epoch, from 1
+    quality/<name>      of the partition
+    comparable          1 for a partition none of whose parts has more than twice its share; not known for others, which
+                        leaves them out
+    paradigm/<name>     what the paradigm decided before the first epoch
+    graph/<name>        the size of the data: `num_nodes`, `num_edges`, `num_features`
+    config/<key>        a number of the configuration, `config/model.layers`
+    ranks, batches      how many ranks train, how many batches an epoch has
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+
+from gnnexp.errors import Problem
+from gnnexp.reports.partitioning import has_collapsed
+from gnnexp.runs import Run
+
+_NAME = re.compile(r"\[([^\[\]]+)\]")
+_OPERATORS: Mapping[type[ast.AST], Callable[[float, float], float]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+}
+_FUNCTIONS: Mapping[str, Callable[..., float]] = {"max": max, "min": min}
+# A purpose without traffic and a place that no row came from are not recorded: nothing was sent, none was read.
+_ZERO_IF_ABSENT = ("comm/", "tier/", "work/features_loaded_")
+
+
+def names_in(text: str) -> list[str]:
+    """What is in brackets, in order."""
+    return _NAME.findall(text)
+
+
+def check_expression(text: str, where: str) -> list[Problem]:
+    """What is wrong with it before there is a run."""
+    try:
+        _value(_parsed(text), dict.fromkeys(_placeholders(text), 1.0))
+    except ZeroDivisionError:
+        return []  # `1 / ([a] - [b])`: the runs' values decide
+    except (SyntaxError, ValueError, TypeError) as error:
+        return [Problem(where, text, f"is no arithmetic over names in brackets: {error}",
+                        "[time/epoch_s], or ([a] + [b]) / [c]; + - * / max() min() and numbers")]
+    return []
+
+
+def evaluate(text: str, run: Run, known: Mapping[str, float] | None = None) -> float:
+    """Of `run`; NaN where it did not record what is asked for. `known` values come before the run's."""
+    found = {name: known[name] if known and name in known else measured(run, name) for name in names_in(text)}
+    values = {place: found[name] for place, name in _placeholders(text).items()}
+    try:
+        return _value(_parsed(text), values)
+    except ZeroDivisionError:
+        return math.nan
+
+
+def measured(run: Run, name: str) -> float:
+    """What a name in brackets means; NaN where `run` does not know it."""
+    kind, _, rest = name.partition("/")
+    hardware = run.config["hardware"]
+    said: Mapping[str, Callable[[], object]] = {
+        "ranks": lambda: int(hardware.get("nodes", 1)) * int(hardware["workers"]),
+        "batches": lambda: run.median("comm/rounds_gradients"),
+        "summary": lambda: run.summary.get(rest),
+        "quality": lambda: run.quality.get(rest),
+        "comparable": lambda: 1 if run.quality and not has_collapsed(run.quality) else None,
+        "paradigm": lambda: run.facts.get(rest),
+        "graph": lambda: run.provenance.get("graph", {}).get(rest),
+        "config": lambda: run.value(rest),
+        "last": lambda: next((epoch[rest] for epoch in reversed(run.epochs) if rest in epoch), None),
+        "sum": lambda: sum(values) if (values := [epoch[rest] for epoch in run.epochs if rest in epoch]) else None,
+        "epochs": lambda: _of_epoch(run, *rest.split("/", 1)),
+    }
+    if kind in said:
+        return _number(said[kind]())
+    value = run.median(name)
+    return 0.0 if math.isnan(value) and name.startswith(_ZERO_IF_ABSENT) and run.epochs else value
+
+
+def _of_epoch(run: Run, number: str, metric: str) -> float | None:
+    return run.epochs[int(number) - 1].get(metric) if len(run.epochs) >= int(number) else None
+
+
+def _number(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        return math.nan
+
+
+def _placeholders(text: str) -> dict[str, str]:
+    return {f"v{place}": name for place, name in enumerate(names_in(text))}
+
+
+def _parsed(text: str) -> ast.expr:
+    count = iter(range(len(text)))
+    return ast.parse(_NAME.sub(lambda _: f"v{next(count)}", text).strip(), mode="eval").body
+
+
+def _value(node: ast.expr, values: Mapping[str, float]) -> float:
+    """Of a tree of additions, products and names: nothing else is let in."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return float(node.value)
+    if isinstance(node, ast.Name) and node.id in values:
+        return values[node.id]
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](_value(node.left, values), _value(node.right, values))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand, values)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS:
+        return _FUNCTIONS[node.func.id](*(_value(part, values) for part in node.args))
+    raise ValueError(f"{ast.unparse(node)} is neither a number, a name in brackets nor an operation")

@@ -1,0 +1,148 @@
+"""Two runs side by side: what sets them apart, and what explains the difference of their epochs, phase by phase."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from gnnexp.errors import DataError, Problem
+from gnnexp.measure.phases import PHASES
+from gnnexp.reports.labels import flat
+from gnnexp.reports.metrics import typical_epoch, value_of
+from gnnexp.reports.table import Table
+from gnnexp.runs import Run
+
+_EPOCH = "time/epoch_s_mean"
+_PHASES = tuple(f"time/{name}_s_mean" for name in (*PHASES, "unaccounted"))
+# Other times lie inside the phases, or behind them: they explain a phase, they are no share of the epoch.
+_WITHIN = tuple(f"time/{name}_s" for name in ("comm", "comm_exposed", "h2d", "d2h", "host_add"))
+# Other parts of the table: rooms of the record, and what their metrics have in their name.
+_PARTS = (("bytes", ("comm/", "tier/"), "bytes"), ("rounds", ("comm/",), "rounds"), ("rows", ("tier/",), "rows"),
+          ("work", ("work/",), ""), ("imbalance", ("imbalance/",), ""), ("memory", ("memory/",), ""))
+_ALIKE = 0.02  # of the epoch: less apart is called as long
+_MOST_NAMED = 3
+_ENOUGH = 0.8  # of the difference: what comes after is not named
+_AGAINST = 0.25  # of the difference: so much the other way is named
+_ABSENT = "–"
+
+
+class Line(NamedTuple):
+    """One metric of both runs, in the record's units; NaN where it was not recorded.
+
+    Attributes:
+        metric: its name.
+        first, second: of the two runs.
+    """
+
+    metric: str
+    first: float
+    second: float
+
+    @property
+    def difference(self) -> float:
+        """The second's less the first's; what only one recorded is all of the difference."""
+        return (0.0 if math.isnan(self.second) else self.second) - (0.0 if math.isnan(self.first) else self.first)
+
+
+def compare(first: Run, second: Run) -> Table:
+    """Settings that differ, accuracy, and every metric, largest differences first; the verdict stands above.
+
+    Raises:
+        DataError: one of them did not finish.
+    """
+    problems = [Problem(str(run.path), run.status, f"must have finished: {run.reason or run.status}",
+                        "gnnexp resume goes on with it; gnnexp report lists the runs")
+                for run in (first, second) if run.status != "finished"]
+    if problems:
+        raise DataError(problems)
+    phases = _ordered(_lines(first, second, _PHASES))
+    epoch = _lines(first, second, (_EPOCH,))
+    whole = epoch[0].difference if epoch else math.nan
+    rows = [*_settings(first, second), *_accuracy(first, second)]
+    rows += [_row("epoch", line, whole) for line in epoch]
+    rows += [_row("phases", line, whole) for line in phases]
+    rows += [_row("within phases", line) for line in _ordered(_lines(first, second, _WITHIN))]
+    recorded = sorted({name for run in (first, second) for metrics in run.epochs for name in metrics})
+    for part, rooms, word in _PARTS:
+        names = [name for name in recorded if name.startswith(rooms) and word in name]
+        rows += [_row(part, line) for line in _ordered(_lines(first, second, names))]
+    header = ("part", "what", f"A {first.value('system')}", f"B {second.value('system')}", "B - A", "B / A",
+              "% of the difference")
+    return Table(header, tuple(rows), _caption(first, second), verdict(epoch, phases))
+
+
+def verdict(epoch: Sequence[Line], phases: Sequence[Line]) -> str:
+    """One sentence: which epoch is shorter, and which phases make it so."""
+    if not epoch or math.isnan(epoch[0].first) or math.isnan(epoch[0].second) or not epoch[0].first:
+        return "One of the runs has no time of an epoch."
+    _, first, second = epoch[0]
+    whole = second - first
+    if abs(whole) <= _ALIKE * first:
+        return f"Both take as long: {first:.4g} s an epoch and {second:.4g} s."
+    word = "longer" if whole > 0 else "shorter"
+    said: list[str] = []
+    covered = 0.0
+    for line in sorted(phases, key=lambda line: line.difference / whole, reverse=True):
+        share = line.difference / whole
+        if share <= 0 or covered >= _ENOUGH or len(said) == _MOST_NAMED:
+            break
+        said.append(f"{_phase(line.metric)} {line.difference:+.4g} s ({100 * share:.0f} % of the difference)")
+        covered += share
+    against = min(phases, key=lambda line: line.difference / whole, default=None)
+    because = f", mainly by {', '.join(said)}" if said else ""
+    if against is not None and against.difference / whole <= -_AGAINST:
+        because += f", against {_phase(against.metric)} {against.difference:+.4g} s"
+    return (f"B's epoch is {abs(whole):.4g} s {word} than A's ({second:.4g} s, {first:.4g} s: x {second / first:.3g})"
+            f"{because}.")
+
+
+def _lines(first: Run, second: Run, names: Iterable[str]) -> list[Line]:
+    """Of metrics that one of the runs recorded and that are not 0 in both."""
+    found = [Line(name, value_of(first, name), value_of(second, name)) for name in names]
+    return [line for line in found if any(value and not math.isnan(value) for value in line[1:])]
+
+
+def _ordered(lines: Sequence[Line]) -> list[Line]:
+    """The largest difference first."""
+    return sorted(lines, key=lambda line: (-abs(line.difference), line.metric))
+
+
+def _settings(first: Run, second: Run) -> list[tuple[str, ...]]:
+    """Config keys that differ, and the version of the code."""
+    configs = [{"system": run.value("system"), **flat(run.config),
+                "code version": str(run.provenance.get("code_version", _ABSENT))} for run in (first, second)]
+    keys = list(dict.fromkeys(key for config in configs for key in config))
+    return [("setting", key, *(config.get(key, _ABSENT) for config in configs), "", "", "") for key in keys
+            if configs[0].get(key) != configs[1].get(key)]
+
+
+def _accuracy(first: Run, second: Run) -> list[tuple[str, ...]]:
+    """At the best validation epoch; what both say."""
+    names = [name for name in dict.fromkeys([*first.summary, *second.summary])
+             if name.partition("/")[2] in ("val", "test") and not name.startswith("loss/")]
+    return [_row("metric", Line(name, value_of(first, name), value_of(second, name))) for name in names]
+
+
+def _row(part: str, line: Line, whole: float = math.nan) -> tuple[str, ...]:
+    share = 100 * line.difference / whole if whole and not math.isnan(whole) else math.nan
+    both = not math.isnan(line.first) and not math.isnan(line.second)
+    return (part, line.metric.removesuffix("_mean"), _cell(line.first), _cell(line.second), f"{line.difference:+.4g}",
+            f"{line.second / line.first:.3f}" if both and line.first else _ABSENT,
+            "" if math.isnan(share) else f"{share:.1f}")
+
+
+def _cell(value: float) -> str:
+    if math.isnan(value):
+        return _ABSENT
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else f"{value:.4g}"
+
+
+def _phase(metric: str) -> str:
+    return metric.removeprefix("time/").removesuffix("_mean").removesuffix("_s")
+
+
+def _caption(first: Run, second: Run) -> str:
+    return (f"A: {first.path}. B: {second.path}. {typical_epoch([first, second]).capitalize()}. Epoch and phases: mean "
+            "over the ranks, so that phases add up to the epoch (medians do so nearly); others as docs/record.md has "
+            "them, in seconds, bytes and counts. –: not recorded; traffic that there was none of is 0.")

@@ -1,0 +1,78 @@
+"""Bars of one or several metrics, a group of them per series, beside each other or stacked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gnnexp.reports.figures.description import Figure
+from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, colour_of, finish, panel_figure, stack
+from gnnexp.reports.figures.panels import Panel, caption_of
+from gnnexp.reports.metrics import axis_of, values_of
+from gnnexp.reports.spread import mean_and_interval
+from gnnexp.reports.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
+    """Means over seeds with their interval; what failed says so in the place of its bars."""
+    canvas, spaces = panel_figure(panels, [bars_width(panel.series) for panel in panels], 3.6, beside=2.6)
+    rows = []
+    for axes, panel in zip(spaces, panels, strict=True):
+        found = [[mean_and_interval(values_of(group.runs, metric)) for group in panel.series.values()]
+                 for metric in figure.y]
+        (_stacked if figure.stacked else _grouped)(axes, figure, found)
+        axes.set_xticks(range(len(panel.series)), [name.replace(" ", "\n") for name in panel.series], fontsize=8)
+        axes.set_xlim(-0.6, max(0.6, len(panel.series) - 0.4))
+        _verdicts(axes, panel)
+        _scale(axes, figure)
+        for number, (name, group) in enumerate(panel.series.items()):
+            rows += [(panel.title, name, metric, f"{mean:.6g}", "" if math.isnan(half) else f"{half:.3g}",
+                      str(len(group.runs)))
+                     for metric, of_metric in zip(figure.y, found, strict=True)
+                     for mean, half in [of_metric[number]] if not math.isnan(mean)]
+    caption = caption_of(panels, figure.y)
+    finish(canvas, caption)
+    return Drawn(canvas, Table(("panel", "series", "metric", "mean", "95 % ±", "runs"), tuple(rows), caption))
+
+
+Found = Sequence[Sequence[tuple[float, float]]]  # mean and half interval, by metric and series
+
+
+def _grouped(axes: Axes, figure: Figure, found: Found) -> None:
+    width = 0.8 / len(figure.y)
+    for number, (metric, of_metric) in enumerate(zip(figure.y, found, strict=True)):
+        label, factor = axis_of(metric)
+        places = [place + width * (number + 0.5) - 0.4 for place in range(len(of_metric))]
+        if all(math.isnan(mean) for mean, _ in of_metric):
+            continue  # the caption names it
+        halves = [0.0 if math.isnan(half) else factor * half for _, half in of_metric]
+        axes.bar(places, [factor * mean for mean, _ in of_metric], width, color=colour_of(number), label=label,
+                 yerr=halves if any(halves) else None, capsize=2)
+
+
+def _stacked(axes: Axes, figure: Figure, found: Found) -> None:
+    """What was not recorded has no height: the caption names it."""
+    parts = []
+    for number, (metric, of_metric) in enumerate(zip(figure.y, found, strict=True)):
+        label, factor = axis_of(metric)
+        heights = [0.0 if math.isnan(mean) else factor * mean for mean, _ in of_metric]
+        parts.append(Part(label, colour_of(number), heights))
+    stack(axes, range(len(found[0])), parts)
+
+
+def _verdicts(axes: Axes, panel: Panel) -> None:
+    for place, group in enumerate(panel.series.values()):
+        if not group.runs:
+            axes.annotate(group.verdict, (place, 0), (0, 4), textcoords="offset points", ha="center", fontsize=8)
+
+
+def _scale(axes: Axes, figure: Figure) -> None:
+    labels = list(dict.fromkeys(axis_of(metric)[0] for metric in figure.y))
+    units = {label.rpartition(", ")[2] if ", " in label else "per epoch" for label in labels}
+    axes.set_ylabel(labels[0] if len(labels) == 1 else units.pop() if len(units) == 1 else "see legend")
+    if "y" in figure.log:
+        axes.set_yscale("log")

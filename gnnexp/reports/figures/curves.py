@@ -1,0 +1,113 @@
+"""A metric by epoch or by time of training (NeutronTP, Figure 16; SDT-GNN, Figures 2, 10): mean and 95 % interval."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gnnexp.reports.figures.description import Figure
+from gnnexp.reports.figures.drawing import Drawn, colour_of, finish, panel_figure
+from gnnexp.reports.figures.panels import Panel, caption_of, names_of
+from gnnexp.reports.metrics import axis_of, epoch_value
+from gnnexp.reports.spread import mean_and_interval
+from gnnexp.reports.table import Group, Table
+from gnnexp.runs import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A curve after one epoch.
+
+    Attributes:
+        epoch: from 1.
+        seconds: of training until then, mean over the runs; NaN where one did not record it.
+        values: of the runs that have this epoch.
+    """
+
+    epoch: int
+    seconds: float
+    values: tuple[float, ...]
+
+
+def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
+    """A line per series through the evaluated epochs, shaded: the interval over its runs."""
+    names, by_time = names_of(panels), figure.by == "time"
+    canvas, spaces = panel_figure(panels, [3.4] * len(panels), 3.6, beside=1.8)
+    rows, metrics, lacking = [], set(), []
+    for axes, panel in zip(spaces, panels, strict=True):
+        drawn = set()
+        for name, group in panel.series.items():
+            metric = figure.y[0] if figure.y else metric_of(group)
+            curve = curve_of(group, metric)
+            if not curve or (by_time and any(math.isnan(moment.seconds) for moment in curve)):
+                lacking += [f"{name} on {panel.title}" if panel.title else name] if group.runs else []
+                continue
+            _curve(axes, curve, axis_of(metric)[1], name, names.index(name), by_time=by_time)
+            drawn.add(axis_of(metric)[0])
+            metrics.add(metric)
+            rows += [(panel.title, name, metric, *_cells(moment)) for moment in curve]
+        if any(label.endswith(", %") for label in drawn):  # intervals of two seeds may reach beyond what is possible
+            low, high = axes.get_ylim()
+            axes.set_ylim(max(low, 0.0), min(high, 100.0))
+        axes.set_ylabel(min(drawn) if len(drawn) == 1 else "test metric")
+        axes.set_xlabel("training time, seconds" if by_time else "epoch")
+        if not by_time:
+            axes.locator_params("x", integer=True)
+    caption = caption_of(panels, first=_first(figure, sorted(metrics), lacking))
+    finish(canvas, caption)
+    header = ("panel", "series", "metric", "epoch", "seconds", "mean", "95 % ±", "runs")
+    return Drawn(canvas, Table(header, tuple(rows), caption))
+
+
+def metric_of(group: Group) -> str:
+    """The task's own, on the test vertices or links; empty where nothing was evaluated."""
+    return next((name for run in group.runs if (name := run.best("test")[0])), "")
+
+
+def curve_of(group: Group, metric: str) -> list[Moment]:
+    """Of every epoch that any run of the group has the metric of."""
+    curves = [_points(run, metric) for run in group.runs]
+    epochs = sorted({epoch for curve in curves for epoch in curve})
+    return [Moment(epoch, statistics.fmean(curve[epoch][0] for curve in curves if epoch in curve),
+                   tuple(curve[epoch][1] for curve in curves if epoch in curve)) for epoch in epochs]
+
+
+def _points(run: Run, metric: str) -> dict[int, tuple[float, float]]:
+    """Seconds so far and value by epoch, from 1."""
+    seconds = itertools.accumulate(epoch.get("time/epoch_s", math.nan) for epoch in run.epochs)
+    return {number: (so_far, value) for number, (so_far, epoch) in enumerate(zip(seconds, run.epochs, strict=True), 1)
+            if metric and not math.isnan(value := epoch_value(epoch, metric))}
+
+
+def _curve(axes: Axes, curve: Sequence[Moment], factor: float, name: str, number: int, *, by_time: bool) -> None:
+    places = [moment.seconds if by_time else float(moment.epoch) for moment in curve]
+    found = [mean_and_interval(moment.values) for moment in curve]
+    means = [factor * mean for mean, _ in found]
+    halves = [0.0 if math.isnan(half) else factor * half for _, half in found]
+    few = len(curve) <= 12
+    axes.plot(places, means, label=name, color=colour_of(number), linewidth=1.3, marker="o" if few else "",
+              markersize=3)
+    axes.fill_between(places, [mean - half for mean, half in zip(means, halves, strict=True)],
+                      [mean + half for mean, half in zip(means, halves, strict=True)], color=colour_of(number),
+                      alpha=0.2, linewidth=0)
+
+
+def _cells(moment: Moment) -> tuple[str, ...]:
+    mean, half = mean_and_interval(moment.values)
+    return (str(moment.epoch), "" if math.isnan(moment.seconds) else f"{moment.seconds:.6g}", f"{mean:.6g}",
+            "" if math.isnan(half) else f"{half:.3g}", str(len(moment.values)))
+
+
+def _first(figure: Figure, metrics: Sequence[str], lacking: Sequence[str]) -> str:
+    what = " and ".join(metrics) or " ".join(figure.y) or "the task's metric"
+    along = ("seconds of training so far: the sum of the epochs, the first too, without evaluation; mean over the runs"
+             if figure.by == "time" else "epoch")
+    left_out = f" Not recorded, not drawn: {', '.join(lacking)}." if lacking else ""
+    return f"{what} after each epoch that was evaluated, by {along}.{left_out}"

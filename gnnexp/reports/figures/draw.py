@@ -1,0 +1,54 @@
+"""Every figure of a report: drawn, and saved with its data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from gnnexp.reports.figures import bars, curves, lines, load_range, matrix, stacked
+from gnnexp.reports.figures.description import Figure
+from gnnexp.reports.figures.drawing import Drawn, save
+from gnnexp.reports.figures.panels import Panel, cut
+from gnnexp.reports.table import Table, save_table
+from gnnexp.runs import Run
+
+_DRAW: Mapping[str, Callable[[Figure, Sequence[Panel]], Drawn]] = {
+    "stacked": stacked.draw, "lines": lines.draw, "curves": curves.draw, "range": load_range.draw, "bars": bars.draw,
+    "matrix": matrix.draw,
+}
+
+
+def draw(figure: Figure, runs: Sequence[Run], rows: Sequence[str]) -> Drawn:
+    """`figure` of the report's `runs`; `rows`: config keys that name a row."""
+    return _DRAW[figure.draw](figure, cut(figure, runs, rows))
+
+
+def draw_all(figures: Sequence[Figure], runs: Sequence[Run], rows: Sequence[str], folder: Path, title: str
+             ) -> tuple[list[Path], dict[str, Table]]:
+    """Save each as png and svg, and its data as csv, in `folder`; the files, and the data by the figure's name."""
+    files, data = [], {}
+    for figure in figures:
+        drawn = draw(figure, runs, rows)
+        data[figure.name] = drawn.table
+        files += save({figure.name: drawn.canvas}, folder, f"{title}: {figure.name}")
+        files += save_table(drawn.table, folder, figure.name, ("csv",))
+    return files, data
+
+
+def usual_figures(runs: Sequence[Run], rows: Sequence[str]) -> list[Figure]:
+    """Of a report that names none: the phases, and the metric by epoch and by time where it was evaluated often."""
+    finished = [run for run in runs if run.status == "finished"]
+    found = [Figure("breakdown", "stacked", series=tuple(rows))] if finished else []
+    if not any(_evaluated_often(run) for run in finished):
+        return found
+    panels = tuple(key for key in ("dataset", "model") if key in rows)
+    if not set(rows) - {"dataset", "model"}:
+        panels = panels[:1]
+    series = tuple(key for key in rows if key not in panels) or ("system",)
+    return [*found, *(Figure(name, "curves", series=series, panels=panels, by=by)
+                      for name, by in (("accuracy", "epoch"), ("accuracy_time", "time")))]
+
+
+def _evaluated_often(run: Run) -> bool:
+    metric = run.best("test")[0]
+    return sum(metric in epoch for epoch in run.epochs) > 1

@@ -1,0 +1,123 @@
+"""What figures of reports have in common: an empty one, colours, stacked bars, and the files in which they are kept."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from gnnexp.reports.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from gnnexp.reports.figures.panels import Panel
+
+# Okabe and Ito's palette, those first that are told apart best; more lines than these begin again.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#999999", "#F0E442")
+# As many as colours but one: lines of one colour have other marks.
+_MARKS = ("o", "s", "^", "D", "v", "P", "X")
+_MOST_IN_A_ROW = 4
+# A part below this share of the highest bar is thinner than a line: neither drawn nor named.
+_THINNEST = 1e-3
+# Characters of a caption's size in an inch, measured on captions of figures that were looked at.
+_INCHES_PER_LETTER = 0.075  # of names under bars (8 points), widest ones
+_CAPTION_SIZE, _CAPTION_PER_INCH = 6.5, 19.0
+
+
+class Drawn(NamedTuple):
+    """A figure, and the data that it shows; the table's caption is the figure's."""
+
+    canvas: Figure
+    table: Table
+
+
+def colour_of(number: int) -> str:
+    """Of the `number`th line or bar."""
+    return _COLOURS[number % len(_COLOURS)]
+
+
+def mark_of(number: int) -> str:
+    """Of the points of the `number`th line."""
+    return _MARKS[number % len(_MARKS)]
+
+
+def empty_figure(width: float, height: float) -> Figure:
+    """Inches; matplotlib is imported only where something is drawn."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+
+
+def panel_figure(panels: Sequence[Panel], widths: Sequence[float], height: float, beside: float
+                 ) -> tuple[Figure, list[Axes]]:
+    """A figure with axes for each panel under its title, a few in a row.
+
+    Args:
+        panels: to be drawn.
+        widths: of each, inches.
+        height: of each, inches.
+        beside: inches for the legend.
+    """
+    columns = max(1, min(_MOST_IN_A_ROW, len(panels)))
+    rows = max(1, math.ceil(len(panels) / columns))
+    canvas = empty_figure(beside + columns * max(widths, default=2.0), rows * height)
+    found: list[Axes] = list(canvas.subplots(rows, columns, squeeze=False).flat)
+    for axes, panel in zip(found, panels, strict=False):
+        axes.set_title(panel.title, fontsize=9)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in found[len(panels):]:
+        axes.set_axis_off()
+    return canvas, found[:len(panels)]
+
+
+def bars_width(names: Collection[str]) -> float:
+    """Inches that so many bars take with their names below, whose words stand under each other."""
+    longest = max((len(word) for name in names for word in name.split()), default=0)
+    return 0.7 + len(names) * max(0.9, _INCHES_PER_LETTER * (longest + 1))
+
+
+def finish(canvas: Figure, caption: str) -> None:
+    """One legend for all panels, beside them, and the caption below."""
+    named = {label: handle for axes in canvas.axes
+             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    if named:
+        canvas.legend(list(named.values()), list(named), loc="outside right upper", frameon=False, fontsize=8)
+    columns = int(canvas.get_figwidth() * _CAPTION_PER_INCH)
+    canvas.supxlabel("\n".join(textwrap.wrap(caption, columns)), fontsize=_CAPTION_SIZE, x=0.01, ha="left")
+    width, height = canvas.get_size_inches()
+    canvas.set_size_inches(width, height + 0.12 * len(textwrap.wrap(caption, columns)))
+
+
+class Part(NamedTuple):
+    """A part of stacked bars: its `heights` by bar."""
+
+    label: str
+    colour: str
+    heights: Sequence[float]
+
+
+def stack(axes: Axes, places: Sequence[float], parts: Sequence[Part], width: float = 0.6) -> list[float]:
+    """Draw `parts` on top of each other, the first at the bottom; how high the bars are."""
+    tops = [sum(of_bar) for of_bar in zip(*(part.heights for part in parts), strict=True)]
+    bottoms = [0.0] * len(places)
+    for part in parts:
+        if max(part.heights, default=0.0) > _THINNEST * max(tops, default=0.0):
+            axes.bar(places, part.heights, width, bottoms, label=part.label, color=part.colour)
+        bottoms = [bottom + height for bottom, height in zip(bottoms, part.heights, strict=True)]
+    return tops
+
+
+def save(figures: Mapping[str, Figure], folder: Path, title: str) -> list[Path]:
+    """Each figure as png and svg under its name; the files. Without figures no folder is made."""
+    files = []
+    for name, figure in figures.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        figure.suptitle(title, fontsize=10)
+        for suffix in ("png", "svg"):
+            files.append(folder / f"{name}.{suffix}")
+            figure.savefig(files[-1])
+    return files

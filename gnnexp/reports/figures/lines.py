@@ -1,0 +1,128 @@
+"""Lines: a metric against a number of the configuration, as scaling curves with the ideal line, memory by chunks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gnnexp.reports.figures.description import Figure
+from gnnexp.reports.figures.drawing import Drawn, colour_of, finish, mark_of, panel_figure
+from gnnexp.reports.figures.panels import Panel, caption_of, names_of
+from gnnexp.reports.metrics import axis_of, values_of
+from gnnexp.reports.spread import mean_and_interval
+from gnnexp.reports.table import Group, Table, group_runs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from matplotlib.axes import Axes
+
+_FEW = 10  # so many places along an axis can all be named
+_FARTHEST = 3.0  # times the outermost mean, where its interval would reach farther
+
+
+@dataclass(frozen=True)
+class Point:
+    """One place of a line.
+
+    Attributes:
+        x: along the axis.
+        mean, half: over the runs, and half the width of the 95 % interval (NaN for one run).
+        count: of the runs.
+    """
+
+    x: float
+    mean: float
+    half: float
+    count: int
+
+
+def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
+    """A line per series, a point for each value of `figure.x`; dotted: the ideal, from the line's first point."""
+    metric, names = figure.y[0], names_of(panels)
+    label, factor = axis_of(metric)
+    canvas, spaces = panel_figure(panels, [3.4] * len(panels), 3.6, beside=1.8)
+    rows, left_out = [], []
+    for axes, panel in zip(spaces, panels, strict=True):
+        places: set[float] = set()
+        means: list[float] = []
+        for name, group in panel.series.items():
+            points, others = line_of(group, figure.x, metric)
+            left_out += [f"{name} with {figure.x}={value}" for value in others]
+            number = names.index(name)
+            places |= {point.x for point in points}
+            means += [point.mean for point in points]
+            _line(axes, points, factor, name, number)
+            if figure.ideal and points:
+                means += _ideal(axes, points, factor, number)
+            rows += [(panel.title, name, f"{one.x:g}", metric, f"{one.mean:.6g}",
+                      "" if math.isnan(one.half) else f"{one.half:.3g}", str(one.count)) for one in points]
+        _scales(axes, figure, sorted(places), [factor * mean for mean in means])
+        axes.set_xlabel(figure.x)
+        axes.set_ylabel(label)
+    together = [place for panel in panels for group in panel.series.values()
+                for place in group_runs(group.runs, (figure.x,))]
+    caption = caption_of(panels, figure.y, places=together) + _notes(figure, left_out)
+    finish(canvas, caption)
+    return Drawn(canvas, Table(("panel", "series", figure.x, "metric", "mean", "95 % ±", "runs"), tuple(rows), caption))
+
+
+def line_of(group: Group, x: str, metric: str) -> tuple[list[Point], list[str]]:
+    """The points of a line from left to right, and the values of `x` of which there is none to draw."""
+    points, others = [], []
+    for place in group_runs((*group.runs, *group.failed), (x,)):
+        values = values_of(place.runs, metric)
+        at = _number(place.labels[0])
+        if values and at is not None:
+            points.append(Point(at, *mean_and_interval(values), len(values)))
+        else:
+            others.append(place.labels[0])
+    return sorted(points, key=lambda point: point.x), others
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _line(axes: Axes, points: Sequence[Point], factor: float, name: str, number: int) -> None:
+    halves = [0.0 if math.isnan(point.half) else factor * point.half for point in points]
+    axes.errorbar([point.x for point in points], [factor * point.mean for point in points], halves, label=name,
+                  color=colour_of(number), marker=mark_of(number), markersize=4, linewidth=1.3, capsize=2)
+
+
+def _ideal(axes: Axes, points: Sequence[Point], factor: float, number: int) -> list[float]:
+    """Draw it; its values in the record's units."""
+    first = points[0]
+    ideal = [first.mean * first.x / point.x for point in points]
+    axes.plot([point.x for point in points], [factor * value for value in ideal], ":", color=colour_of(number),
+              linewidth=1.0)
+    return ideal
+
+
+def _scales(axes: Axes, figure: Figure, places: Sequence[float], means: Sequence[float]) -> None:
+    """Axes follow the means: the interval of two seeds may be many times as wide."""
+    if "x" in figure.log and places:
+        axes.set_xscale("log", base=2)
+    if 0 < len(places) <= _FEW:
+        axes.set_xticks(places, [f"{place:g}" for place in places])
+        axes.minorticks_off()
+    if "y" in figure.log and places:
+        axes.set_yscale("log")
+        low, high = axes.get_ylim()
+        positive = [mean for mean in means if mean > 0]
+        axes.set_ylim(max(low, min(positive, default=low) / _FARTHEST), min(high, max(means) * _FARTHEST))
+    elif places:
+        axes.set_ylim(0, min(axes.get_ylim()[1], max(means) * _FARTHEST) or 1.0)
+
+
+def _notes(figure: Figure, left_out: Sequence[str]) -> str:
+    notes = []
+    if figure.ideal:
+        notes.append("Dotted: ideal, falling as one over the axis from a line's first point.")
+    if left_out:
+        notes.append(f"No point: {', '.join(left_out)}.")
+    return "".join(f" {note}" for note in notes)

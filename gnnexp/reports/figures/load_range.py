@@ -1,0 +1,108 @@
+"""How evenly ranks are loaded: bars from the least to the most loaded rank, the mean marked."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gnnexp.errors import DataError
+from gnnexp.measure.phases import FORWARD_BACKWARD
+from gnnexp.records import read_epochs
+from gnnexp.reports.figures.description import Figure
+from gnnexp.reports.figures.drawing import Drawn, bars_width, colour_of, finish, panel_figure
+from gnnexp.reports.figures.panels import Panel, caption_of, names_of, runs_of
+from gnnexp.reports.metrics import axis_of, typical_epoch
+from gnnexp.reports.table import Group, Table
+from gnnexp.runs import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class Load(NamedTuple):
+    """Of an epoch, over the ranks."""
+
+    least: float
+    mean: float
+    most: float
+
+
+def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
+    """A bar per series; above it the most over the mean."""
+    metric, names = figure.y[0], names_of(panels)
+    label, factor = axis_of(metric)
+    canvas, spaces = panel_figure(panels, [bars_width(panel.series) for panel in panels], 3.6, beside=0.8)
+    rows, lacking = [], []
+    for axes, panel in zip(spaces, panels, strict=True):
+        loads = {name: load for name, group in panel.series.items() if (load := load_of(group, metric)) is not None}
+        lacking += [name for name, group in panel.series.items() if group.runs and name not in loads]
+        _bars(axes, loads, factor, [names.index(name) for name in loads])
+        axes.set_ylabel(f"{label}, by rank")
+        rows += [(panel.title, name, metric, *(f"{value:.6g}" for value in load),
+                  f"{load.most / load.mean:.4f}" if load.mean else "") for name, load in loads.items()]
+    first = (f"{metric} of the least and of the most loaded rank, dash: mean over the ranks, above: most / mean; "
+             f"{typical_epoch(runs_of(panels))}.")
+    if lacking:
+        first += f" Not recorded by rank, not drawn: {', '.join(dict.fromkeys(lacking))}."
+    caption = caption_of(panels, first=first, seeds="Over several seeds: the mean.")
+    finish(canvas, caption)
+    header = ("panel", "series", "metric", "least", "mean", "most", "most / mean")
+    return Drawn(canvas, Table(header, tuple(rows), caption))
+
+
+def load_of(group: Group, metric: str) -> Load | None:
+    """Mean over the runs of their typical epoch; None where no rank of any recorded the metric."""
+    loads = [load for run in group.runs if (load := _load(run, metric)) is not None]
+    return Load(*map(statistics.fmean, zip(*loads, strict=True))) if loads else None
+
+
+def _load(run: Run, metric: str) -> Load | None:
+    """Median over the epochs after the first, on the last number of ranks, that were not stopped half way."""
+    try:
+        lines = read_epochs(run.path)
+    except (OSError, DataError):
+        return None
+    whole = [line["ranks"] for line in lines[1:] or lines
+             if line.get("ranks") and len(line["ranks"]) == len(lines[-1]["ranks"]) and not line.get("resumed")]
+    epochs = [[value for rank in ranks if (value := rank_value(rank, metric)) is not None] for ranks in whole]
+    full = [values for values, ranks in zip(epochs, whole, strict=True) if len(values) == len(ranks)]
+    if not full:
+        return None
+    return Load(statistics.median(map(min, full)), statistics.median(map(statistics.fmean, full)),
+                statistics.median(map(max, full)))
+
+
+def rank_value(rank: Mapping[str, Any], metric: str) -> float | None:
+    """Of one rank's record of an epoch; None where it does not tell the metric."""
+    room, _, name = metric.partition("/")
+    if room == "time":
+        return _seconds(rank["times"], name.removesuffix("_s"))
+    if room == "comm" and name.startswith("bytes_"):
+        # A purpose without traffic is not recorded: it was counted, and is 0.
+        return float(rank["traffic"].get(name.removeprefix("bytes_"), {}).get("sent_bytes", 0))
+    found = rank["memory"].get(name) if room == "memory" else rank["work"].get(name if room == "work" else metric)
+    return None if found is None else float(found)
+
+
+def _seconds(times: Mapping[str, Any], name: str) -> float | None:
+    phases = times["phases"]
+    if name in ("fb", "compute"):
+        wanted = FORWARD_BACKWARD if name == "fb" else (*FORWARD_BACKWARD, "update")
+        return float(sum(phases.get(phase, 0.0) for phase in wanted))
+    found = phases.get(name, times.get(f"{name}_s"))
+    return float(found) if isinstance(found, int | float) else None
+
+
+def _bars(axes: Axes, loads: Mapping[str, Load], factor: float, numbers: Sequence[int]) -> None:
+    for place, (load, number) in enumerate(zip(loads.values(), numbers, strict=True)):
+        # An edge, so that ranks that are all loaded alike are seen.
+        axes.bar(place, factor * (load.most - load.least), 0.5, factor * load.least, color=colour_of(number),
+                 edgecolor=colour_of(number), linewidth=1.5)
+        axes.hlines(factor * load.mean, place - 0.32, place + 0.32, colors="black", linewidth=1.5)
+        if load.mean:
+            axes.annotate(f"{load.most / load.mean:.2f}", (place, factor * load.most), (0, 4),
+                          textcoords="offset points", ha="center", fontsize=8)
+    axes.set_xticks(range(len(loads)), [name.replace(" ", "\n") for name in loads], fontsize=8)
+    axes.set_xlim(-0.6, max(0.6, len(loads) - 0.4))
+    axes.set_ylim(0, 1.12 * max([factor * load.most for load in loads.values()], default=1.0) or 1.0)

@@ -1,0 +1,61 @@
+"""Speed-up matrix: how many times less the row needs than the column, a heat map with numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from gnnexp.reports.figures.description import Figure
+from gnnexp.reports.figures.drawing import Drawn, finish, panel_figure
+from gnnexp.reports.figures.panels import Panel, caption_of
+from gnnexp.reports.metrics import values_of
+from gnnexp.reports.spread import mean_and_interval
+from gnnexp.reports.table import Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Brown to blue-green through white, told apart by colour-blind readers.
+_COLOURS = "BrBG"
+_LEAST_SPAN = 1.25  # colours reach at least so far on both sides of 1, so that noise is not painted as a victory
+_DARK = 0.6  # of the way to either end: white letters
+
+
+def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
+    """Ratios of means over seeds; the column's metric over the row's."""
+    metric = figure.y[0]
+    sizes = [max(2.0, 0.75 * len(panel.series)) for panel in panels]
+    canvas, spaces = panel_figure(panels, [size + 0.6 for size in sizes], 1.2 + max(sizes, default=2.0), beside=1.0)
+    means = [[mean_and_interval(values_of(group.runs, metric))[0] for group in panel.series.values()]
+             for panel in panels]
+    ratios = [[[column / row if row else math.nan for column in of_panel] for row in of_panel] for of_panel in means]
+    known = [ratio for of_panel in ratios for line in of_panel for ratio in line if ratio > 0]
+    span = max([_LEAST_SPAN, *known, *(1 / ratio for ratio in known)])
+    for axes, panel, of_panel in zip(spaces, panels, ratios, strict=True):
+        _heat(axes, panel, of_panel, span)
+    rows = [(panel.title, row, column, metric, f"{ratio:.4f}")
+            for panel, of_panel in zip(panels, ratios, strict=True)
+            for row, line in zip(panel.series, of_panel, strict=True)
+            for column, ratio in zip(panel.series, line, strict=True) if not math.isnan(ratio)]
+    caption = ("How many times less the row has than the column (above 1: the row is ahead). "
+               f"{caption_of(panels, [metric])}")
+    finish(canvas, caption)
+    return Drawn(canvas, Table(("panel", "row", "column", "metric", "column / row"), tuple(rows), caption))
+
+
+def _heat(axes: Axes, panel: Panel, ratios: Sequence[Sequence[float]], span: float) -> None:
+    from matplotlib.colors import LogNorm
+
+    names = list(panel.series)
+    axes.imshow(ratios, cmap=_COLOURS, norm=LogNorm(1 / span, span))
+    axes.set_xticks(range(len(names)), names, fontsize=8, rotation=35, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    verdicts = [group.verdict if not group.runs else "–" for group in panel.series.values()]
+    for row, line in enumerate(ratios):
+        for column, ratio in enumerate(line):
+            known = not math.isnan(ratio)
+            text = f"{ratio:.2f}" if known else verdicts[row] if verdicts[row] != "–" else verdicts[column]
+            dark = known and abs(math.log(ratio)) > _DARK * math.log(span)
+            axes.text(column, row, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")

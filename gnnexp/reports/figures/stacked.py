@@ -1,0 +1,85 @@
+"""The breakdown figure: stacked phases of an epoch, one bar per kind of run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gnnexp.reports.figures.description import Figure
+from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, finish, panel_figure, stack
+from gnnexp.reports.figures.panels import Panel, caption_of, runs_of
+from gnnexp.reports.metrics import typical_epoch
+from gnnexp.reports.table import Group, Table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Colours of Okabe and Ito's palette: told apart by colour-blind readers, and in grey.
+_PARTS = (
+    ("S  sample", "sample", "#0072B2"),
+    ("N  negatives", "negatives", "#009E73"),
+    ("L  load", "load", "#56B4E9"),
+    ("FB  forward + backward", "fb", "#E69F00"),
+    ("D  decoder, both ways", "decode", "#CC79A7"),
+    ("sync", "sync", "#D55E00"),
+    ("update", "update", "#999999"),
+    ("wait for other ranks", "wait", "#DDDDDD"),
+)
+_WALL = "time/epoch_s_mean"
+
+
+def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
+    """Stacked S / N / L / FB / D / sync / update / wait bars, a bar per series, the epoch's wall time marked.
+
+    Bars are means over the ranks: phases are exclusive, so they add up to the wall time (the table has the slowest rank
+    of each phase). Of several seeds the median.
+    """
+    shown = [{name: group for name, group in panel.series.items() if group.runs} for panel in panels]
+    canvas, spaces = panel_figure(panels, [bars_width(series) for series in shown], 3.8, beside=2.4)
+    rows = []
+    for axes, panel, series in zip(spaces, panels, shown, strict=True):
+        _bars(axes, series)
+        for name, group in series.items():
+            rows.append((panel.title, name, *(f"{value:.6g}" for value in _seconds(group).values()),
+                         f"{group.median(_WALL):.6g}", str(len(group.runs))))
+    first = (f"Seconds in each phase, mean over the ranks: {typical_epoch(runs_of(panels))}. Line: wall time "
+             "of the epoch.")
+    caption = caption_of(panels, first=first, seeds="Over several seeds: the median.")
+    finish(canvas, caption)
+    header = ("panel", "series", *(f"{name} s" for _, name, _ in _PARTS), "epoch s", "runs")
+    return Drawn(canvas, Table(header, tuple(rows), caption))
+
+
+def draw_breakdown(groups: Sequence[Group], files: Sequence[Path], title: str = "") -> None:
+    """Save the bars of `groups` in one panel, once per file, whose ending (.png, .svg, .pdf) says what it is."""
+    canvas = draw(Figure("breakdown", "stacked"), [Panel("", {group.name: group for group in groups})]).canvas
+    canvas.suptitle(title, fontsize=10)
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        canvas.savefig(file)
+
+
+def _bars(axes: Axes, series: Mapping[str, Group]) -> None:
+    places = list(range(len(series)))
+    seconds = [_seconds(group) for group in series.values()]
+    tops = stack(axes, places, [Part(label, colour, [of_group[name] for of_group in seconds])
+                                for label, name, colour in _PARTS])
+    walls = [group.median(_WALL) for group in series.values()]
+    axes.hlines(walls, [p - 0.36 for p in places], [p + 0.36 for p in places], colors="black", label="epoch (wall)")
+    for place, wall, top in zip(places, walls, tops, strict=True):
+        if not math.isnan(wall):
+            axes.annotate(f"{wall:.3g} s", (place, max(wall, top)), (0, 3), textcoords="offset points",
+                          ha="center", fontsize=8)
+    axes.set_xticks(places, [name.replace(" ", "\n") for name in series], fontsize=8)
+    axes.set_xlim(-0.6, max(0.6, len(series) - 0.4))
+    axes.set_ylim(0, 1.15 * max([*tops, *(wall for wall in walls if not math.isnan(wall)), 1e-9]))
+    axes.set_ylabel("seconds per epoch")
+
+
+def _seconds(group: Group) -> dict[str, float]:
+    """Of every part; 0 where a record does not tell it. The decoder is taken out of FB, which has it."""
+    known = {name: group.median(f"time/{name}_s_mean") for _, name, _ in _PARTS}
+    seconds = {name: 0.0 if math.isnan(value) else value for name, value in known.items()}
+    return {**seconds, "fb": seconds["fb"] - seconds["decode"]}

@@ -1,0 +1,142 @@
+"""One number of a run by its name in the record, and how a reader wants to see it: in columns, along axes."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gnnexp.config.signature import unknown
+from gnnexp.errors import Problem
+from gnnexp.measure.ledger import TAGS
+from gnnexp.runs import Run
+
+_ROOMS = ("time", "comm", "work", "tier", "memory", "imbalance", "eval", "quality", "loss")
+_SPLITS = ("val", "test")
+_COUNTED = tuple(f"comm/{figure}_{tag}" for figure in ("bytes", "rounds") for tag in TAGS)
+# By the last word of a header: its factor, and what the metric must end in or hold.
+_UNITS: Mapping[str, tuple[float, str]] = {
+    "ms": (1e3, "_s"), "s": (1.0, "_s"), "KB": (1e-3, "bytes"), "MB": (1e-6, "bytes"), "GB": (1e-9, "bytes"),
+    "%": (100.0, ""), "K": (1e-3, ""), "M": (1e-6, ""),
+}
+
+
+def check_metric(where: str, metric: object) -> list[Problem]:
+    """What is wrong with a metric's name, or with a sum of them (`work/a + work/b`)."""
+    if not isinstance(metric, str) or not metric:
+        return [Problem(where, metric, "must be a metric of the epoch record", "time/epoch_s (docs/record.md)")]
+    problems = []
+    for name in terms(metric):
+        room, _, rest = name.partition("/")
+        if not rest:
+            problems.append(Problem(where, metric, "must be room/name, or a sum of them with ` + ` between",
+                                    "time/epoch_s (docs/record.md)"))
+        elif room not in _ROOMS and rest not in _SPLITS:
+            problems.append(unknown(where, metric, room, _ROOMS))
+    return problems
+
+
+def check_header(where: str, header: str, metric: str) -> list[Problem]:
+    """Whether the unit that a column's header ends in is one of its metric."""
+    unit = _unit_of(header)
+    needed = _UNITS.get(unit, (1.0, ""))[1]
+    fits = all(needed in name if needed == "bytes" else seconds(name) for name in terms(metric)) if needed else True
+    if fits:
+        return []
+    kind = "bytes" if needed == "bytes" else "seconds"
+    return [Problem(where, metric, f"a column in {unit} needs a metric of {kind}",
+                    f"give it a header without {unit}, or another metric")]
+
+
+def terms(metric: str) -> list[str]:
+    """Of a sum of metrics; one for one."""
+    return [name.strip() for name in metric.split(" + ")]
+
+
+def seconds(metric: str) -> bool:
+    """Whether the metric is a time (`time/epoch_s`, `time/wait_s_mean`)."""
+    return metric.startswith("time/") or metric.endswith(("_s", "/seconds"))
+
+
+def value_of(run: Run, metric: str) -> float:
+    """Of a finished run, in the record's units; NaN for what it did not record.
+
+    `acc/test` and the like: at the best validation epoch. `quality/*`: of the partition. Others: the median over the
+    epochs after the first; a sum is summed epoch by epoch.
+    """
+    names = terms(metric)
+    if len(names) == 1 and (kept := _of_the_run(run, names[0])) is not None:
+        return kept
+    epochs = run.epochs[1:] or run.epochs
+    values = [value for epoch in epochs if not math.isnan(value := epoch_value(epoch, metric))]
+    return statistics.median(values) if values else math.nan
+
+
+def epoch_value(epoch: Mapping[str, float], metric: str) -> float:
+    """In one epoch; NaN for what it did not record.
+
+    Traffic for a purpose that had none is not recorded: it was counted, and is 0 where any traffic was.
+    """
+    found = [epoch.get(name, 0.0 if _counted(epoch, name) else math.nan) for name in terms(metric)]
+    return float(sum(found))
+
+
+def values_of(runs: Sequence[Run], metric: str) -> list[float]:
+    """Of every run that recorded it."""
+    return [value for run in runs if not math.isnan(value := value_of(run, metric))]
+
+
+def header_factor(header: str) -> float:
+    """What a column's values are multiplied with: `features MB` shows bytes / 10^6, `epoch ms` seconds x 1000."""
+    return _UNITS.get(_unit_of(header), (1.0, ""))[0]
+
+
+def axis_of(metric: str) -> tuple[str, float]:
+    """Label of an axis with its unit, and the factor on the record's values."""
+    first = terms(metric)[0]
+    name = " + ".join(_short(term) for term in terms(metric))
+    if seconds(first):
+        return f"{name}, seconds", 1.0
+    if "bytes" in first:
+        return f"{name}, MB", 1e-6
+    if first.partition("/")[2] in _SPLITS and not first.startswith("loss/"):
+        return f"{first}, %", 100.0
+    return name, 1.0
+
+
+def _short(term: str) -> str:
+    """`time/epoch_s` is `epoch`, `work/edges_computed` is `edges computed`."""
+    room, _, name = term.partition("/")
+    if room == "loss" or name in _SPLITS:
+        return term
+    name = name.removesuffix("_s") if seconds(term) else name.removesuffix("_bytes").removeprefix("bytes_")
+    return name.replace("_", " ") + (" sent" if room == "comm" and "bytes" in term else "")
+
+
+def _unit_of(header: str) -> str:
+    return header.rpartition(" ")[2]
+
+
+def _of_the_run(run: Run, name: str) -> float | None:
+    room, _, rest = name.partition("/")
+    if room == "quality":
+        return float(run.quality.get(rest, math.nan))
+    if rest in _SPLITS and room != "loss":
+        return float(run.summary.get(name, math.nan))
+    return None
+
+
+def _counted(epoch: Mapping[str, Any], name: str) -> bool:
+    return name in _COUNTED and any(other.startswith("comm/") for other in epoch)
+
+
+def typical_epoch(runs: Sequence[Run]) -> str:
+    """For captions: over which epochs `value_of` takes its median, and how many are left out to warm up."""
+    warm = sorted({run.num_warm for run in runs if len(run.epochs) > 1})
+    alone = any(len(run.epochs) == 1 for run in runs)
+    if not warm:
+        return "the only epoch, which is not warmed up" if alone else "no epoch"
+    count = f"{warm[0]} epochs" if warm[0] == warm[-1] else f"{warm[0]} to {warm[-1]} epochs"
+    return (f"median of the {'1 epoch' if warm == [1] else count} after the first, which warms up and is left out"
+            + ("; runs of one epoch: that one" if alone else ""))

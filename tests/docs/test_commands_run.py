@@ -1,0 +1,146 @@
+"""Every command of README, CONTRIBUTING and docs executed as it stands, in order, in one folder (`make test-slow`).
+
+Where a command takes more than some seconds it is made smaller, by the overrides of the first table, typed after its
+own; the second table has what cannot be executed here, and what covers it instead. Whatever is in neither is executed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from documented_commands import ROOT, Command, documented
+from documents_place import linked_place, stopped_run
+
+from gnnexp.datasets.base import ROOT_VARIABLE
+from gnnexp.runs import find_runs
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+COMMANDS = [command for command in documented() if not command.is_usage]
+
+# Beginning of a command, overrides, why. The first line that fits is taken.
+SMALLER: list[tuple[str, str, str]] = [
+    ("gnnexp run dataset=planetoid", "train.epochs=5", "200 epochs"),
+    ("gnnexp run dataset=aminer", "train.epochs=1 train.eval_every=0", "55,783 trained rows, 10 epochs"),
+    ("gnnexp run task=link_prediction dataset=fb15k_237", "train.epochs=1 train.eval_every=0 feature_store.dim=8",
+     "filtered ranks among 14,541 entities, 10 times"),
+    ("gnnexp run system=gsplit dataset=graphdata_npz", "train.epochs=1 hardware.threads=1",
+     "amazon-computers, 4 ranks"),
+    ("gnnexp run system=gsplit hardware.workers=4 train.epochs=100", "train.epochs=3 hardware.threads=1", "100 epochs"),
+    ("gnnexp run system=gsplit dataset=digits train=default", "train.epochs=2", "10 epochs of 4 ranks"),
+    ("gnnexp run dataset=matrix_market", "train.epochs=20", "200 epochs"),
+    ("gnnexp run model=gated", "train.epochs=3", "20 epochs"),
+    ("gnnexp run paradigm=", "train.epochs=3", "20 epochs"),
+    ("gnnexp partition dataset=dcsbm dataset.shape=arxiv_like", "dataset.scale=0.02", "169,343 vertices"),
+    ("gnnexp sweep parity", "dataset=digits seed=0 train.epochs=2", "20 runs of 40 epochs"),
+    ("gnnexp sweep quickstart", "train.epochs=3", "15 epochs"),
+    ("gnnexp sweep balance hardware.workers=2,4,8", "system=neutronstar,neutrontp dataset=digits train.epochs=2 "
+     "hardware.threads=1", "21 runs on amazon-computers"),
+    ("gnnexp sweep balance", "dataset=digits train.epochs=2 hardware.threads=1", "amazon-computers, 7 epochs"),
+    ("gnnexp sweep collectives", "dataset=digits model.layers=2,3 hardware.workers=2", "12 runs of 4 ranks"),
+    ("gnnexp sweep neutrontp_tasks", "train.epochs=1 dataset.scale=0.002", "7 epochs of a graph of 4,659 vertices"),
+    ("gnnexp sweep neutrontp_hetero", "dataset=aminer feature_store=embedding feature_store.dim=4 train.epochs=1",
+     "9 runs, up to 4.8 million edges"),
+    ("gnnexp sweep hongtu_breakdown", "dataset=digits train.epochs=1", "amazon-computers, 7 epochs"),
+    ("gnnexp sweep hongtu_chunks", "dataset=digits paradigm.chunks=1,4 train.epochs=1", "9 runs on amazon-computers"),
+    ("gnnexp sweep sdt_one_worker", "dataset=digits seed=0 train.epochs=2", "24 runs of 30 and 60 epochs"),
+    ("gnnexp sweep decoupling", "seed=0 dataset.name=cora train.epochs=2", "40 runs of 200 epochs"),
+    ("gnnexp sweep splitting", "hardware.workers=2 train.epochs=1", "amazon-computers, 4 ranks"),
+    ("gnnexp sweep ddi", "seed=0 train.epochs=1 model.hidden=8 feature_store.dim=8", "6 runs of 15 minutes"),
+    ("gnnexp sweep aminer", "seed=0 train.epochs=1", "27 runs of 30 epochs"),
+    ("gnnexp sweep sdt_partitioning", "dataset=digits partitioner=hdrf partitioner.num_parts=4", "126 runs"),
+    ("gnnexp sweep sdt_full_neighbors", "dataset=digits seed=0 train.epochs=1", "18 runs of 30 epochs"),
+    ("gnnexp sweep sdt_accuracy", "dataset=digits seed=0 train.epochs=1 model=sage", "27 runs of 30 epochs"),
+    ("gnnexp sweep redundancy", "dataset.scale=0.002", "100,000 vertices"),
+    ("gnnexp sweep ablation", "dataset.scale=0.01 train.epochs=1", "11,648 vertices, 7 epochs"),
+]
+# Beginning of a command, why it is not executed, what covers it.
+ELSEWHERE: list[tuple[str, str, str]] = [
+    ("make setup", "installs into .venv", "`.ci/run` starts with it on a clean checkout"),
+    ("make run", "needs .venv", "`gnnexp sweep quickstart`, all that it does, is executed"),
+    ("make test", "this is it", "`make test`, test-slow, test-core, test-gpu, test-slurm are suites of their own"),
+    ("make lint", "needs .venv", "`.ci/run`"),
+    ("make bench", "takes an hour", "benchmarks/ is linted; its results are kept"),
+    ("make ui", "serves until it is stopped", "tests/test_ui.py"),
+    ("make docs", "needs the packages of the site", "its own tests"),
+    ("make reproduce-small", "takes hours", "its sweeps are documented commands"),
+    ("gnnexp ui", "serves until it is stopped", "tests/test_ui.py"),
+    ("python -m pytest examples/", "this suite", "testpaths of pyproject.toml"),
+    ("python -m gnnexp.worker", "what every rank of the commands here runs", "them"),
+    ("python -m gnnexp.after_job", "the last line of a SLURM job", "tests/slurm"),
+    ("gnnexp cancel RUN_DIR", "nobody works on a run that is over", "tests/slurm, tests/test_cli.py"),
+    ("gnnexp run system=dgl hardware=slurm_gpu hardware.nodes=2 hardware.workers=4 hardware.launcher.partition=gpu "
+     "hardware.launcher.time_min=240", "needs a cluster", "tests/slurm; checked by test_commands.py"),
+    ("gnnexp run system=dgl hardware=slurm_gpu hardware.nodes=2 hardware.workers=4", "needs a cluster", "the same"),
+    ("gnnexp run system=dgl hardware=our_cluster --config-dir conf", "needs a cluster", "examples/cluster/tests"),
+    ("gnnexp sweep gsplit_table3 --full hardware=our_cluster", "needs a cluster", "examples/cluster/tests"),
+    ("gnnexp report gsplit_table3_full", "needs a cluster's runs", "tests/reports; `gnnexp report quickstart`"),
+    ("gnnexp sweep fb15k", "ranks links among 14,541 entities: minutes", "the link command of recipes.md"),
+]
+# Of those, what no page may show at present.
+OF_OTHER_PAGES = ("make run", "make ui", "make docs", "make reproduce-small")
+
+
+def smaller(command: Command) -> list[str]:
+    """What is typed after the command's own overrides."""
+    return next((more.split() for start, more, _ in SMALLER if command.text.startswith(start)), [])
+
+
+def elsewhere(command: Command) -> str | None:
+    """Why it is not executed, None if it is."""
+    shows = command.text.endswith("--cfg")
+    return next((f"{why}: {covered}" for start, why, covered in ELSEWHERE
+                 if command.text.startswith(start) and not shows), None)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where all of it happens, with a run that was stopped."""
+    if not os.environ.get(ROOT_VARIABLE):
+        pytest.skip(f"the documentation uses real data: set {ROOT_VARIABLE} to its root")
+    with pytest.MonkeyPatch.context() as patch:
+        folder = linked_place(tmp_path_factory.mktemp("documents"))
+        patch.setenv("GNNEXP_CACHE", str(folder / "cache"))
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        patch.chdir(folder)
+        yield folder
+
+
+def gnnexp(words: list[str], folder: Path) -> str:
+    """Both streams of a command that must succeed."""
+    done = subprocess.run([sys.executable, "-m", *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, check=False)
+    assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout[-4000:]}"
+    return done.stdout
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: f"{command.place} {command.text}")
+def test_it_does_what_it_says(command: Command, place: Path) -> None:
+    if reason := elsewhere(command):
+        pytest.skip(reason)
+    folder, words = place / command.folder, command.words
+    if "RUN_DIR" in words:
+        run = stopped_run(place) if "resume" in words else next(
+            run.path.resolve() for run in find_runs(place / "runs") if run.status == "finished")
+        words[words.index("RUN_DIR")] = str(run)
+    words = [word.replace("FOLDER", "graph") for word in words]
+    options = [word for word in words if word.startswith("--")]
+    before = {run.path for run in find_runs(folder / "runs")}
+    said = gnnexp([*words, *smaller(command)], folder)
+    made = [run for run in find_runs(folder / "runs") if run.path not in before]
+    assert all(run.status == "finished" for run in made), said[-4000:]
+    if words[1] in ("run", "sweep") and not {"--cfg", "--dry-run"} & set(options):
+        assert made or "finished before" in said
+    else:
+        assert said.strip()
+
+
+def test_what_is_in_the_tables_is_documented() -> None:
+    """A line that fits no command is old."""
+    for start, *_ in [*SMALLER, *ELSEWHERE]:
+        assert start in OF_OTHER_PAGES or any(command.text.startswith(start) for command in COMMANDS), start
+    assert not [start for start, _, _ in SMALLER if elsewhere(Command(start, "")) is not None]

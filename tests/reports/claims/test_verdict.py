@@ -1,0 +1,52 @@
+"""Published ranges, bounds and averages against figures."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from gnnexp.reports.claims.claim import Check, Expects
+from gnnexp.reports.claims.verdict import verdict
+
+CHECK = Check(("some",), "[a]", {})
+EXACT = Check(("some",), "[a]", {}, tolerance=0)
+WITHIN = Check(("some",), "[a]", {}, within=0.01)
+RANGE = Expects("ratio", 1.3, 3.4, None, "higher")
+UP_TO = Expects("ratio", None, 4.4, 2.5, "higher")
+AT_MOST = Expects("value", None, 1.5, None, "lower")
+AT_LEAST = Expects("ratio", 1.0, None, None, "higher")
+MEAN = Expects("ratio", None, None, 1.8, "higher")
+SAME = Expects("difference", None, None, 0, "lower")
+FOUR = Expects("value", 4, 4, None, "lower")
+LESS = Expects("ratio", 0.2, 0.5, None, "lower")
+OPEN = Expects("ratio", None, None, None, "higher")
+
+
+@pytest.mark.parametrize(("expects", "check", "values", "found"), [
+    (RANGE, CHECK, [1.3, 3.4], "holds"), (RANGE, CHECK, [1.2, 3.7], "holds"),
+    (RANGE, CHECK, [1.1, 3.0], "in direction"),
+    (RANGE, CHECK, [9.0], "in direction"), (RANGE, CHECK, [0.9, 2.0], "does not hold"),
+    (UP_TO, CHECK, [4.0], "holds"), (UP_TO, CHECK, [40.0], "holds"), (UP_TO, CHECK, [1.7], "in direction"),
+    (UP_TO, CHECK, [0.7], "does not hold"), (AT_MOST, CHECK, [1.6], "holds"), (AT_MOST, CHECK, [1.7], "does not hold"),
+    (AT_LEAST, CHECK, [5.0, 0.95], "holds"), (AT_LEAST, CHECK, [0.8], "does not hold"),
+    (MEAN, CHECK, [1.9], "holds"), (MEAN, CHECK, [2.5], "in direction"), (MEAN, CHECK, [0.9], "does not hold"),
+    (FOUR, EXACT, [4.0, 4.0], "holds"), (FOUR, EXACT, [4.0, 4.001], "does not hold"),
+    (LESS, CHECK, [0.7], "in direction"), (LESS, CHECK, [1.01], "does not hold"), (OPEN, CHECK, [9.0], "holds"),
+    (RANGE, CHECK, [], "not run"), (RANGE, CHECK, [math.nan], "not run"),
+])
+def test_of_single_seeds(expects: Expects, check: Check, values: list[float], found: str) -> None:
+    assert verdict([(value, math.nan) for value in values], expects, check) == found
+
+
+@pytest.mark.parametrize(("value", "half", "found"), [
+    (0.005, math.nan, "holds"), (0.02, math.nan, "does not hold"), (0.025, 0.016, "holds"),
+    (0.001, 0.05, "not decided"), (0.04, 0.015, "does not hold"),
+])
+def test_the_same_within_what_seeds_spread(value: float, half: float, found: str) -> None:
+    assert verdict([(value, half)], SAME, WITHIN) == found
+
+
+def test_an_interval_that_reaches_the_range_is_inside() -> None:
+    assert verdict([(1.0, 0.2)], RANGE, CHECK) == "holds"
+    assert verdict([(1.0, 0.1)], RANGE, CHECK) == "does not hold"

@@ -1,0 +1,44 @@
+"""Bars of several metrics: beside each other or stacked, counted zeros, what was not recorded, and failures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from figure_runs import figure_run
+
+from gnnexp.reports.figures.description import Figure
+from gnnexp.reports.figures.draw import draw
+
+BARS = Figure("bars", "bars", ("comm/bytes_features", "comm/bytes_gradients"), series=("system",))
+RUNS = [figure_run("dgl", metrics={"comm/bytes_features": 3e6, "comm/bytes_gradients": 1e6}),
+        figure_run("p3", metrics={"comm/bytes_gradients": 2e6}), figure_run("quiver", kind="out of memory")]
+
+
+def heights(figure: Figure) -> list[list[float]]:
+    (axes,) = draw(figure, RUNS, ()).canvas.axes
+    return [[bar.get_height() for bar in container] for container in axes.containers]
+
+
+def test_a_purpose_without_traffic_is_a_counted_zero() -> None:
+    assert heights(BARS)[0][:2] == [3.0, 0.0] and heights(BARS)[1][:2] == [1.0, 2.0], "MB"
+    drawn = draw(BARS, RUNS, ())
+    assert [row[1:4] for row in drawn.table.rows] == [
+        ("dgl", "comm/bytes_features", "3e+06"), ("dgl", "comm/bytes_gradients", "1e+06"),
+        ("p3", "comm/bytes_features", "0"), ("p3", "comm/bytes_gradients", "2e+06")]
+
+
+def test_stacked() -> None:
+    (axes,) = draw(replace(BARS, stacked=True), RUNS, ()).canvas.axes
+    features, gradients = axes.containers
+    assert [bar.get_y() for bar in gradients][:2] == [3.0, 0.0] and [bar.get_y() for bar in features][:2] == [0.0, 0.0]
+    assert axes.get_ylabel() == "MB"
+
+
+def test_what_failed_or_was_not_recorded_is_said() -> None:
+    drawn = draw(replace(BARS, y=("work/a", "comm/bytes_gradients")), RUNS, ())
+    (axes,) = drawn.canvas.axes
+    assert [text.get_text() for text in axes.texts] == ["OOM"]
+    assert "Not recorded, not drawn: work/a of all." in drawn.table.caption
+    assert "Failed: quiver (OOM)." in drawn.table.caption
+    assert len(axes.containers) == 1, "no bar and no name in the legend"
+    assert axes.get_ylabel() == "see legend", "counts and MB"

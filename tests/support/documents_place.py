@@ -1,0 +1,47 @@
+"""A folder in which the commands of the documentation can be typed: the names that they use lead to real data."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import numpy as np
+from command_line import start
+from documented_commands import ROOT
+
+from gnnexp.datasets.base import ROOT_VARIABLE
+from gnnexp.datasets.digits import Digits
+from gnnexp.graph.format import save_graph
+
+# Names in commands, and the folder of the data under $GNNEXP_DATA.
+DATA = {"path/to/cora": "cora", "path/to/aminer": "aminer"}
+
+
+def linked_place(folder: Path) -> Path:
+    """`folder`, with a copy of examples/ (runs are made there), links to data, edges in binary, a graph on disk."""
+    shutil.copytree(ROOT / "examples", folder / "examples", ignore=shutil.ignore_patterns("__pycache__", "runs"))
+    root = os.environ.get(ROOT_VARIABLE)
+    for name, data in DATA.items() if root else ():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).symlink_to(Path(str(root)) / data)
+    edges = np.loadtxt(ROOT / "examples" / "my_graph" / "edges.tsv", dtype=np.int32)
+    edges.tofile(folder / "edges.bin")
+    save_graph(Digits().load(), folder / "graph")
+    return folder
+
+
+def stopped_run(folder: Path) -> Path:
+    """A run that was asked to stop after its first epoch, and left a checkpoint."""
+    run_dir = folder / "runs" / f"stopped-{len(list(folder.glob('runs/stopped-*')))}"
+    process = start("run", "dataset=digits", "model.hidden=16", "train.epochs=200", "train.eval_every=0",
+                    "tracker=none", "hardware.workers=1", f"hydra.run.dir={run_dir}", cwd=folder)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("epoch"):
+            process.send_signal(signal.SIGTERM)
+            break
+    said, _ = process.communicate()
+    assert process.returncode != 0 and list(run_dir.glob("checkpoints/*")), said
+    return run_dir
