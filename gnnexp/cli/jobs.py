@@ -103,7 +103,7 @@ def logs(options: argparse.Namespace) -> int:
     if missing := [rank for rank in chosen if rank not in ranks]:
         raise ConfigError(Problem("--rank", missing[0], f"has no log; there are those of {ranks}", "--rank 0"))
     for rank in chosen:
-        print(log_tail(run_dir, rank).lstrip("\n"))
+        print(log_tail(run_dir, rank).lstrip("\n") or f"rank {rank} has written nothing: no warning, no error")
     if options.follow:
         _follow(run_dir, chosen)
     return 0

@@ -156,6 +156,10 @@ class TensorParallel(WholeInMemory):
         """A single chunk."""
         return () if self.in_chunks else self._blocks
 
+    def facts(self) -> Mapping[str, Any]:
+        """Into how many chunks the graph was cut."""
+        return {"chunks": len(self.chunks)}
+
     def evaluation_model(self) -> Model:
         """What was trained."""
         return self.twin if self.options.decoupled else self.job.model

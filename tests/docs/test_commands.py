@@ -28,8 +28,9 @@ from gnnexp.config.compose import expand_values
 from gnnexp.config.folders import product_folder
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.errors import ConfigError
+from gnnexp.reports.claims.claim import claiming_papers
 from gnnexp.reports.kinds import KINDS
-from gnnexp.sweep import Sweep, load_sweep
+from gnnexp.sweep import load_sweep
 
 COMMANDS = documented()
 SHOWN = [command for command in COMMANDS if not command.is_usage]
@@ -64,7 +65,7 @@ def check_sweep(options: argparse.Namespace) -> int:
     sweep = load_sweep(options.name, options.overrides, full=options.full)
     typed = {value for values in expand_values(options.overrides) for value in values}
     chosen = {next(n for n, case in enumerate(sweep.cases) if value in case.overrides) for value in typed} | {0}
-    few: Sweep = replace(sweep, cases=tuple(sweep.cases[number] for number in sorted(chosen)))
+    few = replace(sweep, cases=tuple(sweep.cases[number] for number in sorted(chosen)), report={})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gnnexp.cli.sweep, "load_sweep", lambda *_, **__: few)
         options.dry_run = True
@@ -87,8 +88,14 @@ def check_plan(options: argparse.Namespace) -> int:
     return check_report(options)
 
 
+def check_claims(options: argparse.Namespace) -> int:
+    assert set(options.papers) <= set(claiming_papers())
+    return 0
+
+
 CHECKS: dict[str, Callable[[argparse.Namespace], int]] = {
     "run": check_run, "partition": check_run, "sweep": check_sweep, "report": check_report, "planner": check_plan,
+    "claims": check_claims,
 }
 
 

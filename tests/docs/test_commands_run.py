@@ -1,7 +1,8 @@
 """Every command of README, CONTRIBUTING and docs executed as it stands, in order, in one folder (`make test-slow`).
 
 Where a command takes more than some seconds it is made smaller, by the overrides of the first table, typed after its
-own; the second table has what cannot be executed here, and what covers it instead. Whatever is in neither is executed.
+own. Of a sweep two cases run, for two epochs (`small_sweep`; `tests/test_conf.py` looks at all cases). The second table
+has what cannot be executed here, and what covers it instead. Whatever is in none of these is executed as it stands.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from documented_commands import ROOT, Command, documented
-from documents_place import linked_place, stopped_run
+from documents_place import linked_place, small_sweep, stopped_run
 
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.runs import find_runs
@@ -36,27 +37,7 @@ SMALLER: list[tuple[str, str, str]] = [
     ("gnnexp run model=gated", "train.epochs=3", "20 epochs"),
     ("gnnexp run paradigm=", "train.epochs=3", "20 epochs"),
     ("gnnexp partition dataset=dcsbm dataset.shape=arxiv_like", "dataset.scale=0.02", "169,343 vertices"),
-    ("gnnexp sweep parity", "dataset=digits seed=0 train.epochs=2", "20 runs of 40 epochs"),
-    ("gnnexp sweep quickstart", "train.epochs=3", "15 epochs"),
-    ("gnnexp sweep balance hardware.workers=2,4,8", "system=neutronstar,neutrontp dataset=digits train.epochs=2 "
-     "hardware.threads=1", "21 runs on amazon-computers"),
-    ("gnnexp sweep balance", "dataset=digits train.epochs=2 hardware.threads=1", "amazon-computers, 7 epochs"),
-    ("gnnexp sweep collectives", "dataset=digits model.layers=2,3 hardware.workers=2", "12 runs of 4 ranks"),
-    ("gnnexp sweep neutrontp_tasks", "train.epochs=1 dataset.scale=0.002", "7 epochs of a graph of 4,659 vertices"),
-    ("gnnexp sweep neutrontp_hetero", "dataset=aminer feature_store=embedding feature_store.dim=4 train.epochs=1",
-     "9 runs, up to 4.8 million edges"),
-    ("gnnexp sweep hongtu_breakdown", "dataset=digits train.epochs=1", "amazon-computers, 7 epochs"),
-    ("gnnexp sweep hongtu_chunks", "dataset=digits paradigm.chunks=1,4 train.epochs=1", "9 runs on amazon-computers"),
-    ("gnnexp sweep sdt_one_worker", "dataset=digits seed=0 train.epochs=2", "24 runs of 30 and 60 epochs"),
-    ("gnnexp sweep decoupling", "seed=0 dataset.name=cora train.epochs=2", "40 runs of 200 epochs"),
-    ("gnnexp sweep splitting", "hardware.workers=2 train.epochs=1", "amazon-computers, 4 ranks"),
-    ("gnnexp sweep ddi", "seed=0 train.epochs=1 model.hidden=8 feature_store.dim=8", "6 runs of 15 minutes"),
-    ("gnnexp sweep aminer", "seed=0 train.epochs=1", "27 runs of 30 epochs"),
-    ("gnnexp sweep sdt_partitioning", "dataset=digits partitioner=hdrf partitioner.num_parts=4", "126 runs"),
-    ("gnnexp sweep sdt_full_neighbors", "dataset=digits seed=0 train.epochs=1", "18 runs of 30 epochs"),
-    ("gnnexp sweep sdt_accuracy", "dataset=digits seed=0 train.epochs=1 model=sage", "27 runs of 30 epochs"),
-    ("gnnexp sweep redundancy", "dataset.scale=0.002", "100,000 vertices"),
-    ("gnnexp sweep ablation", "dataset.scale=0.01 train.epochs=1", "11,648 vertices, 7 epochs"),
+    ("gnnexp calibrate", "--quick --out conf/hardware/here.yaml", "measures for a minute"),
 ]
 # Beginning of a command, why it is not executed, what covers it.
 ELSEWHERE: list[tuple[str, str, str]] = [
@@ -78,11 +59,19 @@ ELSEWHERE: list[tuple[str, str, str]] = [
     ("gnnexp run system=dgl hardware=slurm_gpu hardware.nodes=2 hardware.workers=4", "needs a cluster", "the same"),
     ("gnnexp run system=dgl hardware=our_cluster --config-dir conf", "needs a cluster", "examples/cluster/tests"),
     ("gnnexp sweep gsplit_table3 --full hardware=our_cluster", "needs a cluster", "examples/cluster/tests"),
+    ("gnnexp sweep hongtu_table8 --full", "needs a cluster", "checked by test_commands.py"),
+    ("python -m http.server", "serves until it is stopped", "Python's own"),
     ("gnnexp report gsplit_table3_full", "needs a cluster's runs", "tests/reports; `gnnexp report quickstart`"),
-    ("gnnexp sweep fb15k", "ranks links among 14,541 entities: minutes", "the link command of recipes.md"),
+    ("gnnexp sweep fb15k", "ranks links among 14,541 entities, for minutes", "the link command of recipes.md"),
 ]
 # Of those, what no page may show at present.
-OF_OTHER_PAGES = ("make run", "make ui", "make docs", "make reproduce-small")
+OF_OTHER_PAGES = ("make run", "make ui", "make docs", "make reproduce-small", "make bench")
+
+
+# What two epochs of a sweep's two cases would still take too long for.
+SMALLER_SWEEPS: dict[str, list[str]] = {
+    "ddi": ["train.epochs=1", "model.hidden=8", "feature_store.dim=8"],  # a million links, layers of 256 columns
+}
 
 
 def smaller(command: Command) -> list[str]:
@@ -123,13 +112,15 @@ def test_it_does_what_it_says(command: Command, place: Path) -> None:
     if reason := elsewhere(command):
         pytest.skip(reason)
     folder, words = place / command.folder, command.words
-    if "RUN_DIR" in words:
-        run = stopped_run(place) if "resume" in words else next(
-            run.path.resolve() for run in find_runs(place / "runs") if run.status == "finished")
-        words[words.index("RUN_DIR")] = str(run)
+    over = iter([stopped_run(place)] if "resume" in words else
+                [run.path.resolve() for run in find_runs(place / "runs") if run.status == "finished"])
+    words = [str(next(over)) if word == "RUN_DIR" else word for word in words]
     words = [word.replace("FOLDER", "graph") for word in words]
     options = [word for word in words if word.startswith("--")]
     before = {run.path for run in find_runs(folder / "runs")}
+    if words[1] == "sweep" and "--dry-run" not in options:
+        name, *overrides = words[2:]
+        words = [*words[:2], small_sweep(folder, name, overrides), *SMALLER_SWEEPS.get(name, ["train.epochs=2"])]
     said = gnnexp([*words, *smaller(command)], folder)
     made = [run for run in find_runs(folder / "runs") if run.path not in before]
     assert all(run.status == "finished" for run in made), said[-4000:]

@@ -14,7 +14,7 @@ from placement import assert_exact, combinations
 from training import Curve, run_steps
 
 from gnnexp.assemble import Artifacts, assemble
-from gnnexp.comm.environment import read_environment
+from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.comm.tensor_split import even_shares
 from gnnexp.config.check import check_data
 from gnnexp.errors import ConfigError, DataError
@@ -156,6 +156,17 @@ def test_only_results_of_dense_updates_on_the_host_cross(ranks, model):
     assert all("tier/d2h_bytes" not in curve.work for curve in device)
     topology = sum(curve.work["tier/h2d_bytes"] for curve in device) - 4 * vertices * FEATURES
     assert sum(curve.work["tier/h2d_bytes"] for curve in host) == topology + STEPS * 4 * vertices * columns
+
+
+def test_the_record_says_into_how_many_chunks_a_budget_cut(tmp_path):
+    """As few as fit it."""
+    config = _config("gcn", "decoupled", "float32")
+    counts = []
+    for budget in (1 << 30, 15_000, 7_000):
+        config["paradigm"] |= {"chunks": None, "device_memory": budget}
+        _, paradigm = assemble(config, Artifacts(nasty_graph()), tmp_path, Environment())
+        counts.append(paradigm.facts()["chunks"])
+    assert counts == [1, 2, 5]
 
 
 @pytest.mark.parametrize("mode", ["coupled", "decoupled"])

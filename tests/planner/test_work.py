@@ -92,7 +92,7 @@ def test_elementwise_work_by_hand() -> None:
     parameters = (2 * 100 * 16 + 16) + (2 * 16 * 4 + 4)
     assert work.steps == 1 and work.update_bytes == 7 * 4 * parameters
     assert work.elementwise_bytes == pytest.approx(8 * 4 * (16 * 100 + 4 * 25) + work.update_bytes)
-    assert work.fixed_bytes == 4 * parameters
+    assert work.fixed_bytes == 5_000 < 4 * parameters, "no more than was held"
 
 
 def test_steps_are_batches_of_training_examples() -> None:

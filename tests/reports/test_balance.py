@@ -205,7 +205,7 @@ def test_the_command_takes_the_kind(
         make_run(tmp_path / "runs" / "x" / str(layers), [COLD, [rank(10)] * 2], layers=layers)
     assert run_command(["report", "balance", "runs/x", "--csv", "--markdown"]) == 0
     assert {file.name for file in (tmp_path / "reports" / "x").iterdir()} == {
-        "balance.csv", "balance.md", "balance.png", "balance.svg", "collectives.png", "collectives.svg"}
+        "balance.csv", "balance.html", "balance.md", "balance.png", "balance.svg", "collectives.png", "collectives.svg"}
     lines = (tmp_path / "reports" / "x" / "balance.csv").read_text().splitlines()
     assert lines[0] == ",".join(("system", "dataset", "ranks", "layers", *FIGURES)) and len(lines) == 3
     shown = capsys.readouterr().out

@@ -272,7 +272,7 @@ def test_the_command_takes_the_kind(
     by_chunks(tmp_path / "runs" / "x")
     assert run_command(["report", "offload", "runs/x", "--csv", "--markdown"]) == 0
     assert {file.name for file in (tmp_path / "reports" / "x").iterdir()} == {
-        f"{name}.{suffix}" for name, suffixes in (("offload", "csv md png svg"), ("chunks", "png svg"),
+        f"{name}.{suffix}" for name, suffixes in (("offload", "csv html md png svg"), ("chunks", "png svg"),
                                                   ("replication", "png svg")) for suffix in suffixes.split()}
     assert all(file.stat().st_size > 500 for file in (tmp_path / "reports" / "x").iterdir())
     lines = (tmp_path / "reports" / "x" / "offload.csv").read_text().splitlines()

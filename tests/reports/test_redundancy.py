@@ -149,7 +149,7 @@ def test_the_command_takes_a_kind(
         mini(tmp_path / "runs" / "x" / f"mini{ranks}", ranks)
     assert run_command(["report", "redundancy", "--csv"]) == 0
     assert (tmp_path / "reports" / "redundancy" / "redundancy.csv").read_text().count("1.50x") == 2
-    cases = [{"run_dir": f"runs/x/{side}4"} for side in ("micro", "mini")]
+    cases = [{"label": side, "run_dir": f"runs/x/{side}4"} for side in ("micro", "mini")]
     state = {"schema": 1, "name": "mine", "rows": [], "kind": "redundancy", "cases": cases}
     (tmp_path / "runs" / "sweeps").mkdir()
     (tmp_path / "runs" / "sweeps" / "mine.json").write_text(json.dumps(state))

@@ -118,7 +118,7 @@ def test_the_command_saves_table_and_figure(tmp_path: Path, monkeypatch: pytest.
     both(tmp_path / "runs" / "mine")
     assert run_command(["report", "splitting", "runs/mine", "--csv", "--markdown"]) == 0
     assert {file.name for file in (tmp_path / "reports" / "mine").iterdir()} == {
-        "splitting.csv", "splitting.md", "splitting.png", "splitting.svg"}
+        "splitting.csv", "splitting.html", "splitting.md", "splitting.png", "splitting.svg"}
     assert choose(["splitting"]).name == "splitting" and len(choose(["splitting"]).paths) == 2
 
 

@@ -110,4 +110,5 @@ def test_the_command_saves_table_and_figure(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     both(tmp_path / "runs" / "mine")
     assert run_command(["report", "tasks", "runs/mine", "--csv"]) == 0
-    assert {file.name for file in (tmp_path / "reports" / "mine").iterdir()} == {"tasks.csv", "tasks.png", "tasks.svg"}
+    assert {file.name for file in (tmp_path / "reports" / "mine").iterdir()} == {
+        "tasks.csv", "tasks.html", "tasks.png", "tasks.svg"}

@@ -48,11 +48,12 @@ class Command:
 
     @property
     def is_usage(self) -> bool:
-        """Whether it stands for many: with `…`, options in brackets, choices, names in capitals, or just a name."""
+        """Whether it stands for many (`…`, `*`, `<name>`, capitals, brackets, choices), or is just a name."""
         words = self.words
         if self.program == "gnnexp" and len(words) == 2:
             return words[1] not in _ALONE
-        return any("…" in word or word == "|" or word.startswith("[") or _stands_for_any(word) for word in words)
+        return any(set("…<*") & set(word) or word == "|" or word.startswith("[") or _stands_for_any(word)
+                   for word in words)
 
 
 def _stands_for_any(word: str) -> bool:

@@ -8,12 +8,14 @@ import signal
 from pathlib import Path
 
 import numpy as np
+import yaml
 from command_line import start
 from documented_commands import ROOT
 
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.datasets.digits import Digits
 from gnnexp.graph.format import save_graph
+from gnnexp.sweep import load_sweep
 
 # Names in commands, and the folder of the data under $GNNEXP_DATA.
 DATA = {"path/to/cora": "cora", "path/to/aminer": "aminer"}
@@ -45,3 +47,22 @@ def stopped_run(folder: Path) -> Path:
     said, _ = process.communicate()
     assert process.returncode != 0 and list(run_dir.glob("checkpoints/*")), said
     return run_dir
+
+
+def small_sweep(folder: Path, name: str, overrides: list[str]) -> str:
+    """A sweep of the same name and report with two of its cases: the first, and the first of another system.
+
+    Its rows are left out, because they may name keys that only other cases have.
+    """
+    sweep = load_sweep(name, overrides)
+    first, *others = sweep.cases
+    system = [line for line in first.overrides if line.startswith("system=")]
+    other = next((case for case in others if system and system[0] not in case.overrides), None)
+    chosen = [case for case in (first, other) if case is not None]
+    report = {key: value for key, value in sweep.report.items() if key in ("kind", "published")}
+    content = {"description": sweep.description, "cases": [{"overrides": list(case.overrides)} for case in chosen],
+               "report": report}
+    file = folder / "small" / f"{name}.yaml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    return str(file)
