@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import datetime
 import hashlib
 import json
@@ -17,7 +16,7 @@ from rich.console import Console
 from gnnexp.cli.provenance import code_version
 from gnnexp.config.build import build
 from gnnexp.reports.html import write_html
-from gnnexp.reports.page import NamedTable, Page, RunLine, notes, page_figures, provenance, run_line
+from gnnexp.reports.page import NamedTable, Page, PageFigure, RunLine, notes, page_figures, provenance, run_line
 from gnnexp.reports.table import Table, save_table
 from gnnexp.runs import RUNS, Run
 from gnnexp.trackers.base import Tracker
@@ -50,10 +49,20 @@ class Subject:
 
 
 def publish(
-    subject: Subject, runs: Sequence[Run], tables: Mapping[str, Table], files: Sequence[Path], console: Console,
+    subject: Subject, runs: Sequence[Run], tables: Mapping[str, Table], data: Mapping[str, Table],
+    files: Sequence[Path], console: Console,
 ) -> Path:
-    """Write the page of a report whose other `files` are there; a sweep's report is delivered. The page's file."""
-    page = make_page(subject, runs, tables, files)
+    """Write the page of a report whose other `files` are there; a sweep's report is delivered. The page's file.
+
+    Args:
+        subject: what it is of.
+        runs: all of them.
+        tables: by the name of their files.
+        data: of figures, by the name of theirs.
+        files: of the tables and figures.
+        console: that is told of the delivery.
+    """
+    page = make_page(subject, runs, tables, page_figures(files, data))
     file = subject.folder / f"{'report' if subject.sweep or not subject.kind else subject.kind}.html"
     write_html(page, file)
     if subject.sweep and subject.delivered:
@@ -63,12 +72,13 @@ def publish(
     return file
 
 
-def make_page(subject: Subject, runs: Sequence[Run], tables: Mapping[str, Table], files: Sequence[Path]) -> Page:
+def make_page(
+    subject: Subject, runs: Sequence[Run], tables: Mapping[str, Table], figures: Sequence[PageFigure],
+) -> Page:
     """The report as a value; `tables` by the name of their files."""
     state = _state(subject.sweep)
     lines = _lines(state, runs)
     heading = f"{subject.name}: {subject.kind}" if subject.kind and not subject.sweep else subject.name
-    figures = page_figures(files, {file.stem: _read(file) for file in files if file.suffix == ".csv"})
     named = [NamedTable(_TITLES.get(name, name).capitalize(), table) for name, table in tables.items()]
     return Page(
         title=heading, description=str(state.get("description", "")), command=str(state.get("command", "")),
@@ -90,13 +100,6 @@ def _lines(state: Mapping[str, Any], runs: Sequence[Run]) -> list[RunLine]:
         else RunLine(case["label"], case["status"], case["reason"])
         for case in state.get("cases", ())
     ] or [run_line(run) for run in runs]
-
-
-def _read(file: Path) -> Table:
-    """A figure's data."""
-    with file.open(encoding="utf-8", newline="") as text:
-        header, *rows = csv.reader(text)
-    return Table(tuple(header), tuple(map(tuple, rows)), "")
 
 
 def deliver(subject: Subject, page: Page, runs: Sequence[Run], files: Sequence[Path], console: Console) -> None:

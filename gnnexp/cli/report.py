@@ -172,12 +172,13 @@ def show(
         tables["table"] = _comparison(choice.layout, runs)
     keys = row_keys(runs, choice.layout.rows)
     usual = [] if choice.layout.kind or choice.layout.figures is not None else usual_figures(runs, keys)
-    figures += draw_all(choice.layout.figures or usual, runs, keys, folder, choice.name)
+    drawn, data = draw_all(choice.layout.figures or usual, runs, keys, folder, choice.name)
     for table in tables.values():
         console.print(table.rich(f"report {choice.name}"))
-    files = [*figures, *(file for name, table in tables.items() for file in save_table(table, folder, name, formats))]
+    files = [*figures, *drawn]
+    files += [file for name, table in tables.items() for file in save_table(table, folder, name, formats)]
     subject = Subject(choice.name, choice.layout.kind, choice.sweep, folder, delivered=out is None)
-    files.append(publish(subject, runs, tables, files, console))
+    files.append(publish(subject, runs, tables, data, files, console))
     if files:
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
     console.print("next: `gnnexp ui` (or `make ui`) for the dashboard, `gnnexp report` for all runs", soft_wrap=True)

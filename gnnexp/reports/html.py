@@ -127,8 +127,8 @@ def is_numeric(cells: Iterable[str]) -> bool:
 
 def _figure(figure: PageFigure, number: int) -> str:
     drawing = inline_svg(figure.file, f"f{number}-", figure.alt)
-    return (f'<figure><div class="scroll">{drawing}</div><figcaption>{escape(figure.caption)}</figcaption>'
-            f"{_data(figure, number)}</figure>")
+    caption = f"<figcaption>{escape(figure.caption)}</figcaption>" if figure.caption else ""
+    return f'<figure><div class="scroll">{drawing}</div>{caption}{_data(figure, number)}</figure>'
 
 
 def _data(figure: PageFigure, number: int) -> str:

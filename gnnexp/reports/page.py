@@ -12,10 +12,8 @@ from pathlib import Path
 from gnnexp.reports.table import Table
 from gnnexp.runs import Run
 
+# Of figures without one of their own.
 _CAPTIONS = {
-    "breakdown": "Seconds per epoch by phase, stacked: mean over the ranks, median after warm-up. The line is the "
-                 "epoch's wall time.",
-    "accuracy": "Test metric by epoch: mean (line) and range (band) over runs that differ in nothing but their seed.",
     "balance": "Edges computed (above) and bytes sent but for gradients (below), a bar per rank.",
     "splitting": "Loads (left) and cross edges (right) by layer and partitioner.",
     "replication": "Replication of the partitions.",
@@ -38,7 +36,7 @@ class PageFigure:
 
     Attributes:
         file: that is read when the page is written.
-        caption: below it.
+        caption: below it, empty where it is drawn into the figure.
         alt: for those who cannot see it.
         data: the numbers that are drawn, where they are kept as a table.
     """
@@ -119,14 +117,16 @@ def _exactness(run: Run) -> str:
 
 
 def page_figures(files: Sequence[Path], data: Mapping[str, Table]) -> list[PageFigure]:
-    """Of the SVG files among `files`; `data` has the tables of some, by the file's name without ending."""
+    """Of the SVG files among `files`; `data` has the numbers of some, with a caption that is drawn into the figure."""
     return [_figure(file, data.get(file.stem)) for file in files if file.suffix == ".svg"]
 
 
 def _figure(file: Path, data: Table | None) -> PageFigure:
-    caption = _CAPTIONS.get(file.stem, file.stem.replace("_", " ").capitalize() + ".")
-    where = "the table below it" if data else "the tables of this page"
-    return PageFigure(file, caption, f"Figure: {caption} Its numbers are in {where}.", data)
+    name = file.stem.replace("_", " ").capitalize()
+    if data is None:
+        caption = _CAPTIONS.get(file.stem, f"{name}.")
+        return PageFigure(file, caption, f"Figure: {caption} Its numbers are in the tables of this page.")
+    return PageFigure(file, "", f"Figure: {name}. {data.caption} Its numbers are in the table below it.", data)
 
 
 def provenance(runs: Sequence[Run]) -> list[tuple[str, str]]:

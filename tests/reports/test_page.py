@@ -53,10 +53,12 @@ def test_what_a_reader_must_know() -> None:
 
 
 def test_figures_are_the_svg_files_with_their_data() -> None:
-    data = Table(("x",), (("1",),), "")
+    data = Table(("x",), (("1",),), "Mean over seeds.")
     files = [Path("r/accuracy.png"), Path("r/accuracy.svg"), Path("r/accuracy.csv"), Path("r/my_own.svg")]
     accuracy, own = page_figures(files, {"accuracy": data})
-    assert accuracy.file == Path("r/accuracy.svg") and accuracy.data == data and "seed" in accuracy.caption
+    assert accuracy.file == Path("r/accuracy.svg") and accuracy.data == data
+    assert accuracy.caption == "", "it is drawn into the figure"
+    assert "Accuracy. Mean over seeds. Its numbers are in the table below it." in accuracy.alt
     assert own.caption == "My own." and own.data is None and "tables of this page" in own.alt
 
 

@@ -9,7 +9,7 @@ from gnnexp.reports.figures import bars, curves, lines, load_range, matrix, stac
 from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.drawing import Drawn, save
 from gnnexp.reports.figures.panels import Panel, cut
-from gnnexp.reports.table import save_table
+from gnnexp.reports.table import Table, save_table
 from gnnexp.runs import Run
 
 _DRAW: Mapping[str, Callable[[Figure, Sequence[Panel]], Drawn]] = {
@@ -24,14 +24,15 @@ def draw(figure: Figure, runs: Sequence[Run], rows: Sequence[str]) -> Drawn:
 
 
 def draw_all(figures: Sequence[Figure], runs: Sequence[Run], rows: Sequence[str], folder: Path, title: str
-             ) -> list[Path]:
-    """Save each as png and svg, and its data as csv, in `folder`; the files."""
-    files = []
+             ) -> tuple[list[Path], dict[str, Table]]:
+    """Save each as png and svg, and its data as csv, in `folder`; the files, and the data by the figure's name."""
+    files, data = [], {}
     for figure in figures:
         drawn = draw(figure, runs, rows)
+        data[figure.name] = drawn.table
         files += save({figure.name: drawn.canvas}, folder, f"{title}: {figure.name}")
         files += save_table(drawn.table, folder, figure.name, ("csv",))
-    return files
+    return files, data
 
 
 def usual_figures(runs: Sequence[Run], rows: Sequence[str]) -> list[Figure]:
