@@ -11,6 +11,7 @@ import contextlib
 import importlib.util
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -101,8 +102,10 @@ CHECKS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 @pytest.fixture
 def checking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`run_command` parses and guards as always; instead of a command its check is called."""
+    """`run_command` parses and guards as always; instead of a command its check is called. No cluster is asked."""
     monkeypatch.setattr(command_line, "_lazy", lambda name, *_: CHECKS.get(name, lambda options: 0))
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name, *more: None if name in ("sbatch", "srun") else which(name, *more))
 
 
 @pytest.mark.parametrize("command", [one for one in SHOWN if one.program == "gnnexp"], ids=named)
