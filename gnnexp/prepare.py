@@ -257,7 +257,7 @@ def read_quality(folder: Path) -> dict[str, float]:
         report = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(Problem(str(path), str(error), "must be the report of a partition", mend(folder))) from None
-    if not isinstance(report, dict) or not all(isinstance(value, float) for value in report.values()):
+    if not isinstance(report, dict) or not all(isinstance(value, int | float) for value in report.values()):
         raise DataError(Problem(str(path), str(report)[:80], "must be numbers by name", mend(folder)))
     return report
 

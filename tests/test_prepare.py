@@ -231,6 +231,15 @@ def test_partitions_are_kept_with_their_quality(tmp_path: Path, journal: Path) -
     assert len(others | {folder}) == 5
 
 
+def test_a_partitioner_may_tell_whole_numbers(tmp_path: Path) -> None:
+    class Counting(RandomPartitioner):
+        def assign(self, graph: Graph, num_parts: int) -> Owners:
+            return super().assign(graph, num_parts)._replace(facts={"passes": 2})
+
+    partition, folder = prepare_partition(Counting(), full_graph(), "key", 3, tmp_path)
+    assert read_quality(folder)["passes"] == partition.facts["passes"] == 2
+
+
 @pytest.mark.parametrize(("first_s", "calls"), [(0.9, 2), (1.1, 1)])
 def test_what_a_quick_partition_took_is_told_without_loading_kernels(
     tmp_path: Path, first_s: float, calls: int
