@@ -81,5 +81,10 @@ def _nothing() -> None:
     """A host is done when its call returns."""
 
 
+def main() -> int:
+    """One rank; returns the exit code."""
+    return as_rank(calibrate)
+
+
 if __name__ == "__main__":
-    sys.exit(as_rank(calibrate))
+    sys.exit(main())

@@ -30,6 +30,19 @@ def main() -> int:
     return as_rank(_run)
 
 
+def preload() -> None:
+    """Import what every rank needs, before ranks are forked; nothing may be computed here (`gnnexp.launchers.starter`).
+
+    torch imports its compiler when the first optimiser is made: a third of all importing.
+    """
+    import torch._dynamo  # noqa: F401
+
+    import gnnexp.assemble
+    import gnnexp.failure
+    import gnnexp.heartbeat
+    import gnnexp.train  # noqa: F401
+
+
 def as_rank(work: Callable[[Path, Environment, list[Job], Heartbeat], str]) -> int:
     """Do `work` as a rank that a launcher started: tied to it, and telling it how it went; returns the exit code.
 

@@ -186,7 +186,7 @@ def test_a_run_that_fails_says_why_once(workplace: Path) -> None:
     done = gnnexp("run", "system=sdt_gnn", *SMALL, "tracker=none", "hydra.run.dir=runs/bad",
                   "+hardware.launcher.worker_module=no_worker")
     assert done.returncode == 1
-    assert done.stderr.count("No module named no_worker") == 1
+    assert done.stderr.count("No module named 'no_worker'") == 1
     result = json.loads((workplace / "runs" / "bad" / "result.json").read_text())
     assert result["status"] == "failed" and "rank 0" in result["reason"]
     assert result["quality"]["parts"] == 1, "what was prepared is in the record of a run that failed, too"

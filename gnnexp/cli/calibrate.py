@@ -10,6 +10,7 @@ import re
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,8 @@ def measure(config: Mapping[str, Any], extent: Extent) -> dict[str, Any]:
             "config": config, "extent": asdict(extent), "sampled": str(prepare_graph(graph, cache_root())[1]),
             "tiny": str(prepare_graph(build(config["dataset"], Dataset), cache_root())[1]),
         })
-        outcome = LocalLauncher(_WORKER).launch(folder, config)
+        with closing(LocalLauncher(_WORKER)) as launcher:
+            outcome = launcher.launch(folder, config)
         if outcome.exit_code:
             raise RunError(f"calibration {outcome.status}: {outcome.message or outcome.reason}")
         found: dict[str, Any] = json.loads((folder / FIGURES).read_text(encoding="utf-8"))

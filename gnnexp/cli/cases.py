@@ -20,6 +20,7 @@ from gnnexp.config.compose import Composed
 from gnnexp.ending import deliver, settle
 from gnnexp.errors import ProblemsError
 from gnnexp.launchers.base import Outcome
+from gnnexp.launchers.kept import Launchers
 from gnnexp.records import write_json, write_text
 from gnnexp.runs import RUNS
 from gnnexp.sweep import Sweep
@@ -82,11 +83,11 @@ def ready(sweep: Sweep, composed: Composed, state: State, console: Console) -> P
     return start_run(composed, console, sweep.name)
 
 
-def run_case(sweep: Sweep, composed: Composed, state: State, console: Console) -> State:
+def run_case(sweep: Sweep, composed: Composed, state: State, console: Console, launchers: Launchers) -> State:
     """Run it to its end, whatever end that is."""
     try:
         run_dir = ready(sweep, composed, state, console)
-        outcome = carry_out(run_dir, composed.config, console)
+        outcome = carry_out(run_dir, composed.config, console, launchers)
     except ProblemsError as error:  # found in the data, which is only read when its turn comes
         return refused(sweep, composed, state, error)
     return ended(state, run_dir, outcome)

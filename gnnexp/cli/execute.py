@@ -24,6 +24,7 @@ from gnnexp.config.schema import run_config
 from gnnexp.ending import settle
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.launchers.base import Launcher, Outcome
+from gnnexp.launchers.kept import Launchers
 from gnnexp.preflight import summary
 from gnnexp.prepare import read_quality
 from gnnexp.records import write_json, write_text
@@ -35,13 +36,13 @@ from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.follow import Follower, follow
 
 
-def execute(composed: Composed, console: Console, sweep: str | None = None) -> Outcome:
+def execute(composed: Composed, console: Console, launchers: Launchers) -> Outcome:
     """Run a checked configuration to its end, whatever end that is.
 
     Raises:
         ConfigError, DataError: before the run directory exists.
     """
-    return carry_out(start_run(composed, console, sweep), composed.config, console)
+    return carry_out(start_run(composed, console, None), composed.config, console, launchers)
 
 
 def start_run(composed: Composed, console: Console, sweep: str | None) -> Path:
@@ -74,7 +75,7 @@ def tell_preflight(prepared: Prepared, console: Console) -> None:
         console.print(f"[yellow]warning[/yellow] {shortage}", soft_wrap=True)
 
 
-def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console) -> Outcome:
+def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console, launchers: Launchers) -> Outcome:
     """Have the ranks work on what `run_dir` holds, follow them, and settle how it ended.
 
     Raises:
@@ -86,7 +87,7 @@ def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console) -> Out
         printer = EpochPrinter(console, run_dir)
         printer.start()
         try:
-            outcome = _launch(run_dir, config, console)
+            outcome = _launch(run_dir, config, console, launchers.of(config["hardware"]["launcher"]))
         except KeyboardInterrupt:
             outcome = Outcome(130, "interrupted", "interrupted before the ranks were started", "interrupted")
         printer.close()
@@ -104,10 +105,10 @@ def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console) -> Out
     return outcome
 
 
-def _launch(run_dir: Path, config: Mapping[str, Any], console: Console) -> Outcome:
+def _launch(run_dir: Path, config: Mapping[str, Any], console: Console, launcher: Launcher) -> Outcome:
     """Launch, and again from the last checkpoint where that may help, `hardware.max_restarts` times."""
     hardware = run_config(config).hardware
-    launcher, spent = build(config["hardware"]["launcher"], Launcher), 0
+    spent = 0
     while True:
         note(run_dir, "start", ranks=hardware.num_ranks, host=platform.node(), pid=os.getpid(), restarts=spent)
         outcome = launcher.launch(run_dir, config)

@@ -21,6 +21,7 @@ from gnnexp.config.compose import Composed, compose, register_resolvers
 from gnnexp.config.folders import product_folder
 from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, Problem, ProblemsError
+from gnnexp.launchers.kept import Launchers
 from gnnexp.runs import read_run
 
 if TYPE_CHECKING:
@@ -35,11 +36,13 @@ class Jobs:
     Attributes:
         console: where runs show themselves.
         config_dir: the user's own folder of YAML files.
+        launchers: of all jobs.
         rows: overrides, state, directory or reason.
     """
 
     console: Console
     config_dir: str | None
+    launchers: Launchers
     rows: list[tuple[str, str, str]] = field(default_factory=list)
 
     def run(self, config: DictConfig) -> float:
@@ -54,7 +57,7 @@ class Jobs:
             if problems := problems_of(composed.config):
                 raise ConfigError(problems)
             composed.run_dir.rmdir()  # Hydra has made it, and nothing is in it; a run makes its own
-            outcome = execute(composed, self.console)
+            outcome = execute(composed, self.console, self.launchers)
         except ProblemsError as error:
             print_problems(error)
             self.rows.append((label, "failed", str(error.problems[0]).splitlines()[0]))
@@ -71,16 +74,17 @@ def main(overrides: Sequence[str], config_dir: str | None) -> int:
 
     _check(overrides, config_dir)
     register_resolvers()
-    jobs = Jobs(make_console(), config_dir)
     more = [] if config_dir is None else ["--config-dir", str(Path(config_dir).resolve())]
     quiet = ["hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none"]
     before, sys.argv = sys.argv, ["gnnexp", "-m", *more, *overrides, *quiet]
-    try:
-        hydra.main(version_base="1.3", config_path=str(product_folder("conf")), config_name="config")(jobs.run)()
-    except SystemExit as error:  # Hydra has said what is wrong
-        return 2 if not jobs.rows and error.code else 1
-    finally:
-        sys.argv = before
+    with Launchers() as launchers:
+        jobs = Jobs(make_console(), config_dir, launchers)
+        try:
+            hydra.main(version_base="1.3", config_path=str(product_folder("conf")), config_name="config")(jobs.run)()
+        except SystemExit as error:  # Hydra has said what is wrong
+            return 2 if not jobs.rows and error.code else 1
+        finally:
+            sys.argv = before
     jobs.console.print(states_table(jobs.rows, "jobs"))
     return 0 if all(state == "finished" for _, state, _ in jobs.rows) else 1
 

@@ -19,6 +19,7 @@ from gnnexp.cli.prepare import prepare, problems_of
 from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.launchers.base import Outcome
+from gnnexp.launchers.kept import Launchers
 from gnnexp.launchers.slurm_jobs import job_state, read_job_id
 from gnnexp.measure.needs import Profile
 from gnnexp.records import RESULT_FILE
@@ -57,7 +58,8 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console) -> Outcome
     if problems := problems_of(config):
         raise ConfigError(problems)
     reopen_run(run_dir, config, console)
-    return carry_out(run_dir, config, console)
+    with Launchers() as launchers:
+        return carry_out(run_dir, config, console, launchers)
 
 
 def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console) -> None:

@@ -21,12 +21,14 @@ def main(options: argparse.Namespace) -> int:
     from gnnexp.cli.console import make_console
     from gnnexp.cli.execute import execute
     from gnnexp.cli.prepare import checked
+    from gnnexp.launchers.kept import Launchers
     from gnnexp.reports.table import group_runs, make_table, row_keys
     from gnnexp.runs import read_run
 
     composed = checked(options.overrides, options.config_dir)
     console = make_console()
-    outcome = execute(composed, console)
+    with Launchers() as launchers:
+        outcome = execute(composed, console, launchers)
     if outcome.status == "finished":
         runs = [read_run(composed.run_dir)]
         keys = row_keys(runs, ("system", "dataset", "model"))

@@ -17,6 +17,7 @@ from gnnexp.cli.cases import STATES, State, run_case
 from gnnexp.cli.console import make_console
 from gnnexp.cli.main import guarded
 from gnnexp.config.compose import Composed
+from gnnexp.launchers.kept import Launchers
 from gnnexp.records import write_json
 from gnnexp.sweep import Sweep
 
@@ -96,7 +97,8 @@ def main(arguments: Sequence[str]) -> int:
     sweep = Sweep(case["sweep"], "", ())
 
     def run() -> int:
-        state = run_case(sweep, composed, State(**case["state"]), make_console())
+        with Launchers() as launchers:
+            state = run_case(sweep, composed, State(**case["state"]), make_console(), launchers)
         write_json(folder / "state.json", asdict(state))
         return 0
 

@@ -26,6 +26,7 @@ from gnnexp.config.build import missing_module
 from gnnexp.config.compose import Composed
 from gnnexp.ending import deliver
 from gnnexp.errors import ConfigError, Problem, ProblemsError
+from gnnexp.launchers.kept import Launchers
 from gnnexp.reports.layout import check_named, read_layout
 from gnnexp.runs import RUNS, find_runs, finished_by_key
 from gnnexp.sweep import Case, Sweep, load_sweep, run_key
@@ -152,12 +153,13 @@ def run_all(sweep: Sweep, composed: list[Composed], states: list[State], console
 def _run_one_by_one(sweep: Sweep, composed: list[Composed], states: list[State], console: Console) -> list[State]:
     """In order; one that fails does not stop the others, Ctrl-C does."""
     states = list(states)
-    for position, state in enumerate(states):
-        if state.status != "waiting":
-            continue
-        console.print(f"\n[bold]{position + 1}/{len(states)}[/bold] {state.label}", soft_wrap=True)
-        states[position] = run_case(sweep, composed[position], state, console)
-        save_states(sweep, states)
-        if states[position].status == "interrupted":
-            break
+    with Launchers() as launchers:
+        for position, state in enumerate(states):
+            if state.status != "waiting":
+                continue
+            console.print(f"\n[bold]{position + 1}/{len(states)}[/bold] {state.label}", soft_wrap=True)
+            states[position] = run_case(sweep, composed[position], state, console, launchers)
+            save_states(sweep, states)
+            if states[position].status == "interrupted":
+                break
     return states

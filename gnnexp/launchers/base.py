@@ -54,3 +54,6 @@ class Launcher(ABC):
 
         A run that was stopped or killed goes on from the last checkpoint in `run_dir`: the ranks look for it.
         """
+
+    def close(self) -> None:  # noqa: B027  most keep nothing
+        """End what is kept between launches."""

@@ -1,17 +1,13 @@
-"""All ranks on this machine, started and watched by torch's elastic agent."""
+"""All ranks on this machine: forks of one process that has imported what all of them need."""
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import signal
-import sys
-import tempfile
 import time
-import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,37 +17,37 @@ import psutil
 from gnnexp.config.schema import HardwareConfig, run_config
 from gnnexp.errors import Problem
 from gnnexp.launchers.base import Launcher, Outcome
+from gnnexp.launchers.ranks import Ranks
 from gnnexp.launchers.status import Death, judge, kernel_kills, read_statuses
-from gnnexp.launchers.variables import exported, worker_variables
+from gnnexp.launchers.variables import worker_variables
 from gnnexp.launchers.watch import STOP_S, Watchdog
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-_SIGNAL_NAMES = ",".join(item.name for item in _SIGNALS)
-# `exec` keeps the process id, so signals and exit codes are the worker's own; one log per rank, in true order.
-_SHELL = 'exec "$@" >>"$0/rank_$RANK.log" 2>&1 </dev/null'
+_LISTEN_S = 0.1
 
 
 class InterruptedLaunchError(Exception):
     """A signal asked the launching process to stop.
 
     Attributes:
-        sigval: which signal (the name that torch's own exception uses).
+        number: which signal.
     """
 
-    def __init__(self, sigval: signal.Signals) -> None:
-        super().__init__(sigval.name)
-        self.sigval = sigval
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(number.name)
+        self.number = number
 
 
 class LocalLauncher(Launcher):
-    """One process per worker on this machine (`torch.distributed.launcher.elastic_launch`, command entry).
+    """One process per worker on this machine; the process that they are forked from is kept until `close`.
 
     Args:
-        worker_module: what every rank runs with `python -m`.
+        worker_module: whose `main` every rank runs.
     """
 
     def __init__(self, worker_module: str = "gnnexp.worker") -> None:
         self.worker_module = worker_module
+        self._ranks: Ranks | None = None
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """A local run has one machine, and somebody who waits for it."""
@@ -76,44 +72,58 @@ class LocalLauncher(Launcher):
         shutil.rmtree(run_dir / "status", ignore_errors=True)  # words of an earlier attempt
         for folder in ("logs", "status"):
             (run_dir / folder).mkdir(exist_ok=True)
-        variables = worker_variables(hardware, num_cores()) | {
-            "GNNEXP_LAUNCHER_PID": str(os.getpid()),  # a worker that starts after its launcher died can see that
-            "TORCHELASTIC_SIGNALS_TO_HANDLE": _SIGNAL_NAMES,
-        }
-        watchdog, kills = Watchdog(run_dir, hardware.workers, hardware.timeout_s), kernel_kills()
-        with _signals_raise(), _passed_on(watchdog), _quiet_agent(), exported(variables):
-            watchdog.start()
+        with _signals_raise():
             try:
-                exit_codes = self._run_agent(run_dir, hardware)
+                ranks = self._started(run_dir, hardware)
             except InterruptedLaunchError as error:
-                return _interrupted(error.sigval)
-            finally:
-                watchdog.close()
-        return _outcome(run_dir, hardware.workers, exit_codes, watchdog, kernel_kills() > kills)
+                self.close()
+                return _interrupted(error.number)
+            watchdog, kills = Watchdog(run_dir, ranks.pids, hardware.workers, hardware.timeout_s), kernel_kills()
+            with _passed_on(watchdog):
+                watchdog.start()
+                try:
+                    _wait(ranks, hardware.workers)
+                except InterruptedLaunchError as error:
+                    _stop(ranks, hardware.workers, error.number)
+                    self.close()
+                    return _interrupted(error.number)
+                finally:
+                    watchdog.close()
+        return _outcome(run_dir, hardware.workers, ranks.exit_codes, watchdog, kernel_kills() > kills)
 
-    def _run_agent(self, run_dir: Path, hardware: HardwareConfig) -> dict[int, int]:
-        """Exit codes of the ranks that failed, in the order in which they were noticed."""
-        from torch.distributed.elastic.multiprocessing.api import DefaultLogsSpecs, SignalException
-        from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-        from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+    def close(self) -> None:
+        """End the process that ranks are forked from."""
+        if self._ranks is not None:
+            self._ranks.close()
+            self._ranks = None
 
-        command = (str(run_dir / "logs"), sys.executable, "-m", self.worker_module, str(run_dir))
-        with tempfile.TemporaryDirectory(prefix="gnnexp-agent-") as scratch:
-            launch = LaunchConfig(
-                min_nodes=1, max_nodes=1, nproc_per_node=hardware.workers, run_id=uuid.uuid4().hex,
-                # By a file: torch's TCP store listens on every interface of the machine.
-                rdzv_backend="c10d", rdzv_endpoint=f"{scratch}/rendezvous", local_addr="127.0.0.1",
-                rdzv_configs={"timeout": hardware.timeout_s, "store_type": "file"}, max_restarts=0,
-                monitor_interval=0.1, shutdown_timeout=int(STOP_S), signals_to_handle=_SIGNAL_NAMES,
-                logs_specs=DefaultLogsSpecs(log_dir=scratch),  # error files of its own, which no worker writes
-            )
-            try:
-                elastic_launch(launch, "/bin/sh")("-c", _SHELL, *command)
-            except ChildFailedError as error:
-                return {rank: failure.exitcode for rank, failure in error.failures.items()}
-            except SignalException as error:
-                raise InterruptedLaunchError(signal.Signals(error.sigval)) from error
-        return {}
+    def _started(self, run_dir: Path, hardware: HardwareConfig) -> Ranks:
+        environment = os.environ | worker_variables(hardware, num_cores())
+        if self._ranks is not None and not self._ranks.fits(self.worker_module, environment):
+            self.close()
+        if self._ranks is None:
+            self._ranks = Ranks(self.worker_module, environment, run_dir / "logs" / "starter.log")
+        self._ranks.start(run_dir, hardware.workers)
+        return self._ranks
+
+
+def _wait(ranks: Ranks, num_ranks: int) -> None:
+    """Until every rank has ended; once one has failed, the others are asked to (and ended by the watchdog)."""
+    asked = False
+    while len(ranks.exit_codes) < num_ranks and not ranks.lost:
+        ranks.listen(_LISTEN_S)
+        if not asked and any(ranks.exit_codes.values()):
+            ranks.signal(signal.SIGTERM)
+            asked = True
+
+
+def _stop(ranks: Ranks, num_ranks: int, number: signal.Signals) -> None:
+    """Pass a signal on and give the ranks time for a checkpoint; a second signal ends the wait."""
+    end = time.monotonic() + STOP_S
+    with suppress(InterruptedLaunchError):
+        ranks.signal(number)
+        while len(ranks.exit_codes) < num_ranks and not ranks.lost and time.monotonic() < end:
+            ranks.listen(_LISTEN_S)
 
 
 def _has_cuda() -> bool:
@@ -136,10 +146,11 @@ def _outcome(
         stopped = "stopped" in states.values()
         return _interrupted(signal.SIGTERM) if stopped else Outcome(0, "finished")
     own = watchdog.killed
-    # Survivors are ended by the agent's SIGTERM: a cause only if there is no other.
-    ended = {rank: code for rank, code in exit_codes.items() if rank not in own and rank not in finished}
+    # Survivors are ended by our SIGTERM: a cause only if there is no other.
+    failed = {rank: code for rank, code in exit_codes.items() if code}
+    ended = {rank: code for rank, code in failed.items() if rank not in own and rank not in finished}
     causes = {rank: code for rank, code in ended.items() if code != -signal.SIGTERM} or ended
-    lost = {rank: None for rank in watchdog.vanished if rank not in exit_codes and rank not in own}
+    lost = {rank: None for rank in watchdog.vanished if rank not in failed and rank not in own}
     deaths = [
         Death(rank, code, watchdog.vanished.get(rank, time.time()), out_of_memory and code == -signal.SIGKILL)
         for rank, code in (lost | causes).items()
@@ -154,7 +165,7 @@ def _interrupted(number: signal.Signals) -> Outcome:
 
 @contextmanager
 def _signals_raise() -> Iterator[None]:
-    """Signals raise here, before and after the agent has its own handlers; the caller's come back at the end."""
+    """Signals raise here; the caller's handlers come back at the end."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise InterruptedLaunchError(signal.Signals(number))
@@ -175,20 +186,3 @@ def _passed_on(watchdog: Watchdog) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGUSR2, before)
-
-
-@contextmanager
-def _quiet_agent() -> Iterator[None]:
-    """The agent's own messages repeat, less precisely, what the ranks' status files say."""
-    import torch.distributed.launcher.api  # noqa: F401  its loggers exist once it is imported
-
-    names = [name for name in logging.root.manager.loggerDict if name.startswith("torch.distributed.elastic")]
-    loggers = [logging.getLogger(name) for name in names]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-
 from gnnexp.config.schema import HardwareConfig
 
 # kernels.md: a reference epoch of DGL takes 844-862 ms, with mmap_max=0 747-763 ms: large tensors are no longer mapped,
@@ -41,18 +37,3 @@ def worker_variables(hardware: HardwareConfig, cores: int) -> dict[str, str]:
     if hardware.allocator == "pooled":
         variables |= {"GLIBC_TUNABLES": _POOLED, "THP_MEM_ALLOC_ENABLE": "1"}
     return variables
-
-
-@contextmanager
-def exported(variables: Mapping[str, str]) -> Iterator[None]:
-    """Have `variables` in this process's environment for a while: torch's agent hands its own on to the workers."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,10 +24,11 @@ _LINGER_S = 20.0
 
 
 class Watchdog(threading.Thread):
-    """Watches the worker processes of one run, found among this process's children by the run directory they are given.
+    """Watches the worker processes of one run.
 
     Args:
         run_dir: the run.
+        pids: process of each rank that has started so far; grows while this runs.
         num_ranks: processes to expect.
         timeout_s: after how long without a sign of life a rank is taken to hang.
 
@@ -36,9 +38,10 @@ class Watchdog(threading.Thread):
         hung: the rank that was found to hang, if one was.
     """
 
-    def __init__(self, run_dir: Path, num_ranks: int, timeout_s: float) -> None:
+    def __init__(self, run_dir: Path, pids: Mapping[int, int], num_ranks: int, timeout_s: float) -> None:
         super().__init__(name="gnnexp-watchdog", daemon=True)
         self.run_dir = run_dir
+        self.pids = pids
         self.num_ranks = num_ranks
         self.timeout_s = timeout_s
         self.hung: Status | None = None
@@ -65,14 +68,12 @@ class Watchdog(threading.Thread):
             _kill_group(process.pid)
 
     def _find(self) -> None:
-        if len(self._ranks) == self.num_ranks:
-            return
-        for process in psutil.Process().children():
-            with suppress(psutil.Error):
-                if str(self.run_dir) in process.cmdline():
-                    rank = int(process.environ().get("RANK", -1))
-                    if rank >= 0:
-                        self._ranks.setdefault(rank, process)
+        for rank, pid in list(self.pids.items()):
+            if rank not in self._ranks:
+                try:
+                    self._ranks[rank] = psutil.Process(pid)
+                except psutil.NoSuchProcess:
+                    self.vanished.setdefault(rank, time.time())
 
     def tell(self, number: signal.Signals) -> None:
         """Pass a signal on to the ranks."""

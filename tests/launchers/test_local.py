@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import psutil
@@ -25,7 +26,8 @@ def launch(run_dir: Path, behaviours: list[str], monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PYTHONPATH", str(HERE))
     prepare(run_dir, behaviours)
     config = {"hardware": {"workers": len(behaviours), "timeout_s": 30.0, **hardware}, "train": {}, "seed": 0}
-    return LocalLauncher("stub_worker").launch(run_dir, config)
+    with closing(LocalLauncher("stub_worker")) as launcher:
+        return launcher.launch(run_dir, config)
 
 
 def pids(run_dir: Path) -> list[int]:

@@ -1,0 +1,99 @@
+"""The ranks of runs on this machine, as the launching process sees them: forks of a starter that it keeps."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+_END_S = 5.0
+_CHUNK = 1 << 16
+
+
+class Ranks:
+    """A starter process (`gnnexp.launchers.starter`) and the ranks of the last run that it was asked for.
+
+    Args:
+        module: whose `main` every rank runs, with the run directory as its argument; its `preload`, if it has one,
+            imports what all of them need.
+        environment: of the starter, and so of the ranks.
+        log: where the starter writes what importing says.
+
+    Attributes:
+        pids: process of each rank that has started.
+        exit_codes: of each rank that has ended; -n where signal n ended it.
+        lost: whether the starter itself has ended, and the ranks with it.
+    """
+
+    def __init__(self, module: str, environment: Mapping[str, str], log: Path) -> None:
+        self.module, self.environment = module, dict(environment)
+        self.pids: dict[int, int] = {}
+        self.exit_codes: dict[int, int] = {}
+        self.lost = False
+        self._unread = b""
+        # A session of its own: Ctrl-C on a terminal reaches the launching process, which passes it on to the ranks.
+        with log.open("ab") as written:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "gnnexp.launchers.starter", module], env=self.environment,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=written, start_new_session=True, bufsize=0,
+            )
+
+    def start(self, run_dir: Path, num_ranks: int) -> None:
+        """Ask for `num_ranks` ranks on `run_dir`; `listen` tells when they are there."""
+        self.pids, self.exit_codes = {}, {}
+        with socket.create_server(("127.0.0.1", 0)) as found:
+            port = found.getsockname()[1]
+        places = [
+            {"RANK": str(rank), "WORLD_SIZE": str(num_ranks), "LOCAL_RANK": str(rank),
+             "LOCAL_WORLD_SIZE": str(num_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            for rank in range(num_ranks)
+        ]
+        request = {"run_dir": str(run_dir), "folder": str(Path.cwd()), "ranks": places}
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+
+    def listen(self, seconds: float) -> None:
+        """Wait at most `seconds` for news of the ranks, and take them in."""
+        assert self._process.stdout is not None
+        stream = self._process.stdout.fileno()
+        if not select.select([stream], [], [], seconds)[0]:
+            return
+        received = os.read(stream, _CHUNK)
+        self.lost = not received
+        *lines, self._unread = (self._unread + received).split(b"\n")
+        for news in map(json.loads, lines):
+            if "pid" in news:
+                self.pids[news["rank"]] = news["pid"]
+            else:
+                self.exit_codes[news["rank"]] = news["exit_code"]
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to every rank that runs, and to what it has started itself."""
+        for rank, pid in self.pids.items():
+            if rank not in self.exit_codes:
+                with suppress(ProcessLookupError):
+                    os.killpg(pid, number)
+
+    def fits(self, module: str, environment: Mapping[str, str]) -> bool:
+        """Whether another run can be started by the same starter."""
+        return not self.lost and (self.module, self.environment) == (module, dict(environment))
+
+    def close(self) -> None:
+        """End the starter, and with it every rank that is left."""
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.close()
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+        self.lost = True

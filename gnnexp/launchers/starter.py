@@ -1,0 +1,97 @@
+"""The process that ranks are forked from: `python -m gnnexp.launchers.starter MODULE`, see `gnnexp.launchers.ranks`.
+
+Importing torch, numba and the rest takes several seconds of a core, and every rank needs the same. Here it is done
+once, and ranks are forks of it: on 2 cores, 16 of them start in the time of one. Nothing is computed before a fork:
+forks of a process whose OpenMP threads have been started would hang.
+
+A request is a line of JSON on the standard input, `{"run_dir", "folder", "ranks": [variables of each]}`. The standard
+output tells `{"rank", "pid"}` of every rank that started and `{"rank", "exit_code"}` of every one that ended. The end
+of the input is the end of this process, and that is the ranks' (`gnnexp.worker.die_with_parent`).
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import json
+import os
+import select
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+_POLL_S = 0.05
+_CHUNK = 1 << 16
+
+
+def main() -> int:
+    """Serve until the input ends; in a forked process, the exit code of its rank."""
+    name = sys.argv[1]
+    failure = _preload(name)
+    requests, replies = os.dup(0), os.dup(1)
+    os.dup2(2, 1)  # what a library prints is no reply
+    os.environ["GNNEXP_LAUNCHER_PID"] = str(os.getpid())
+    running: dict[int, int] = {}
+    for request in _requests(requests, replies, running):
+        for rank, variables in enumerate(request["ranks"]):
+            pid = os.fork()
+            if pid == 0:
+                os.close(requests)
+                os.close(replies)
+                _become(rank, name, request, variables)
+                if failure is not None:
+                    raise failure
+                return importlib.import_module(name).main() or 0
+            running[pid] = rank
+            _tell(replies, rank=rank, pid=pid)
+    return 0
+
+
+def _preload(name: str) -> Exception | None:
+    """Import what the ranks will; why that failed is kept for them to raise, in the log of the run that they are of."""
+    try:
+        getattr(importlib.import_module(name), "preload", int)()
+    except Exception as error:
+        return error
+    gc.collect()
+    gc.freeze()  # else a rank's first collection writes to, and so copies, every page of objects
+    return None
+
+
+def _requests(requests: int, replies: int, running: dict[int, int]) -> Iterator[dict[str, Any]]:
+    """What is asked for, until the input ends; between requests, ranks that have ended are told of."""
+    unread = b""
+    while True:
+        if select.select([requests], [], [], _POLL_S if running else None)[0]:
+            received = os.read(requests, _CHUNK)
+            if not received:
+                return
+            *lines, unread = (unread + received).split(b"\n")
+            yield from map(json.loads, lines)
+        for pid in list(running):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                _tell(replies, rank=running.pop(pid), exit_code=os.waitstatus_to_exitcode(status))
+
+
+def _become(rank: int, name: str, request: Mapping[str, Any], variables: Mapping[str, str]) -> None:
+    """Make this fork what `python -m MODULE RUN_DIR` with these variables would be, writing to its own log."""
+    os.setsid()
+    os.chdir(request["folder"])
+    os.environ.update(variables)
+    sys.argv = [name, request["run_dir"]]
+    log = os.open(Path(request["run_dir"]) / "logs" / f"rank_{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for opened, stream in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(opened, stream)
+    os.close(log)
+    os.close(nothing)
+
+
+def _tell(replies: int, **reply: int) -> None:
+    os.write(replies, json.dumps(reply).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
