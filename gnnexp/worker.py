@@ -31,9 +31,10 @@ def main() -> int:
 
 
 def preload() -> None:
-    """Import what every rank needs, before ranks are forked; nothing may be computed here (`gnnexp.launchers.starter`).
+    """Load what every rank needs, before ranks are forked; no thread may be started (`gnnexp.launchers.starter`).
 
-    torch imports its compiler when the first optimiser is made: a third of all importing.
+    torch imports its compiler when the first optimiser is made, numba its typing rules when the first kernel is called:
+    half of all loading.
     """
     import torch._dynamo  # noqa: F401
 
@@ -41,6 +42,9 @@ def preload() -> None:
     import gnnexp.failure
     import gnnexp.heartbeat
     import gnnexp.train  # noqa: F401
+    from gnnexp.kernels.counter import permutation
+
+    permutation(0, 2)
 
 
 def as_rank(work: Callable[[Path, Environment, list[Job], Heartbeat], str]) -> int:
