@@ -41,7 +41,7 @@ _CHUNK_COPIES = 8
 
 
 class Evaluation:
-    """Evaluates the validation and test splits every `train.eval_every` epochs and after the last one."""
+    """Evaluates the validation and test splits every `train.eval_every` epochs and after the last one, or never."""
 
     def __init__(self, job: Job, paradigm: Paradigm[Any]) -> None:
         self._job, self._paradigm = job, paradigm
@@ -63,7 +63,7 @@ class Evaluation:
     def after(self, epoch: int) -> dict[str, float]:
         """Metrics by split (`acc/val`, ...), the same on every rank; empty when no evaluation is due."""
         every, last = self._job.run.train.eval_every, self._job.run.train.epochs - 1
-        due = epoch == last or (every > 0 and (epoch + 1) % every == 0)
+        due = every is not None and (epoch == last or (every > 0 and (epoch + 1) % every == 0))
         if not due or not self._due:
             return {}
         start = time.perf_counter()

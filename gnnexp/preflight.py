@@ -17,7 +17,7 @@ import psutil
 import torch
 
 from gnnexp.config.build import build
-from gnnexp.config.schema import run_config
+from gnnexp.config.schema import TrainConfig, run_config
 from gnnexp.config.seen import as_seen
 from gnnexp.errors import Problem
 from gnnexp.feature_stores.base import FeatureStore
@@ -103,7 +103,7 @@ def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int, parts: P
             batch, 1 + (sampler.prefetch if train.overlap and sampler.threads else 0), model, row, itemsize)),
         Need("parameters, gradients, optimizer", "device", 4 * parameters),
         Need(f"{drawn.models} models of parts", "device", _KEPT_MODEL * drawn.models * parameters),
-        Need("layer-wise evaluation", "host", _evaluation(graph, model, train.eval_memory, itemsize)),
+        Need("layer-wise evaluation", "host", _evaluation(graph, model, train, itemsize)),
         Need("checkpoints", "disk", (3 * parameters * (1 + drawn.models * hardware.num_ranks) + trained)
              * (train.checkpoints_kept + 1), per_rank=False),
         *build(config["task"], Task).needs(config, graph),
@@ -178,10 +178,12 @@ def _row_bytes(graph: Graph, itemsize: int) -> int:
     return graph.num_features * itemsize
 
 
-def _evaluation(graph: Graph, model: Model, limit: int, itemsize: int) -> int:
+def _evaluation(graph: Graph, model: Model, train: TrainConfig, itemsize: int) -> int:
     """Activations of two layers; above the limit they are streamed to disk."""
+    if train.eval_every is None:
+        return 0
     wanted = 2 * graph.num_nodes * max(model.hidden if model.num_layers > 1 else 0, graph.num_classes) * itemsize
-    return min(wanted, limit)
+    return min(wanted, train.eval_memory)
 
 
 def judge(found: Estimate, config: Mapping[str, Any], run_dir: Path) -> list[Problem]:

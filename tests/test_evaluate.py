@@ -83,6 +83,13 @@ def test_inference_equals_the_whole_graph(ranks, model, size, memory):
         assert left == []
 
 
+@pytest.mark.parametrize(("every", "due"), [(1, [0, 1, 2, 3, 4]), (2, [1, 3, 4]), (0, [4]), (None, [])])
+def test_it_is_due_every_few_epochs_after_the_last_one_or_never(every, due, tmp_path):
+    config = small_config(MODELS["gcn"], train={"eval_every": every, "epochs": 5})
+    evaluation = Evaluation(*assemble(config, Artifacts(nasty_graph()), tmp_path, read_environment()))
+    assert [epoch for epoch in range(5) if evaluation.after(epoch)] == due
+
+
 @given(st.integers(1, 9))
 def test_ranges_cover_everything(parts):
     graph = nasty_graph()

@@ -21,7 +21,8 @@ class TrainConfig:
         weight_decay: L2 penalty (added to the gradient, as torch's `weight_decay`).
         weight_decay_on: which layers it applies to; Kipf & Welling's GCN penalises the first layer only.
         optimizer: `adam`, `adamw` or `sgd`.
-        eval_every: epochs between two evaluations, 0 = only after the last epoch.
+        eval_every: epochs between two evaluations, 0 = only after the last epoch, null = never (where only time, bytes
+            and memory are asked for).
         eval_memory: bytes that activations of layer-wise inference may take per rank before they go to disk.
         overlap: sample and load batch i+1 while batch i trains; false gives the papers' additive breakdown.
         dtype: dtype of parameters and activations.
@@ -38,7 +39,7 @@ class TrainConfig:
     weight_decay: float = 0.0
     weight_decay_on: Literal["all", "first"] = "all"
     optimizer: Literal["adam", "adamw", "sgd"] = "adam"
-    eval_every: int = 1
+    eval_every: int | None = 1
     eval_memory: int = 4 << 30
     overlap: bool = True
     dtype: Literal["float32", "float64"] = "float32"

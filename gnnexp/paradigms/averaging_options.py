@@ -59,7 +59,7 @@ class AveragingOptions:
         every, train = self.sync_every, config["train"]
         problems = [*plain_features(config, _NAME), *whole_topology(config, _NAME),
                     *vertices_only(config, _NAME, "the ends of a link are in different parts")]
-        if train["eval_every"] > 0 and train["eval_every"] % every:
+        if (train["eval_every"] or 0) % every:
             problems.append(Problem("train.eval_every", train["eval_every"], f"must be a multiple of {every} "
                                     "(paradigm.sync_every): between averages there is no model to evaluate",
                                     f"set train.eval_every={every}"))
