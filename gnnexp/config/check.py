@@ -106,7 +106,7 @@ _RULES: tuple[Rule, ...] = (
      "train.batch_size=1024"),
     ("train.lr", lambda v: 0 < v < math.inf, "must be positive and finite", "train.lr=0.003"),
     ("train.weight_decay", lambda v: 0 <= v < math.inf, "must be 0 or positive, and finite", "train.weight_decay=0"),
-    ("train.eval_every", lambda v: v is None or v >= 0, "must be 0 (only after the last epoch) or more, or null (never)",
+    ("train.eval_every", lambda v: v is None or v >= 0, "must be 0 (after the last epoch only), more, or null (never)",
      "train.eval_every=1"),
     ("train.eval_memory", lambda v: v >= 1, "must be a positive number of bytes", "train.eval_memory=4294967296"),
     ("train.checkpoint_every", lambda v: v >= 0, "must be 0 (only when asked to by a signal) or more",

@@ -64,8 +64,8 @@ def estimate(work: Work, machine: Machine) -> Estimate:
     brought = crossed if work.sampled_edges else 0.0  # of sampled batches: their blocks, and rows that other ranks sent
     prepared = (
         work.sampled_edges / machine.sampling + _exchanged(work, machine, _SAMPLING),
-        (loaded.get("host", 0.0) + loaded.get("disk", 0.0)) / machine.host + loaded.get("peer", 0.0) / machine.peer
-        + brought + _exchanged(work, machine, _LOADING),
+        (loaded.get("host", 0.0) + loaded.get("disk", 0.0)) / machine.host + brought
+        + _exchanged(work, machine, _LOADING),
     )
     computed = (work.gathered_bytes / machine.gather + work.flops / machine.flops
                 + work.elementwise_bytes / machine.stream + work.steps * machine.step_s + crossed - brought)

@@ -26,7 +26,6 @@ class Machine:
         stream: bytes that elementwise work reads and writes.
         sampling: edges drawn.
         host: bytes from host memory into the device.
-        peer: bytes from another device of the same host.
         link: bytes to other ranks, where they are as the profile places them; a node's network is shared by its ranks.
         latency: seconds of an exchange beside its bytes.
         step_s: seconds of a training step beside its work; 0 where nobody says.
@@ -44,7 +43,6 @@ class Machine:
     stream: float
     sampling: float
     host: float
-    peer: float
     link: float
     latency: float
     step_s: float
@@ -82,7 +80,6 @@ def machine_of(name: str, hardware: Mapping[str, Any]) -> Machine:
         # A data sheet has one figure for a device's memory.
         stream=float(hardware.get("stream") or gather),
         sampling=float(hardware.get("sampling") or gather / _BYTES_PER_DRAW), host=host,
-        peer=gather if on_host else float(links.get("d2d") or links["h2d"]),
         link=link / workers if nodes > 1 else link, latency=float(hardware["latency"]),
         step_s=float(hardware.get("step_s") or 0), concurrent=not on_host or nodes > 1,
         device_memory=hardware.get("device_memory"), source=str(hardware.get("source") or "not said"),

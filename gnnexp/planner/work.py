@@ -37,7 +37,8 @@ class Work:
     Attributes:
         ranks: how many share the epoch.
         sampled_edges: drawn.
-        loaded_bytes: of feature rows by where they were: `host`, `peer`, `disk`; what other ranks send is sent.
+        loaded_bytes: of feature rows by where they were: `host`, `disk`; what other ranks send, from their caches too,
+            is sent.
         gathered_bytes: rows that aggregation reads, both ways.
         flops: of dense products, both ways.
         sent_bytes: to other ranks, by tag.
@@ -118,12 +119,11 @@ def work_of(run: Run) -> Work:
     hardware = run.config["hardware"]
     ranks = int(hardware.get("nodes", 1)) * int(hardware["workers"])
     dims = widths(run)
-    sliced = run.value("feature_store") in ("sliced", "embedding_sliced")  # every rank reads its columns of every row
-    row_bytes = dims[0] * ITEMSIZE / (ranks if sliced else 1)
+    row_bytes = dims[0] * ITEMSIZE / _slices(run, ranks)
     tags = sorted({name.removeprefix("comm/rounds_") for epoch in run.epochs for name in epoch
                    if name.startswith("comm/rounds_")} - {"evaluation"})
     loaded = {origin: _busiest(run, f"features_loaded_{origin}", ranks) * row_bytes
-              for origin in ("host", "peer", "disk")}
+              for origin in ("host", "disk")}
     crossing = (_known(run, "tier/h2d_bytes") + _known(run, "tier/d2h_bytes")) / ranks
     steps, chunks, parameters = num_steps(run), num_chunks(run), _parameters(run, dims)
     held, update = _device_bytes(run), _UPDATES * ITEMSIZE * parameters * steps
@@ -139,6 +139,11 @@ def work_of(run: Run) -> Work:
         ahead=bool(run.config.get("train", {}).get("overlap")) and steps > 1,
         chunked=_in_chunks(run), **_pipeline(run, dims, ranks, chunks),
     )
+
+
+def _slices(run: Run, ranks: int) -> int:
+    """Into how many slices of columns rows are cut; every rank then reads, and multiplies, its columns of every row."""
+    return ranks if run.value("feature_store") in ("sliced", "embedding_sliced") else 1
 
 
 def _pipeline(run: Run, dims: list[int], ranks: int, chunks: int) -> dict[str, Any]:
@@ -208,7 +213,7 @@ def _flops(run: Run, dims: list[int], ranks: int) -> float:
     model, total = run.value("model"), 0.0
     neighbours, own = _MATRICES.get(model, (1, 1))
     origins = ("host", "peer", "disk", "local", "remote")
-    sources = sum(_known(run, f"work/features_loaded_{origin}") for origin in origins) / ranks
+    sources = sum(_known(run, f"work/features_loaded_{origin}") for origin in origins) / ranks / _slices(run, ranks)
     # On the full graph: rows of other ranks' vertices, of a layer in the mean.
     halo = (_known(run, "work/halo_fetched") + _known(run, "work/halo_cached")) / ranks / (len(dims) - 1)
     for layer, (d_in, d_out) in enumerate(pairwise(dims), 1):

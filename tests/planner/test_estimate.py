@@ -16,7 +16,7 @@ from gnnexp.planner.machine import machine_of
 from gnnexp.planner.profiles import all_machines, machine_named, machines_named
 from gnnexp.planner.work import Work
 
-WORK = Work(ranks=4, sampled_edges=640, loaded_bytes={"host": 1000, "peer": 500}, gathered_bytes=2000, flops=6000,
+WORK = Work(ranks=4, sampled_edges=640, loaded_bytes={"host": 1000}, gathered_bytes=2000, flops=6000,
             sent_bytes={"frontier": 100, "features": 200, "activations": 300, "gradients": 400},
             rounds={"frontier": 1, "features": 2, "activations": 3, "gradients": 4, "sizes": 5}, crossing_bytes=50,
             device_bytes=999)
@@ -28,7 +28,7 @@ def test_parts_by_hand() -> None:
     told = estimate(WORK, machine_of("gpu", GPU))
     # Sizes are told where ranks would meet anyway: no latency of their own. What crosses is of sampled batches.
     assert told.sample_s == pytest.approx(640 / (64 / 64) + 100 / 20 + 1 * 0.5)
-    assert told.load_s == pytest.approx(1000 / 10 + 500 / 20 + 50 / 10 + 200 / 20 + 2 * 0.5)
+    assert told.load_s == pytest.approx(1000 / 10 + 50 / 10 + 200 / 20 + 2 * 0.5)
     assert told.forward_backward_s == pytest.approx(2000 / 64 + 6000 / 100 + 300 / 20 + 3 * 0.5)
     assert told.sync_s == pytest.approx(400 / 20 + 4 * 0.5)
     assert told.epoch_s == pytest.approx(told.sample_s + told.load_s + told.forward_backward_s + told.sync_s)
@@ -85,7 +85,7 @@ _TAGS = ("frontier", "features", "activations", "gradients")
 @st.composite
 def works(draw: st.DrawFn) -> Work:
     named = {tag: draw(COUNTS) for tag in _TAGS}
-    return Work(4, draw(COUNTS), {"host": draw(COUNTS), "peer": draw(COUNTS)}, draw(COUNTS), draw(COUNTS), named,
+    return Work(4, draw(COUNTS), {"host": draw(COUNTS), "disk": draw(COUNTS)}, draw(COUNTS), draw(COUNTS), named,
                 {tag: draw(COUNTS) for tag in _TAGS}, draw(COUNTS), 1.0, elementwise_bytes=draw(COUNTS),
                 steps=draw(st.integers(1, 1000)))
 

@@ -34,7 +34,7 @@ def run_of(chosen: str = "sage", purpose: str = "node_classification", **more: A
 def test_an_epoch_by_hand() -> None:
     work = work_of(run_of())
     assert work.ranks == 2 and work.sampled_edges == pytest.approx(500 * 1.2)
-    assert work.loaded_bytes == {"host": pytest.approx(200 * 1.1 * 400), "peer": 50 * 400, "disk": 0}
+    assert work.loaded_bytes == {"host": pytest.approx(200 * 1.1 * 400), "disk": 0}, "peers' rows are sent"
     # Both layers narrow: 16 and 4 columns are read, twice, by the rank that has 1.5 times the mean of layer 1.
     assert work.gathered_bytes == pytest.approx(2 * 16 * 4 * 300 * 1.5 + 2 * 4 * 4 * 200)
     # Neighbours are projected where they come from (250 rows read, then 100), a vertex's own row where it is.
@@ -70,6 +70,8 @@ def test_columns_are_read_by_every_rank() -> None:
     choices = {**run.provenance["choices"], "feature_store": "sliced"}
     run = replace(run, provenance={**run.provenance, "choices": choices})
     assert work_of(run).loaded_bytes["host"] == pytest.approx(200 * 1.1 * 100 * 4 / 2)
+    # Half of the columns of 250 rows on the neighbours' side: as many products as without slices, shared out.
+    assert work_of(run).flops == pytest.approx(2 * 2 * 100 * 16 * (125 + 100) + 3 * 2 * 16 * 4 * (100 + 25))
 
 
 def test_a_larger_graph_has_larger_batches_and_as_many_steps() -> None:

@@ -16,7 +16,7 @@ from gnnexp.reports.published.beside import make_table as make_beside
 from gnnexp.reports.table import Group, make_columns
 from gnnexp.runs import Run
 
-MACHINE = Machine("box", 1, 2, flops=1e9, gather=1e9, sampling=1e6, host=1e8, peer=1e8, link=1e8, latency=1e-4,
+MACHINE = Machine("box", 1, 2, flops=1e9, gather=1e9, sampling=1e6, host=1e8, link=1e8, latency=1e-4,
                   stream=1e9, step_s=0.0, concurrent=True, device_memory=4000, source="data sheet")
 BESIDE = Beside("gsplit", "Table 3", {"epoch_s": "time/epoch_s", "load_s": "time/load_s"})
 

@@ -13,7 +13,7 @@ from gnnexp.reports.estimates import make_table
 from gnnexp.runs import Run
 
 # A second per float operation, everything else is free.
-SLOW = Machine("slow", 1, 2, flops=1.0, gather=1e30, stream=1e30, sampling=1e30, host=1e30, peer=1e30, link=1e30,
+SLOW = Machine("slow", 1, 2, flops=1.0, gather=1e30, stream=1e30, sampling=1e30, host=1e30, link=1e30,
                latency=0.0, step_s=0.0, concurrent=True, device_memory=1000, source="a sheet")
 GRAPH = {"num_nodes": 50, "num_edges": 700, "num_features": 2, "num_classes": 3}
 
