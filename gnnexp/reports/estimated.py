@@ -12,6 +12,7 @@ from gnnexp.planner.machine import Machine
 from gnnexp.reports.planned import tells_enough
 from gnnexp.reports.published.beside import Beside, any_of, place_of
 from gnnexp.reports.published.cells import number_of
+from gnnexp.reports.published.graphs import share_of_targets
 from gnnexp.reports.published.order import Compared, pairs_in_order
 from gnnexp.reports.setting import setting_of
 from gnnexp.reports.table import Group, Table
@@ -28,7 +29,7 @@ def with_estimates(table: Table, groups: Sequence[Group], machine: Machine, besi
         machine: that is described.
         beside: the paper's numbers that stand in the table, with which estimates are compared.
     """
-    seconds = [estimated_s(group, machine) for group in groups]
+    seconds = [estimated_s(group, machine, beside.paper if beside is not None else "") for group in groups]
     paired = beside is not None and bool(beside.epoch)
     quantity = beside.epoch if beside is not None and paired else "epoch_s"
     place = table.header.index(f"{quantity}, paper") + 1 if paired else len(table.header)
@@ -45,10 +46,10 @@ def with_estimates(table: Table, groups: Sequence[Group], machine: Machine, besi
     return Table(header, rows, " ".join([table.caption, *notes]))
 
 
-def estimated_s(group: Group, machine: Machine) -> float:
+def estimated_s(group: Group, machine: Machine, paper: str = "") -> float:
     """Mean over the runs; infinite where the device's memory does not hold it, NaN where no run tells enough."""
     runs = [run for run in group.runs if tells_enough(run) and machine.hosts(setting_of(run).ranks)]
-    found = [estimate(full_size(run), machine) for run in runs]
+    found = [estimate(full_size(run, share_of_targets(paper, run)), machine) for run in runs]
     if not found:
         return math.nan
     return statistics.fmean(one.epoch_s for one in found) if all(one.fits for one in found) else math.inf

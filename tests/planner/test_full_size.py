@@ -32,6 +32,12 @@ def test_graph_and_batches_grow_and_steps_are_those_of_all_targets() -> None:
     assert full.steps == pytest.approx(5 * small.steps) and full.device_bytes == small.scaled(4).device_bytes
 
 
+def test_a_paper_may_train_another_share_than_the_shape_has() -> None:
+    run = run_of(train=0.05)
+    assert full_steps(run, 0.1) == 2.0 and full_size(run, 0.1).steps == pytest.approx(2 * work_of(run).steps)
+    assert full_steps(run_of(None, train=0.05), 0.1) == 1.0
+
+
 @pytest.mark.parametrize("run", [run_of(None, train=0.05), run_of(train=None), run_of(shape=None, train=0.05),
                                  run_of(train=0.65)])
 def test_as_many_steps(run: Run) -> None:

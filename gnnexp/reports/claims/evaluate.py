@@ -15,6 +15,7 @@ from gnnexp.reports.claims.expression import evaluate, names_in
 from gnnexp.reports.claims.verdict import Verdict, verdict
 from gnnexp.reports.labels import said
 from gnnexp.reports.planned import tells_enough
+from gnnexp.reports.published.graphs import share_of_targets
 from gnnexp.reports.setting import setting_of
 from gnnexp.reports.spread import mean_and_interval
 from gnnexp.runs import Run
@@ -84,8 +85,9 @@ def outcome(claim: Claim, runs_of: Mapping[str, Sequence[Run]]) -> Outcome:
         return Outcome(claim, measured, ())
     hardware = check.hardware
     told = [run for run in runs if tells_enough(run) and machine_named(hardware).hosts(setting_of(run).ranks)]
-    return Outcome(claim, measured,
-                   compare(told, check, claim.expects, lambda run: evaluate(check.value, run, _seconds(run, hardware))))
+    estimated = compare(told, check, claim.expects,
+                        lambda run: evaluate(check.value, run, _seconds(run, hardware, claim.paper)))
+    return Outcome(claim, measured, estimated)
 
 
 def compare(runs: Iterable[Run], check: Check, expects: Expects, value: _Value) -> list[Found]:
@@ -129,10 +131,11 @@ _COLLECTIVES = "time/comm_s"
 _Row = tuple[_Labels, _Labels, _Labels, _Labels, tuple[float, float]]
 
 
-def _seconds(run: Run, hardware: str) -> dict[str, float]:
+def _seconds(run: Run, hardware: str, paper: str) -> dict[str, float]:
     """Estimated ones on `hardware`, of the published size; NaN where the run would not fit."""
-    work, machine = full_size(run), machine_named(hardware)
-    told, times = estimate(work, machine), full_factor(run) * full_steps(run)
+    share = share_of_targets(paper, run)
+    work, machine = full_size(run, share), machine_named(hardware)
+    told, times = estimate(work, machine), full_factor(run) * full_steps(run, share)
     crossing = {name: evaluate(f"[{counted}]", run) * times / work.ranks / machine.host
                 for name, counted in _CROSSING.items()}
     sent = sum(work.sent_bytes.values()) / machine.link + sum(work.rounds.values()) * machine.latency

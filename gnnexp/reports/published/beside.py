@@ -18,7 +18,7 @@ from gnnexp.reports.spread import interval_cell, mean_and_interval
 from gnnexp.reports.table import Group, Table, shared_caption
 from gnnexp.runs import Run
 
-_KEYS = ("paper", "source", "columns", "where", "settings", "over")
+_KEYS = ("paper", "source", "columns", "where", "settings", "systems", "over")
 EPOCH = "time/epoch_s"
 
 
@@ -33,6 +33,7 @@ class Beside:
         where: further fields and settings of the cells, the same for all rows; they win over what a row's runs are
             (`model: ""`, where the paper does not say which).
         settings: of the cells, that differ between rows: a config key of the runs, or an expression, by the setting.
+        systems: which of the paper's one of ours stands for, where it is not the one of the same name.
         over: a system that every row's last column is compared with, or None.
     """
 
@@ -41,6 +42,7 @@ class Beside:
     columns: Mapping[str, str]
     where: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    systems: Mapping[str, str] = field(default_factory=dict)
     over: str | None = None
 
     @property
@@ -50,9 +52,14 @@ class Beside:
 
     def printed(self, run: Run, quantity: str) -> str:
         """The paper's cell for what `run` is, `–` where it has none."""
-        wanted = {"dataset": published_graph(run), "model": run.value("model"), "system": run.value("system")}
+        wanted = {"dataset": published_graph(run), "model": run.value("model"), "system": self.system_of(run)}
         wanted |= self.settings_of(run)
         return printed(self.paper, source=self.source, quantity=quantity, **{**wanted, **self.where})
+
+    def system_of(self, run: Run) -> str:
+        """The paper's system; empty where another one of ours stands for that of this name."""
+        name = run.value("system")
+        return self.systems.get(name, "" if name in self.systems.values() else name)
 
     def settings_of(self, run: Run) -> dict[str, str]:
         """What `run` has of `settings`, as cells have it."""
@@ -76,6 +83,8 @@ def read_beside(options: Mapping[str, Any], where: str = "report.published") -> 
     for key, kind, allowed, example in (("where", Mapping, "must map fields of the cells to values", "{model: sage}"),
                                         ("settings", Mapping, "must map settings of the cells to config keys",
                                          "{layers: model.layers}"),
+                                        ("systems", Mapping, "must map our systems to the paper's",
+                                         "{neutronstar_comm: neutronstar}"),
                                         ("over", str, "must be a system", "dgl")):
         if not isinstance(options.get(key), kind | None):
             problems.append(Problem(f"{where}.{key}", options[key], allowed, f"{key}: {example}"))
@@ -94,7 +103,7 @@ def read_beside(options: Mapping[str, Any], where: str = "report.published") -> 
     if problems:
         raise ConfigError(problems)
     return Beside(str(paper), str(source), dict(options["columns"]), dict(options.get("where") or {}),
-                  dict(options.get("settings") or {}), options.get("over"))
+                  dict(options.get("settings") or {}), dict(options.get("systems") or {}), options.get("over"))
 
 
 def _is_expression(text: object) -> bool:

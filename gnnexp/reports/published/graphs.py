@@ -12,6 +12,10 @@ _LIKE = {
     "it2004_like": "it2004",
 }
 
+# Shares of vertices that a paper trains, where they are not the shape's: "randomly generated [...] training (65%)"
+# (NeutronTP, section 5.1); a random tenth in GSplit's artifact, whose paper does not say.
+_TARGETS = {("neutrontp", "friendster_like"): 0.65, ("gsplit", "orkut_like"): 0.1, ("gsplit", "friendster_like"): 0.1}
+
 
 def graph_like(shape: str) -> str:
     """The published graph of a `dataset.shape`; empty where it is like none."""
@@ -24,3 +28,8 @@ def published_graph(run: Run) -> str:
     if shape != "null":
         return graph_like(shape)
     return run.value("dataset.name").lower().removeprefix("ogbn-").removeprefix("ogbl-").replace("-", "_")
+
+
+def share_of_targets(paper: str, run: Run) -> float | None:
+    """Of the vertices of the graph that `run`'s is like, those that the paper trains; None: as the shape has it."""
+    return _TARGETS.get((paper, run.value("dataset.shape")))

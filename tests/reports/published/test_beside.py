@@ -47,6 +47,13 @@ def test_cells_by_hand() -> None:
     assert "median of the 2 epochs after the first" in table.caption
 
 
+def test_another_system_of_ours_may_stand_for_a_papers() -> None:
+    groups = [group_of(run_of("dgl", 4.0)), group_of(run_of("dgl_reference", 5.0)), group_of(run_of("p3", 1.0))]
+    options = {**OPTIONS, "over": None, "columns": {"epoch_s": "time/epoch_s"}, "systems": {"dgl_reference": "dgl"}}
+    rows = make_table(groups, ["system"], read_beside(options)).rows
+    assert rows == (("dgl", "4", "–"), ("dgl_reference", "5", "73.4"), ("p3", "1", "14.1"))
+
+
 def test_settings_of_rows_and_values_of_several_metrics() -> None:
     """HongTu's Table 6 has three numbers of layers; Table 3 counts parts, ranks times chunks, and no model."""
     def run(layers: int, chunks: int = 8) -> Run:
