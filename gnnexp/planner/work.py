@@ -52,6 +52,9 @@ class Work:
         ahead: whether batches are prepared while others train.
         pipelined: chunks whose exchanges pass behind the work on others; 0 where none does.
         pipelined_bytes: of what is sent as `activations`, what passes so.
+        edge_rows_bytes: what a GAT without fused kernels keeps beside that for its gradients: of every edge of every
+            layer the projected rows of both ends, concatenated (HongTu's Equation 3, and "the O(|E|) intermediate data"
+            of section 4.2); ours keeps none of it.
         chunked: whether the device holds one chunk at a time, so that more of them need less of it.
     """
 
@@ -71,6 +74,7 @@ class Work:
     ahead: bool = False
     pipelined: int = 0
     pipelined_bytes: float = 0.0
+    edge_rows_bytes: float = 0.0
     chunked: bool = False
 
     def scaled(self, factor: float) -> Work:
@@ -84,7 +88,7 @@ class Work:
             loaded_bytes={origin: count * factor for origin, count in self.loaded_bytes.items()},
             flops=self.flops * factor, crossing_bytes=self.crossing_bytes * factor,
             device_bytes=(self.device_bytes - self.fixed_bytes) * factor + self.fixed_bytes,
-            pipelined_bytes=self.pipelined_bytes * factor,
+            pipelined_bytes=self.pipelined_bytes * factor, edge_rows_bytes=self.edge_rows_bytes * factor,
             elementwise_bytes=(self.elementwise_bytes - self.update_bytes) * factor + self.update_bytes,
             sent_bytes={tag: count * (1 if tag in _BY_STEP else factor) for tag, count in self.sent_bytes.items()},
         )
@@ -137,7 +141,7 @@ def work_of(run: Run) -> Work:
         # Parameters, their gradients and what gathers those.
         fixed_bytes=min(held, parameters * ITEMSIZE + _known(run, "memory/buffers_bytes")), steps=steps,
         ahead=bool(run.config.get("train", {}).get("overlap")) and steps > 1,
-        chunked=_in_chunks(run), **_pipeline(run, dims, ranks, chunks),
+        edge_rows_bytes=_edge_rows(run, dims, ranks), chunked=_in_chunks(run), **_pipeline(run, dims, ranks, chunks),
     )
 
 
@@ -207,6 +211,13 @@ def _gathered(run: Run, dims: list[int], ranks: int) -> float:
         passes = _GATHERS.get(model, 1.0 if raw else 2.0)
         total += passes * (wide if before else narrow) * ITEMSIZE * _busiest(run, f"edges_layer{layer}", ranks)
     return total
+
+
+def _edge_rows(run: Run, dims: list[int], ranks: int) -> float:
+    if run.value("model") != "gat":
+        return 0.0
+    return sum(2 * width * ITEMSIZE * _busiest(run, f"edges_layer{layer}", ranks)
+               for layer, width in enumerate(dims[1:], 1))
 
 
 def _flops(run: Run, dims: list[int], ranks: int) -> float:

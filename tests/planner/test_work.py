@@ -54,6 +54,12 @@ def test_models(model: str, gathered: float, flops: float) -> None:
     assert work.gathered_bytes == pytest.approx(gathered) and work.flops == pytest.approx(flops)
 
 
+def test_rows_of_edges_that_a_gat_without_fused_kernels_keeps() -> None:
+    assert work_of(run_of("gat")).edge_rows_bytes == pytest.approx(2 * 16 * 4 * 300 * 1.5 + 2 * 4 * 4 * 200)
+    assert work_of(run_of("gat")).scaled(3).edge_rows_bytes == pytest.approx(3 * (2 * 16 * 4 * 450 + 2 * 4 * 4 * 200))
+    assert work_of(run_of("gcn")).edge_rows_bytes == 0
+
+
 def test_a_first_layer_that_sums_raw_rows_has_no_gradient_to_gather() -> None:
     run = run_of(model={"hidden": 128, "layers": 2})
     assert work_of(run).gathered_bytes == pytest.approx(1 * 100 * 4 * 450 + 2 * 4 * 4 * 200)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,3 +79,12 @@ def test_several_whole_nodes_of_a_cluster_are_a_smaller_one() -> None:
     assert [ranks for ranks in range(1, 12) if cluster.hosts(ranks)] == [4, 6, 8], "one node has other links"
     run = run_of("dgl", 1e6, workers=4)
     assert estimated_s(group_of(run), cluster) == estimate(work_of(run).scaled(2.0), cluster).epoch_s
+
+
+def test_memory_of_published_code_that_keeps_edges_rows() -> None:
+    run = run_of("dgl", 100.0, device=1000.0, scale=1.0)
+    run = replace(run, provenance={**run.provenance, "choices": {"model": "gat", "dataset": "dcsbm"}})
+    kept = replace(BESIDE, edge_rows=("dgl",))  # 50 edges a rank, 2 rows of 3 columns: 1200 bytes more than 1000
+    assert math.isfinite(estimated_s(group_of(run), replace(MACHINE, device_memory=2300), kept))
+    assert math.isinf(estimated_s(group_of(run), replace(MACHINE, device_memory=2100), kept))
+    assert math.isfinite(estimated_s(group_of(run), replace(MACHINE, device_memory=2100), BESIDE))

@@ -18,7 +18,7 @@ from gnnexp.reports.spread import interval_cell, mean_and_interval
 from gnnexp.reports.table import Group, Table, shared_caption
 from gnnexp.runs import Run
 
-_KEYS = ("paper", "source", "columns", "where", "settings", "systems", "over")
+_KEYS = ("paper", "source", "columns", "where", "settings", "systems", "edge_rows", "over")
 EPOCH = "time/epoch_s"
 
 
@@ -34,6 +34,8 @@ class Beside:
             (`model: ""`, where the paper does not say which).
         settings: of the cells, that differ between rows: a config key of the runs, or an expression, by the setting.
         systems: which of the paper's one of ours stands for, where it is not the one of the same name.
+        edge_rows: systems of ours whose published code keeps rows for the edges of a GAT: estimates of their memory
+            have them (`gnnexp.planner.work.Work`).
         over: a system that every row's last column is compared with, or None.
     """
 
@@ -43,6 +45,7 @@ class Beside:
     where: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
     systems: Mapping[str, str] = field(default_factory=dict)
+    edge_rows: Sequence[str] = ()
     over: str | None = None
 
     @property
@@ -85,6 +88,7 @@ def read_beside(options: Mapping[str, Any], where: str = "report.published") -> 
                                          "{layers: model.layers}"),
                                         ("systems", Mapping, "must map our systems to the paper's",
                                          "{neutronstar_comm: neutronstar}"),
+                                        ("edge_rows", list, "must be a list of systems", "[neutronstar, sancus]"),
                                         ("over", str, "must be a system", "dgl")):
         if not isinstance(options.get(key), kind | None):
             problems.append(Problem(f"{where}.{key}", options[key], allowed, f"{key}: {example}"))
@@ -103,7 +107,8 @@ def read_beside(options: Mapping[str, Any], where: str = "report.published") -> 
     if problems:
         raise ConfigError(problems)
     return Beside(str(paper), str(source), dict(options["columns"]), dict(options.get("where") or {}),
-                  dict(options.get("settings") or {}), dict(options.get("systems") or {}), options.get("over"))
+                  dict(options.get("settings") or {}), dict(options.get("systems") or {}),
+                  tuple(options.get("edge_rows") or ()), options.get("over"))
 
 
 def _is_expression(text: object) -> bool:
