@@ -89,7 +89,8 @@ class LocalLauncher(Launcher):
                     return _interrupted(error.number)
                 finally:
                     watchdog.close()
-        return _outcome(run_dir, hardware.workers, ranks.exit_codes, watchdog, kernel_kills() > kills)
+        outcome = _outcome(run_dir, hardware.workers, ranks.exit_codes, watchdog, kernel_kills() > kills)
+        return _starter_lost(run_dir) if ranks.lost and outcome.status != "finished" else outcome
 
     def close(self) -> None:
         """End the process that ranks are forked from."""
@@ -156,6 +157,12 @@ def _outcome(
         for rank, code in (lost | causes).items()
     ]
     return judge(run_dir, deaths, watchdog.hung)
+
+
+def _starter_lost(run_dir: Path) -> Outcome:
+    """Nobody knows who ended it; the ranks went with it, and what they say of each other is a consequence."""
+    reason = "the process that the ranks are forked from was ended, and the ranks with it"
+    return Outcome(1, "failed", reason, f"{reason}; what it wrote: {run_dir / 'logs' / 'starter.log'}", "killed")
 
 
 def _interrupted(number: signal.Signals) -> Outcome:

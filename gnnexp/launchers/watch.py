@@ -19,6 +19,8 @@ _POLL_S = 0.1
 GRACE_S = 4.0
 # What ranks that were asked to stop have for finishing their step and writing a checkpoint.
 STOP_S = 8.0
+# A killed process is gone once whoever is its parent by now has noticed.
+_KILLED_S = 5.0
 # After every rank has said "finished", a process that hangs in its interpreter's exit is ended.
 _LINGER_S = 20.0
 
@@ -66,6 +68,7 @@ class Watchdog(threading.Thread):
         self._find()
         for process in self._ranks.values():
             _kill_group(process.pid)
+        psutil.wait_procs(self._ranks.values(), _KILLED_S)
 
     def _find(self) -> None:
         for rank, pid in list(self.pids.items()):

@@ -33,6 +33,12 @@ def behave(name: str, run_dir: Path) -> None:
         time.sleep(60)
     if name == "sleep":
         time.sleep(60)
+    if name == "where":
+        Path("was_here").touch()
+    if name == "kill_parent":
+        time.sleep(0.3)
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60)
     if name == "environment":
         (run_dir / f"environment_{os.environ['RANK']}.json").write_text(json.dumps(dict(os.environ)))
 
@@ -42,6 +48,7 @@ def main() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     name = json.loads((run_dir / "behaviour.json").read_text())[int(os.environ["RANK"])]
     (run_dir / f"pid_{os.environ['RANK']}").write_text(str(os.getpid()))
+    (run_dir / "parent").write_text(str(os.getppid()))
     report(run_dir, "running")
     print("hello from", os.environ["RANK"])
     if name == "user_error":

@@ -9,17 +9,11 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-import psutil
 import pytest
+from launching import HERE, gone, pids, prepare, wait_until
 
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.local import LocalLauncher
-
-HERE = Path(__file__).parent
-
-
-def prepare(run_dir: Path, behaviours: list[str]) -> None:
-    (run_dir / "behaviour.json").write_text(json.dumps(behaviours))
 
 
 def launch(run_dir: Path, behaviours: list[str], monkeypatch: pytest.MonkeyPatch, **hardware: object) -> Outcome:
@@ -28,26 +22,6 @@ def launch(run_dir: Path, behaviours: list[str], monkeypatch: pytest.MonkeyPatch
     config = {"hardware": {"workers": len(behaviours), "timeout_s": 30.0, **hardware}, "train": {}, "seed": 0}
     with closing(LocalLauncher("stub_worker")) as launcher:
         return launcher.launch(run_dir, config)
-
-
-def pids(run_dir: Path) -> list[int]:
-    return [int(file.read_text()) for file in run_dir.glob("pid_*")]
-
-
-def gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:  # not by `pid_exists` before: it may end between the two
-        return True
-
-
-def wait_until(holds: object, seconds: float) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if holds():  # type: ignore[operator]
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def test_all_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,94 @@
+"""The process that ranks are forked from: kept between launches, left when it no longer fits, never outlived."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from launching import HERE, gone, pids, prepare, wait_until
+
+from gnnexp.launchers.base import Outcome
+from gnnexp.launchers.kept import Launchers
+from gnnexp.launchers.local import LocalLauncher
+from gnnexp.launchers.ranks import Ranks
+
+NODE = {"_target_": "gnnexp.launchers.local.LocalLauncher", "worker_module": "stub_worker"}
+
+
+@pytest.fixture
+def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Outcome, str]]:
+    """`launch(launcher, behaviours, **hardware)`: the outcome, and whose child the first rank was."""
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+
+    def start(launcher: LocalLauncher, behaviours: list[str], **hardware: object) -> tuple[Outcome, str]:
+        run_dir = tmp_path / str(time.time_ns())
+        run_dir.mkdir()
+        prepare(run_dir, behaviours)
+        config = {"hardware": {"workers": len(behaviours), "timeout_s": 30.0, **hardware}, "train": {}, "seed": 0}
+        outcome = launcher.launch(run_dir, config)
+        assert all(gone(pid) for pid in pids(run_dir))
+        return outcome, (run_dir / "parent").read_text()
+
+    return start
+
+
+def test_the_same_process_serves_the_next_launch_and_one_after_a_failure(launch) -> None:
+    with Launchers() as launchers:
+        launcher = launchers.of(NODE)
+        assert launchers.of(dict(NODE)) is launcher and launchers.of({**NODE, "worker_module": "other"}) is not launcher
+        outcomes, parents = zip(*[launch(launcher, behaviours, threads=1) for behaviours in (
+            ["finish"], ["raise", "sleep"], ["finish"] * 3)], strict=True)
+        assert [outcome.status for outcome in outcomes] == ["finished", "failed", "finished"]
+        assert len(set(parents)) == 1
+    assert gone(int(parents[0])), "closed with the launchers"
+
+
+def test_another_environment_takes_another_process(launch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Allocators and OpenMP read theirs once, when a process starts."""
+    with Launchers() as launchers:
+        launcher = launchers.of(NODE)
+        _, first = launch(launcher, ["finish"], threads=1)
+        _, second = launch(launcher, ["finish"], threads=2)
+        monkeypatch.setenv("GNNEXP_TEST", "1")
+        _, third = launch(launcher, ["finish"], threads=2)
+        assert len({first, second, third}) == 3 and gone(int(first)) and gone(int(second))
+
+
+def test_ranks_run_where_the_launching_process_is_now(launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Launchers() as launchers:
+        for name in ("one", "two"):
+            (tmp_path / name).mkdir()
+            monkeypatch.chdir(tmp_path / name)
+            assert launch(launchers.of(NODE), ["where"])[0].status == "finished", name
+            assert (tmp_path / name / "was_here").exists()
+
+
+def test_a_killed_starter_takes_its_ranks_along_and_the_next_launch_has_another(launch, tmp_path: Path) -> None:
+    with Launchers() as launchers:
+        launcher = launchers.of(NODE)
+        outcome, killed = launch(launcher, ["kill_parent", "sleep"])
+        assert (outcome.status, outcome.kind, outcome.may_be_repeated) == ("failed", "killed", True)
+        assert "forked from was ended" in outcome.reason
+        again, parent = launch(launcher, ["finish"])
+        assert again.status == "finished" and parent != killed
+
+
+def test_closing_ends_ranks_that_run(tmp_path: Path) -> None:
+    prepare(tmp_path, ["sleep", "sleep"])
+    for folder in ("logs", "status"):
+        (tmp_path / folder).mkdir()
+    ranks = Ranks("stub_worker", os.environ | {"PYTHONPATH": str(HERE)}, tmp_path / "logs" / "starter.log")
+    ranks.start(tmp_path, 2)
+    assert wait_until(lambda: ranks.listen(0.1) or len(pids(tmp_path)) == 2, 30)
+    assert sorted(ranks.pids.values()) == sorted(pids(tmp_path)) and not ranks.exit_codes
+    assert all(os.getpgid(pid) == pid for pid in pids(tmp_path)), "each leads its own group"
+    ranks.signal(signal.SIGTERM)
+    assert wait_until(lambda: ranks.listen(0.1) or len(ranks.exit_codes) == 2, 30)
+    assert set(ranks.exit_codes.values()) == {-signal.SIGTERM}
+    ranks.close()
+    assert ranks.lost and not [child for child in psutil.Process().children() if "starter" in " ".join(child.cmdline())]
