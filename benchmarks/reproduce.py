@@ -2,7 +2,8 @@
 
 Runs that have finished are found by their key, here or in `docs/results/records` from an earlier day: a call that was
 stopped goes on. Sweeps are those whose name begins with a paper's; a sweep whose runs failed keeps its report, which
-names them, and the exit code is 1.
+names them, and the exit code is 1. The systems' pages show the verdicts of the claims: write them anew afterwards
+(`PYTHONPATH=tests/support:. python tests/support/system_pages.py`).
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ import yaml
 from gnnexp.config.folders import product_folder
 
 FOLDER = Path(__file__).parents[2] / "docs" / "systems"
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "claims"
 CLAIMS = Path(__file__).parents[2] / "gnnexp" / "reports" / "claims"
 GROUPS = ("paradigm", "partitioner", "sampler", "feature_store", "model", "hardware", "train")
 
@@ -55,11 +57,21 @@ def page(name: str, verdicts: Mapping[str, str] | None = None) -> str:
 
     Args:
         name: of the page.
-        verdicts: what became of claims, by their names; None: nothing has evaluated them, so there is no column.
+        verdicts: what became of claims, by their names; None: as docs/results has it.
     """
+    verdicts = kept_verdicts() if verdicts is None else verdicts
     text = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
     text = between(text, "presets", presets(PAGES[name].presets))
     return between(text, "claims", claims(name, verdicts))
+
+
+def kept_verdicts() -> dict[str, str]:
+    """Of the claims that `make reproduce-small` has evaluated (docs/results/claims), by their names."""
+    found = {}
+    for file in sorted(RESULTS.glob("*.csv")):
+        with file.open(encoding="utf-8", newline="") as lines:
+            found |= {row["claim"].partition(":")[0]: row["verdict"] for row in csv.DictReader(lines)}
+    return found
 
 
 def between(text: str, marker: str, made: str) -> str:
@@ -126,7 +138,8 @@ def read_claims(paper: str) -> list[dict[str, Any]]:
 
 def _own(paper: str, rows: Sequence[Mapping[str, Any]], verdicts: Mapping[str, str] | None) -> str:
     lines = [f"{len(rows)} claims of the paper, in its words (`gnnexp/reports/claims/{paper}.yaml`, where notes say "
-             "how the paper contradicts itself). *Hardware*: the claim is one of a machine.", "",
+             "how the paper contradicts itself). *Hardware*: the claim is one of a machine." +
+             (f" *Verdict*: [figures and reasons](../results/claims/{paper}.md)." if verdicts else ""), "",
              _head(("claim", "where", "kind", "what we check"), verdicts)]
     for claim in rows:
         kind = claim["kind"] + (", hardware" if claim["depends_on_hardware"] else "")
