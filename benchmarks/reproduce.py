@@ -49,8 +49,8 @@ def main() -> int:
         if runs_of_sweep(name):
             _gnnexp("report", name, "--markdown", "--csv", "--out", str(RESULTS / name))
             _gnnexp("export", name, "--out", str(RESULTS / "records" / f"{name}.tar.xz"))
-            for picture in (RESULTS / name).glob("*.png"):  # the same as .svg, and larger
-                picture.unlink()
+            for copy in [*(RESULTS / name).glob("*.png"), *(RESULTS / name).glob("*.html")]:  # of .svg and .md, larger
+                copy.unlink()
     _gnnexp("claims", "--out", str(RESULTS / "claims"))
     write_text(RESULTS / "index.md", "\n".join(_index()) + "\n")
     print(f"reports: {RESULTS}" + (f"; with failed runs: {', '.join(failed)}" if failed else ""))

@@ -38,7 +38,7 @@ class Outcome:
 
 
 class Launcher(ABC):
-    """Starts `python -m gnnexp.worker RUN_DIR` on every rank, waits, and says how it ended."""
+    """Has every rank do what `python -m gnnexp.worker RUN_DIR` does, waits, and says how it ended."""
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """What of the configuration this launcher cannot do."""

@@ -1,8 +1,8 @@
 """The process that ranks are forked from: `python -m gnnexp.launchers.starter MODULE`, see `gnnexp.launchers.ranks`.
 
 Importing torch, numba and the rest takes several seconds of a core, and every rank needs the same. Here it is done
-once, and ranks are forks of it: on 2 cores, 16 of them start in the time of one. Nothing is computed before a fork:
-forks of a process whose OpenMP threads have been started would hang.
+once, and ranks are forks of it, which matters where there are fewer cores than ranks. No thread is started before a
+fork: forks of a process whose OpenMP threads have been started would hang.
 
 A request is a line of JSON on the standard input, `{"run_dir", "folder", "ranks": [variables of each]}`. The standard
 output tells `{"rank", "pid"}` of every rank that started and `{"rank", "exit_code"}` of every one that ended. The end

@@ -15,7 +15,7 @@ import psutil
 from gnnexp.launchers.status import Status, hanging, read_statuses
 
 _POLL_S = 0.1
-# What the others have after the first failure; torch's agent alone would wait 30 s for a rank that ignores SIGTERM.
+# What the others have after the first failure, those that ignore SIGTERM too.
 GRACE_S = 4.0
 # What ranks that were asked to stop have for finishing their step and writing a checkpoint.
 STOP_S = 8.0
