@@ -17,7 +17,8 @@ from gnnexp.cli.console import make_console, states_table
 from gnnexp.cli.execute import execute
 from gnnexp.cli.main import print_problems
 from gnnexp.cli.prepare import problems_of
-from gnnexp.config.compose import Composed, compose, register_resolvers
+from gnnexp.config.compose import Composed, compose
+from gnnexp.config.composition import register_resolvers
 from gnnexp.config.folders import product_folder
 from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, Problem, ProblemsError

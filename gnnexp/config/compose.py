@@ -1,4 +1,4 @@
-"""From overrides to one resolved, plain configuration. With `overrides`, the only module that knows Hydra."""
+"""From overrides to one resolved, plain configuration, and every mistake in them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gnnexp.config.composition import Composition, composition, missing
 from gnnexp.config.folders import ConfigFolders, find_folders
 from gnnexp.config.overrides import FIXED, admit, check_choice, is_group, parse
 from gnnexp.errors import ConfigError, Problem
@@ -92,7 +93,7 @@ def draft(overrides: Sequence[str], config_dir: str | None = None) -> Draft:
     unsure = _unsure(folders, [*unread, *(meant[line] for line in choices if line not in good)],
                      [meant[line] for line in good])
     values = [override for override in parsed if str(override.input_line) not in choices]
-    lines, unknown = _admitted(values, base.config, folders, unsure)
+    lines, unknown = _admitted(values, base.contents.config, folders, unsure)
     return _finish(folders, good, lines, [*problems, *unknown], unsure, (tuple(overrides), config_dir))
 
 
@@ -137,10 +138,12 @@ def _finish(
     except ConfigError as error:
         return Draft(None, (*problems, *error.problems), unsure)
     problems += made.culprits.values()
-    missing = [key for key in _missing(made.config) if key.partition(".")[0] not in unsure]
-    problems += [Problem(key, "???", "has no default", f"set {key}=…") for key in missing]
-    choices = {group: made.hydra["runtime"]["choices"].get(group) for group in sorted(folders.groups())}
-    return Draft(Composed(made.config, Path(made.hydra["run"]["dir"]), choices, *source), tuple(problems), unsure)
+    config, run_dir, chosen = made.contents
+    problems += [
+        Problem(key, "???", "has no default", f"set {key}=…")
+        for key in missing(config) if key.partition(".")[0] not in unsure]
+    choices = {group: chosen.get(group) for group in sorted(folders.groups())}
+    return Draft(Composed(config, Path(run_dir), choices, *source), tuple(problems), unsure)
 
 
 def expand_values(overrides: Sequence[str]) -> list[list[str]]:
@@ -172,10 +175,9 @@ def _chosen(folders: ConfigFolders, lines: tuple[str, ...], stamp: int) -> _Made
 
 
 class _Made(NamedTuple):
-    """Config, Hydra's own node, and the lines that were left out with their problems."""
+    """A composition, and the lines that were left out of it with their problems."""
 
-    config: dict[str, Any]
-    hydra: dict[str, Any]
+    contents: Composition
     culprits: dict[str, Problem]
 
 
@@ -186,83 +188,19 @@ def _without_culprits(folders: ConfigFolders, groups: list[str], lines: list[str
         ConfigError: they cannot be composed although each of them can.
     """
     try:
-        return _Made(*_compose(folders, [*groups, *lines], final=final), {})
+        return _Made(composition(folders, [*groups, *lines], final=final), {})
     except ConfigError as error:
         culprits = {line: problem for line in lines if (problem := _alone(folders, groups, line, final=final))}
         if not culprits:
             raise error from None
     good = [line for line in lines if line not in culprits]
-    return _Made(*_compose(folders, [*groups, *good], final=final), culprits)
+    return _Made(composition(folders, [*groups, *good], final=final), culprits)
 
 
 def _alone(folders: ConfigFolders, groups: list[str], line: str, *, final: bool) -> Problem | None:
     try:
-        _compose(folders, [*groups, line], final=final)
+        composition(folders, [*groups, line], final=final)
     except ConfigError as error:
         key, _, value = line.partition("=")
         return replace(error.problems[0], key=key.lstrip("+"), value=value)
     return None
-
-
-def _compose(
-    folders: ConfigFolders, lines: Sequence[str], *, final: bool
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Config and Hydra's own node; resolved if `final` (values that are not given stay `???`)."""
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
-    from hydra.core.hydra_config import HydraConfig
-    from hydra.errors import HydraException
-    from omegaconf import OmegaConf, open_dict
-    from omegaconf.errors import InterpolationToMissingValueError, OmegaConfBaseException
-    from yaml import YAMLError
-
-    register_resolvers()
-    own, *more = folders.folders
-    search = [f"hydra.searchpath=[{','.join(f'file://{folder}' for folder in more)}]"] if more else []
-    GlobalHydra.instance().clear()
-    try:
-        with initialize_config_dir(str(own), version_base="1.3"):
-            composed = hydra_compose("config", [*search, *lines], return_hydra_config=True)
-            HydraConfig.instance().set_config(composed)  # lets ${hydra:…} resolve
-            hydra = OmegaConf.to_container(composed.hydra, resolve=False)
-            assert isinstance(hydra, dict)
-            if final:
-                try:
-                    hydra["run"]["dir"] = composed.hydra.run.dir
-                except InterpolationToMissingValueError:
-                    hydra["run"]["dir"] = "runs/unnamed"  # the missing value is reported: there will be no run
-            with open_dict(composed):
-                del composed["hydra"]
-            config = OmegaConf.to_container(composed, resolve=final)
-    except YAMLError as error:
-        reason = f"not YAML: {' '.join(str(error).split())}"
-        raise ConfigError(Problem("configuration", " ".join(lines), reason, "correct the file")) from None
-    except (HydraException, OmegaConfBaseException, ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise ConfigError(Problem("configuration", " ".join(lines), reason, "correct the override or file")) from error
-    assert isinstance(config, dict)
-    return _plain(config), _plain(hydra)
-
-
-def _missing(node: Mapping[Any, Any], prefix: str = "") -> list[str]:
-    """Keys whose value must be given (`???`)."""
-    nested = [_missing(value, f"{prefix}{key}.") for key, value in node.items() if isinstance(value, Mapping)]
-    own = [f"{prefix}{key}" for key, value in node.items() if value == "???"]
-    return own + [key for keys in nested for key in keys]
-
-
-def _plain(mapping: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(key): value for key, value in mapping.items()}
-
-
-def register_resolvers() -> None:
-    """Make known what `conf/config.yaml` uses beyond Hydra's own."""
-    from omegaconf import OmegaConf
-
-    OmegaConf.register_new_resolver("first_of", _first_of, replace=True)
-
-
-def _first_of(*words: object) -> str:
-    """Resolver of `conf/config.yaml`: the first of its arguments that is set, as part of a folder's name."""
-    return next((str(word) for word in words if word not in (None, "null", "")), "run")

@@ -1,0 +1,54 @@
+"""Values applied to a choice of groups that was kept are what Hydra makes of the whole line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gnnexp.config.composition import composition
+from gnnexp.config.folders import find_folders
+from gnnexp.errors import ConfigError
+
+# A value of Hydra's own node: the whole line is composed by Hydra itself.
+BY_HYDRA = "hydra.verbose=false"
+
+LINES = (
+    [],
+    ["system=gsplit", "train.lr=0.5", "sampler.fanouts=[3,2]"],
+    ["model=gat", "train=planetoid_gat", "model.heads=2", "+model.mine={a:1,b:[2,3]}"],
+    ["train.lr=1", "train.lr=2", "++train.lr=3", "++train.more=4", "+train.most=5"],
+    ["~model.dropout", "~train.lr", "+train.lr=${seed}", "seed=7"],
+    ["name='a b'", "train.batch_size=null", "++feature_store={_target_:components.Store,width:4}"],
+    ["hardware.workers=2", "task.dim=${model.hidden}", "model.hidden=12"],
+)
+
+
+@pytest.mark.parametrize("lines", LINES, ids=lambda lines: " ".join(lines) or "default")
+def test_as_hydra_composes(lines: list[str]) -> None:
+    folders = find_folders(None)
+    lines = [f"+{line}" if line.startswith("task.dim") else line for line in lines]
+    for _ in range(2):  # the second call finds the groups kept
+        assert composition(folders, lines, final=False) == composition(folders, [*lines, BY_HYDRA], final=False)
+        made, whole = composition(folders, lines, final=True), composition(folders, [*lines, BY_HYDRA], final=True)
+        assert made.config == whole.config and made.choices == whole.choices
+        assert made.run_dir.rpartition("-")[2] == whole.run_dir.rpartition("-")[2]
+
+
+@pytest.mark.parametrize("line", ["feature_store={width:4}", "~train.nothing", "~train.lr=77", "train.nothing=1", "train.lr.deeper=2"])
+def test_what_hydra_refuses_is_refused(line: str) -> None:
+    for more in ([], [BY_HYDRA]):
+        with pytest.raises(ConfigError):
+            composition(find_folders(None), [line, *more], final=True)
+
+
+def test_every_composition_has_its_own_time_and_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = find_folders(None)
+    first = composition(folders, [], final=True)
+    assert composition(folders, [], final=True).run_dir != first.run_dir
+    lines = ["name=${hydra:runtime.cwd}"]
+    assert composition(folders, lines, final=True).config["name"] != str(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert composition(folders, lines, final=True).config["name"] == str(tmp_path)
+    first.config["train"]["lr"] = "changed"
+    assert composition(folders, [], final=True).config["train"]["lr"] != "changed"
