@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
 
 from gnnexp.planner.estimate import estimate
 from gnnexp.planner.full_size import full_size
@@ -14,7 +13,7 @@ from gnnexp.planner.work import Work
 from gnnexp.reports.planned import tells_enough
 from gnnexp.reports.published.beside import Beside, any_of, place_of
 from gnnexp.reports.published.cells import number_of
-from gnnexp.reports.published.graphs import share_of_targets
+from gnnexp.reports.published.graphs import work_as_published
 from gnnexp.reports.published.order import Compared, pairs_in_order
 from gnnexp.reports.setting import setting_of
 from gnnexp.reports.table import Group, Table
@@ -65,9 +64,7 @@ def _as_published(run: Run, beside: Beside | None) -> Work:
     """On the graph and the targets of the paper, held as its systems hold it."""
     if beside is None:
         return full_size(run)
-    work = full_size(run, share_of_targets(beside.paper, run))
-    kept = work.edge_rows_bytes if run.value("system") in beside.edge_rows else 0.0
-    return replace(work, device_bytes=work.device_bytes + kept)
+    return work_as_published(beside.paper, run, beside.edge_rows)
 
 
 def _cell(seconds: float) -> str:

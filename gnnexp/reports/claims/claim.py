@@ -58,6 +58,7 @@ class Check:
         tolerance: how far outside, as a share of the published number, is still inside.
         within: for a mean of 0: how far from it is still it, in the unit of the statistic.
         hardware: the profile for an estimate, where the value is of seconds; None: what was measured decides.
+        edge_rows: systems whose published code keeps rows for the edges of a GAT (`report.published.edge_rows`).
     """
 
     sweeps: Sequence[str]
@@ -71,6 +72,7 @@ class Check:
     tolerance: float = 0.1
     within: float | None = None
     hardware: str | None = None
+    edge_rows: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

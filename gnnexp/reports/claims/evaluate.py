@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from gnnexp.planner.estimate import estimate
-from gnnexp.planner.full_size import full_factor, full_size, full_steps
+from gnnexp.planner.full_size import full_factor, full_steps
 from gnnexp.planner.profiles import machine_named
 from gnnexp.reports.claims.claim import Check, Claim, Expects
 from gnnexp.reports.claims.expression import evaluate, names_in
 from gnnexp.reports.claims.verdict import Verdict, verdict
 from gnnexp.reports.labels import said
 from gnnexp.reports.planned import tells_enough
-from gnnexp.reports.published.graphs import share_of_targets
+from gnnexp.reports.published.graphs import share_of_targets, work_as_published
 from gnnexp.reports.setting import setting_of
 from gnnexp.reports.spread import mean_and_interval
 from gnnexp.runs import Run
@@ -86,7 +86,7 @@ def outcome(claim: Claim, runs_of: Mapping[str, Sequence[Run]]) -> Outcome:
     hardware = check.hardware
     told = [run for run in runs if tells_enough(run) and machine_named(hardware).hosts(setting_of(run).ranks)]
     estimated = compare(told, check, claim.expects,
-                        lambda run: evaluate(check.value, run, _seconds(run, hardware, claim.paper)))
+                        lambda run: evaluate(check.value, run, _seconds(run, hardware, claim.paper, check.edge_rows)))
     return Outcome(claim, measured, estimated)
 
 
@@ -131,10 +131,10 @@ _COLLECTIVES = "time/comm_s"
 _Row = tuple[_Labels, _Labels, _Labels, _Labels, tuple[float, float]]
 
 
-def _seconds(run: Run, hardware: str, paper: str) -> dict[str, float]:
+def _seconds(run: Run, hardware: str, paper: str, edge_rows: Sequence[str]) -> dict[str, float]:
     """Estimated ones on `hardware`, of the published size; NaN where the run would not fit."""
     share = share_of_targets(paper, run)
-    work, machine = full_size(run, share), machine_named(hardware)
+    work, machine = work_as_published(paper, run, edge_rows), machine_named(hardware)
     told, times = estimate(work, machine), full_factor(run) * full_steps(run, share)
     crossing = {name: evaluate(f"[{counted}]", run) * times / work.ranks / machine.host
                 for name, counted in _CROSSING.items()}

@@ -1,7 +1,12 @@
-"""Which published graph ours is, or is like."""
+"""Which published graph ours is, or is like, and what a run would be on it."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import replace
+
+from gnnexp.planner.full_size import full_size
+from gnnexp.planner.work import Work
 from gnnexp.runs import Run
 
 # Synthetic graphs by `dataset.shape`; others go by their name.
@@ -33,3 +38,16 @@ def published_graph(run: Run) -> str:
 def share_of_targets(paper: str, run: Run) -> float | None:
     """Of the vertices of the graph that `run`'s is like, those that the paper trains; None: as the shape has it."""
     return _TARGETS.get((paper, run.value("dataset.shape")))
+
+
+def work_as_published(paper: str, run: Run, edge_rows: Collection[str] = ()) -> Work:
+    """What `run` would do on the graph and the targets of the paper.
+
+    Args:
+        paper: whose.
+        run: at any scale.
+        edge_rows: systems whose published code keeps rows for the edges of a GAT: they count as memory of the device.
+    """
+    work = full_size(run, share_of_targets(paper, run))
+    kept = work.edge_rows_bytes if run.value("system") in edge_rows else 0.0
+    return replace(work, device_bytes=work.device_bytes + kept)
