@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
+from gnnexp.errors import ConfigError, Problem
 from gnnexp.planner.machine import Machine
 from gnnexp.reports.planned import Planned, Scale, plan, tells_enough
 from gnnexp.reports.published.order import Compared, pairs_in_order
@@ -23,6 +24,8 @@ _CAPTION = (
     "where the run was made with this profile. Published: by a paper on such a machine."
 )
 
+_MEND = "choose profiles with as many ranks as runs have (--hardware all: every one), or run with hardware.workers=N"
+
 
 def make_table(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 1.0, untold: Sequence[str] = ()
                ) -> Table:
@@ -33,8 +36,14 @@ def make_table(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 
         machines: described.
         scale: of the graphs, see `plan`.
         untold: profiles that do not say enough to be among the machines.
+
+    Raises:
+        ConfigError: no run can be estimated on any of the machines.
     """
     found = plan(runs, machines, scale)
+    if not found:
+        names, reasons = ",".join(machine.name for machine in machines), " ".join(_left_out(runs, machines, found))
+        raise ConfigError(Problem("--hardware", names, f"nothing to estimate: {reasons}", _MEND))
     groups: dict[tuple[str, ...], list[Planned]] = {}
     for one in found:
         groups.setdefault(one.group, []).append(one)

@@ -35,7 +35,8 @@ def test_as_hydra_composes(lines: list[str]) -> None:
         assert made.run_dir.rpartition("-")[2] == whole.run_dir.rpartition("-")[2]
 
 
-@pytest.mark.parametrize("line", ["feature_store={width:4}", "~train.nothing", "~train.lr=77", "train.nothing=1", "train.lr.deeper=2"])
+@pytest.mark.parametrize("line", [
+    "feature_store={width:4}", "~train.nothing", "~train.lr=77", "train.nothing=1", "train.lr.deeper=2"])
 def test_what_hydra_refuses_is_refused(line: str) -> None:
     for more in ([], [BY_HYDRA]):
         with pytest.raises(ConfigError):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gnnexp.errors import ConfigError
 from gnnexp.planner.machine import Machine
 from gnnexp.reports.estimates import make_table
 from gnnexp.runs import Run
@@ -83,9 +84,13 @@ def test_chunks_are_told_and_profiles_that_say_too_little() -> None:
     assert "to fit: a 3." in table.caption and "say too little: local." in table.caption
 
 
-def test_no_run() -> None:
-    table = make_table([], [SLOW])
-    assert table.rows == () and "Left out" not in table.caption
+def test_nothing_to_estimate_is_said_with_its_reason() -> None:
+    with pytest.raises(ConfigError) as none:
+        make_table([], [SLOW])
+    with pytest.raises(ConfigError) as other_ranks:
+        make_table([run_of("b", 20, 10, workers=4)], [SLOW])
+    assert "No run has the 2 ranks of slow." in str(none.value) and "Left out" not in str(none.value)
+    assert "1 runs with another number of ranks" in str(other_ranks.value)
 
 
 @pytest.mark.parametrize("words", [["--scale", "0"], ["--scale", "vast"], ["--hardware", "nothing"]])
