@@ -21,9 +21,9 @@ from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.planner.profiles import machine_named
 from gnnexp.reports import overview
 from gnnexp.reports.compare import compare
-from gnnexp.reports.estimated import with_estimates
+from gnnexp.reports.estimates.column import with_estimates
 from gnnexp.reports.figures.draw import draw_all, usual_figures
-from gnnexp.reports.kinds import KINDS
+from gnnexp.reports.kinds.kinds import KINDS
 from gnnexp.reports.layout import Layout, layout_of
 from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.published import beside

@@ -10,9 +10,9 @@ from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.planner.profiles import machine_named
 from gnnexp.reports.figures.description import Figure, check_keys, read_figures
-from gnnexp.reports.kinds import KINDS
-from gnnexp.reports.metrics import check_header, check_metric
+from gnnexp.reports.kinds.kinds import KINDS
 from gnnexp.reports.published.beside import Beside, read_beside
+from gnnexp.reports.values.metrics import check_header, check_metric
 
 _KEYS = ("rows", "kind", "columns", "published", "estimate", "figures")
 # What states of sweeps had at their top before there was a layout.

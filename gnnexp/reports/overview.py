@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from gnnexp.reports.metrics import value_of
 from gnnexp.reports.table import Table
+from gnnexp.reports.values.metrics import value_of
 from gnnexp.runs import Run
 
 _HEADER = ("system", "dataset", "model", "paradigm", "ranks", "test metric", "epoch s", "device MB", "host MB",

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnexp.reports.labels import flat
-from gnnexp.reports.metrics import header_factor, typical_epoch, values_of
-from gnnexp.reports.spread import interval_cell, mean_and_interval
+from gnnexp.reports.values.labels import flat
+from gnnexp.reports.values.metrics import header_factor, typical_epoch, values_of
+from gnnexp.reports.values.spread import interval_cell, mean_and_interval
 from gnnexp.runs import Run
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from gnnexp.config.folders import product_folder
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.errors import ConfigError
 from gnnexp.reports.claims.claim import claiming_papers
-from gnnexp.reports.kinds import KINDS
+from gnnexp.reports.kinds.kinds import KINDS
 from gnnexp.sweep import load_sweep
 
 COMMANDS = documented()

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 from gnnexp.reports.figures.drawing import empty_figure
-from gnnexp.reports.page import NamedTable, Page, PageFigure, RunLine
+from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine
 from gnnexp.reports.table import Table
 
 NASTY = ('<script>alert("1")</script>', "a & b <i>", "\"><img src=http://127.0.0.1:9/x>", "'quoted' </table>")

@@ -13,11 +13,11 @@ from gnnexp.planner.profiles import machine_named
 from gnnexp.reports.claims.claim import Check, Claim, Expects
 from gnnexp.reports.claims.expression import evaluate, names_in
 from gnnexp.reports.claims.verdict import Verdict, verdict
-from gnnexp.reports.labels import said
-from gnnexp.reports.planned import tells_enough
+from gnnexp.reports.estimates.planned import tells_enough
 from gnnexp.reports.published.graphs import share_of_targets, work_as_published
-from gnnexp.reports.setting import setting_of
-from gnnexp.reports.spread import mean_and_interval
+from gnnexp.reports.values.labels import said
+from gnnexp.reports.values.setting import setting_of
+from gnnexp.reports.values.spread import mean_and_interval
 from gnnexp.runs import Run
 
 _Labels = tuple[str, ...]

@@ -24,7 +24,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from gnnexp.errors import Problem
-from gnnexp.reports.partitioning import has_collapsed
+from gnnexp.reports.kinds.partitioning import has_collapsed
 from gnnexp.runs import Run
 
 _NAME = re.compile(r"\[([^\[\]]+)\]")

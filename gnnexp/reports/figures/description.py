@@ -9,7 +9,7 @@ from typing import Any
 
 from gnnexp.config.signature import unknown
 from gnnexp.errors import Problem
-from gnnexp.reports.metrics import check_metric
+from gnnexp.reports.values.metrics import check_metric
 
 BY = ("epoch", "time")
 _AXES = ("x", "y")

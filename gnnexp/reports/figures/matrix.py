@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.drawing import Drawn, finish, panel_figure
 from gnnexp.reports.figures.panels import Panel, caption_of
-from gnnexp.reports.metrics import values_of
-from gnnexp.reports.spread import mean_and_interval
 from gnnexp.reports.table import Table
+from gnnexp.reports.values.metrics import values_of
+from gnnexp.reports.values.spread import mean_and_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

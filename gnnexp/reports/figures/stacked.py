@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, finish, panel_figure, stack
 from gnnexp.reports.figures.panels import Panel, caption_of, runs_of
-from gnnexp.reports.metrics import typical_epoch
 from gnnexp.reports.table import Group, Table
+from gnnexp.reports.values.metrics import typical_epoch
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

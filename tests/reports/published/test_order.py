@@ -7,7 +7,7 @@ import math
 import pytest
 
 from gnnexp.reports.published.order import Compared, pairs_in_order
-from gnnexp.reports.spread import interval_cell, mean_and_interval
+from gnnexp.reports.values.spread import interval_cell, mean_and_interval
 
 
 def of(group: str, **pairs: tuple[float, float]) -> list[Compared]:

@@ -1,0 +1,93 @@
+"""A column of estimates in the comparison table: an epoch on a described machine, in the paper's size."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from gnnexp.planner.estimate import estimate
+from gnnexp.planner.full_size import full_size
+from gnnexp.planner.machine import Machine
+from gnnexp.planner.work import Work
+from gnnexp.reports.estimates.planned import tells_enough
+from gnnexp.reports.published.beside import Beside, any_of, place_of
+from gnnexp.reports.published.cells import number_of
+from gnnexp.reports.published.graphs import work_as_published
+from gnnexp.reports.published.order import Compared, pairs_in_order
+from gnnexp.reports.table import Group, Table
+from gnnexp.reports.values.setting import setting_of
+from gnnexp.runs import Run
+
+OUT_OF_MEMORY = "OOM"
+
+
+def with_estimates(table: Table, groups: Sequence[Group], machine: Machine, beside: Beside | None = None) -> Table:
+    """`table` with the seconds of an epoch of every row on `machine`: after the paper's, or at the end.
+
+    Args:
+        table: a row per group.
+        groups: of the table.
+        machine: that is described.
+        beside: the paper's numbers that stand in the table, with which estimates are compared.
+    """
+    seconds = [estimated_s(group, machine, beside) for group in groups]
+    paired = beside is not None and bool(beside.epoch)
+    quantity = beside.epoch if beside is not None and paired else "epoch_s"
+    place = table.header.index(f"{quantity}, paper") + 1 if paired else len(table.header)
+    header = (*table.header[:place], f"{quantity}, estimated", *table.header[place:])
+    rows = tuple((*row[:place], _cell(value), *row[place:]) for row, value in zip(table.rows, seconds, strict=True))
+    notes = [f"{quantity}, estimated: on {machine.name}, not measured: a linear model of what the runs counted "
+             "(docs/estimates.md), counts of the whole graph of that shape "
+             "(1 / dataset.scale) and of all its targets."]
+    if beside is not None and paired:
+        if beside.edge_rows:
+            notes.append(f"Memory of {', '.join(beside.edge_rows)} with GAT: of code that keeps the projected rows of "
+                         "both ends of every edge, which ours does not.")
+        notes += _against_paper(groups, seconds, beside)
+    if left_out := sum(map(math.isnan, seconds)):
+        notes.append(f"No estimate: {left_out} rows without a finished run on the {machine.nodes * machine.workers} "
+                     f"ranks of {machine.name}, or on several whole nodes of it, that says what its layers computed.")
+    return Table(header, rows, " ".join([table.caption, *notes]))
+
+
+def estimated_s(group: Group, machine: Machine, beside: Beside | None = None) -> float:
+    """Mean over the runs; infinite where the device's memory does not hold it, NaN where no run tells enough."""
+    runs = [run for run in group.runs if tells_enough(run) and machine.hosts(setting_of(run).ranks)]
+    found = [estimate(_as_published(run, beside), machine) for run in runs]
+    if not found:
+        return math.nan
+    return statistics.fmean(one.epoch_s for one in found) if all(one.fits for one in found) else math.inf
+
+
+def _as_published(run: Run, beside: Beside | None) -> Work:
+    """On the graph and the targets of the paper, held as its systems hold it."""
+    if beside is None:
+        return full_size(run)
+    return work_as_published(beside.paper, run, beside.edge_rows)
+
+
+def _cell(seconds: float) -> str:
+    if math.isinf(seconds):
+        return OUT_OF_MEMORY
+    return "–" if math.isnan(seconds) else f"{seconds:.4g}"
+
+
+def _against_paper(groups: Sequence[Group], seconds: Sequence[float], beside: Beside) -> list[str]:
+    """Of how many pairs of systems the order is the paper's, and how far estimates are from its numbers."""
+    papers = [_printed(beside.printed(any_of(group), beside.epoch)) for group in groups]
+    compared = [Compared(place_of(group, beside), any_of(group).value("system"), ours, theirs)
+                for group, ours, theirs in zip(groups, seconds, papers, strict=True)]
+    right, total = pairs_in_order(compared)
+    notes = [f"By it, {right} of {total} pairs of systems are in the paper's order."] if total else []
+    errors = [abs(math.log(ours / theirs)) for ours, theirs in zip(seconds, papers, strict=True)
+              if math.isfinite(ours) and math.isfinite(theirs) and theirs > 0 < ours]
+    if errors:
+        notes.append(f"Estimate and paper differ by a factor of {math.exp(statistics.median(errors)):.2f} (median of "
+                     f"{len(errors)} rows).")
+    return notes
+
+
+def _printed(text: str) -> float:
+    """Infinite for `OOM`: what does not fit comes after what does."""
+    return math.inf if text == OUT_OF_MEMORY else number_of(text)

@@ -1,0 +1,113 @@
+"""A run on a machine that we do not have: its estimate, beside what was measured and what a paper has published."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gnnexp.planner.estimate import Estimate, estimate
+from gnnexp.planner.full_size import full_factor, full_size
+from gnnexp.planner.machine import Machine
+from gnnexp.planner.work import work_of
+from gnnexp.reports.published.cells import Cell, cells, papers
+from gnnexp.reports.published.graphs import published_graph
+from gnnexp.reports.values.setting import setting_of
+from gnnexp.runs import Run
+
+# Counts times this, or each run's to the size of its shape (`dataset.scale=1`).
+Scale = float | Literal["full"]
+# A graph within this of the published one's size is compared with it.
+_SAME_SIZE = 0.05
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run on a machine.
+
+    Attributes:
+        run: whose counts are taken.
+        machine: on which.
+        estimate: of its epoch.
+        factor: that its counts were multiplied by.
+    """
+
+    run: Run
+    machine: Machine
+    estimate: Estimate
+    factor: float = 1.0
+
+    @property
+    def group(self) -> tuple[str, ...]:
+        """What systems are ranked within."""
+        run, setting = self.run, setting_of(self.run)
+        graph = run.value("dataset") if setting.shape != "null" else setting.dataset
+        return (graph, setting.shape, f"{self.size:.3g}", setting.model, setting.layers, run.value("task"),
+                self.machine.name)
+
+    @property
+    def size(self) -> float:
+        """Of the graph that is estimated, over that of its shape."""
+        return float(self.run.config["dataset"].get("scale") or 1) * self.factor
+
+    @property
+    def measured_s(self) -> float:
+        """Of the run itself, where it was made with this profile and nothing was scaled; NaN elsewhere."""
+        return self.run.median("time/epoch_s") if made_with(self.run, self.machine) and self.factor == 1 else math.nan
+
+    @property
+    def ours(self) -> float:
+        """Of the epoch; infinite where it does not fit."""
+        return self.estimate.epoch_s if self.estimate.fits else math.inf
+
+    @property
+    def published(self) -> Cell | None:
+        """The paper's epoch on this machine, of the same system, graph in its size, model, layers, width and ranks."""
+        if abs(self.size - 1) > _SAME_SIZE:
+            return None
+        found = [cell for paper in papers() for cell in cells(paper) if self._is(cell)]
+        return found[0] if len({cell.value for cell in found}) == 1 else None
+
+    @property
+    def published_s(self) -> float:
+        """NaN where the paper has no such number, or ran out of memory."""
+        return math.nan if self.published is None else self.published.number
+
+    @property
+    def published_oom(self) -> bool:
+        """Whether the paper ran out of memory."""
+        return self.published is not None and self.published.value == "OOM"
+
+    def _is(self, cell: Cell) -> bool:
+        run = self.run
+        named = (cell.quantity, cell.system, cell.dataset, cell.model, cell.hardware)
+        said = {"workers": str(setting_of(run).ranks), "layers": run.value("model.layers"),
+                "hidden": run.value("model.hidden")}
+        return bool(cell.dataset) and named == (
+            "epoch_s", run.value("system"), published_graph(run), run.value("model"), self.machine.name
+        ) and all(cell.setting.get(name, value) == value for name, value in said.items())
+
+
+def made_with(run: Run, machine: Machine) -> bool:
+    """Whether `run` was made with the profile of `machine`."""
+    return bool(run.provenance.get("choices", {}).get("hardware") == machine.name)
+
+
+def tells_enough(run: Run) -> bool:
+    """Whether a run has finished, and says how large its data is and what its layers computed.
+
+    Those of earlier versions do not, nor do DGL's own loops.
+    """
+    return run.status == "finished" and "graph" in run.provenance and run.median("work/vertices_layer1") >= 0
+
+
+def plan(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 1.0) -> list[Planned]:
+    """Every run that tells enough, on every machine with as many ranks, or with whose profile it was made."""
+    found = []
+    for run in filter(tells_enough, runs):
+        factor = full_factor(run) if scale == "full" else scale
+        work = full_size(run) if scale == "full" else work_of(run).scaled(scale)
+        found += [Planned(run, machine, estimate(work, machine), factor) for machine in machines
+                  if machine.hosts(work.ranks) or made_with(run, machine)]
+    return found
