@@ -8,6 +8,7 @@ has the job requeued where the run can go on.
 from __future__ import annotations
 
 import importlib.util
+import math
 import shlex
 import shutil
 import signal
@@ -22,7 +23,7 @@ from gnnexp.config.schema import HardwareConfig, run_config
 from gnnexp.errors import Problem, RunError
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.slurm_check import check_against_cluster
-from gnnexp.launchers.slurm_jobs import JobState, cancel, ended_with_step, job_state, release, write_job_id
+from gnnexp.launchers.slurm_jobs import JobState, cancel, ended_with_step, exited, job_state, release, write_job_id
 from gnnexp.launchers.slurm_task import Task
 from gnnexp.launchers.status import Death, judge, read_statuses
 from gnnexp.records import write_text
@@ -210,10 +211,14 @@ def outcome_of(run_dir: Path, state: JobState, num_ranks: int) -> Outcome:
     if state.name == "OUT_OF_MEMORY":
         return Outcome(1, "failed", f"SLURM ended the job: {state.describe()}", state.describe(), "out of memory")
     silent = [status for status in statuses if status.state == "running"]
-    if silent or "failed" in states:
+    wordless = {rank: code for rank, code in exited(run_dir, state.job_id).items()
+                if rank not in {status.rank for status in statuses}}
+    if silent or wordless or "failed" in states:
         consequences = ended_with_step(run_dir, state.job_id)
-        first = [status for status in silent if status.rank not in consequences] or silent
-        deaths = [Death(status.rank, None, status.time) for status in first]
+        # One that SLURM ended went after whatever another says of itself; one that left no word went before all others.
+        deaths = [Death(status.rank, None, math.inf if status.rank in consequences else status.time)
+                  for status in silent]
+        deaths += [Death(rank, code, -math.inf) for rank, code in wordless.items()]
         outcome = judge(run_dir, deaths)
         return Outcome(outcome.exit_code, outcome.status, f"{outcome.reason} (SLURM: {state.describe()})",
                        outcome.message, outcome.kind, outcome.memory)

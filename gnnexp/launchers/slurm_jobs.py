@@ -109,11 +109,25 @@ def ended_with_step(run_dir: Path, job_id: str) -> set[int]:
     Such a rank often dies without a word, as the one that was killed did; when either was last heard is as old as a
     heartbeat.
     """
+    said = re.findall(r"srun: error: \S+: tasks? ([\d,-]+): Terminated", _words_of_srun(run_dir, job_id))
+    return {rank for ranks in said for rank in _ranks(ranks)}
+
+
+def exited(run_dir: Path, job_id: str) -> dict[int, int]:
+    """Exit codes of the ranks that ended by themselves, as far as `srun` tells them."""
+    said = re.findall(r"srun: error: \S+: tasks? ([\d,-]+): Exited with exit code (\d+)",
+                      _words_of_srun(run_dir, job_id))
+    return {rank: int(code) for ranks, code in said for rank in _ranks(ranks)}
+
+
+def _words_of_srun(run_dir: Path, job_id: str) -> str:
     file = run_dir / "slurm" / f"{job_id}_0_log.err"
-    if not file.exists():
-        return set()
-    said = re.findall(r"srun: error: \S+: tasks? ([\d,-]+): Terminated", file.read_text(errors="replace"))
-    return {rank for ranks in said for part in ranks.split(",") for rank in _range(part)}
+    return file.read_text(errors="replace") if file.exists() else ""
+
+
+def _ranks(text: str) -> list[int]:
+    """Of `0,2-3`."""
+    return [rank for part in text.split(",") for rank in _range(part)]
 
 
 def _range(text: str) -> range:
