@@ -34,8 +34,6 @@ _PASSING, _PASSING_S = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"}, 15.0
 # A requeued job waits two minutes by SLURM's own rule (BeginTime). It may go earlier, but not in the second in which
 # its nodes revoked the credential of its earlier start: they would refuse the new one, and SLURM would fail the job.
 _SETTLED_S = 3.0
-_PORT = ("import socket; s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); "
-         "s.bind(('', 0)); print(s.getsockname()[1])")
 
 
 class SlurmLauncher(Launcher):
@@ -156,7 +154,7 @@ class SlurmLauncher(Launcher):
             "srun_args": ["--kill-on-bad-exit=1", *self.srun_args],
             "setup": [
                 "export MASTER_ADDR=$(hostname)",  # the script runs on the first node, and so does rank 0
-                f"export MASTER_PORT=$({python} -c {shlex.quote(_PORT)})",
+                f"export MASTER_PORT=$({python} -m gnnexp.launchers.rendezvous_port)",
                 # srun 22.05 to 23.11 does not inherit it from sbatch (slurm/README.md)
                 f"export SRUN_CPUS_PER_TASK={self.cpus_per_task}",
                 *self.setup,

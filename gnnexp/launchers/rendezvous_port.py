@@ -1,0 +1,46 @@
+"""Prints the port at which the ranks of this SLURM job meet: `python -m gnnexp.launchers.rendezvous_port`.
+
+The job script asks on the first node, some seconds before rank 0 listens there. A port that the system gives away could
+be given to somebody else meanwhile (each srun and each rank asks for several): ports below those are tried, from one
+that no other job of the cluster begins with.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+_LOWEST, _PORTS = 10_000, 20_000  # Linux gives away those from 32768 on
+# Far from where the next jobs begin.
+_STRIDE = 1_009
+
+
+def rendezvous_port(job_id: int) -> int:
+    """The first free port of those that belong to `job_id`.
+
+    Raises:
+        OSError: none of them is free.
+    """
+    tried = 0
+    while not _is_free(port := _LOWEST + (job_id + tried * _STRIDE) % _PORTS):
+        tried += 1
+        if tried == _PORTS:
+            raise OSError(f"no port from {_LOWEST} to {_LOWEST + _PORTS - 1} is free on {socket.gethostname()}")
+    return port
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as rank 0 will: what lingers is no obstacle
+        try:
+            probe.bind(("", port))
+            probe.listen()  # two that are bound so may share a port as long as neither listens
+        except OSError:
+            return False
+    return True
+
+
+if __name__ == "__main__":
+    print(rendezvous_port(int(os.environ["SLURM_JOB_ID"])))
+    sys.exit(0)
