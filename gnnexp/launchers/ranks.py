@@ -6,12 +6,13 @@ import json
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+
+from gnnexp.launchers.rendezvous_port import rendezvous_port
 
 _END_S = 5.0
 _CHUNK = 1 << 16
@@ -48,8 +49,7 @@ class Ranks:
     def start(self, run_dir: Path, num_ranks: int) -> None:
         """Ask for `num_ranks` ranks on `run_dir`; `listen` tells when they are there."""
         self.pids, self.exit_codes = {}, {}
-        with socket.create_server(("127.0.0.1", 0)) as found:
-            port = found.getsockname()[1]
+        port = rendezvous_port(os.getpid(), "127.0.0.1")
         places = [
             {"RANK": str(rank), "WORLD_SIZE": str(num_ranks), "LOCAL_RANK": str(rank),
              "LOCAL_WORLD_SIZE": str(num_ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
