@@ -1,6 +1,6 @@
 """Hydra's composition. A choice of groups is composed once and kept; values are applied to a copy of it.
 
-Composing 20 groups takes Hydra some 150 ms, and the cases of a sweep choose the same groups again and again.
+Hydra reads and merges a file for every group, and the cases of a sweep choose the same groups again and again.
 """
 
 from __future__ import annotations
