@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnexp.comm.environment import Environment
 from gnnexp.worker import as_rank
+from gnnexp.worker import preload as _preload
 
 if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
     from gnnexp.graph.graph import Graph
@@ -79,6 +80,11 @@ def _bench(
 
 def _nothing() -> None:
     """A host is done when its call returns."""
+
+
+def preload() -> None:
+    """What ranks of a run need, these need too (`gnnexp.launchers.starter`)."""
+    _preload()
 
 
 def main() -> int:

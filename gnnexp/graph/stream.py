@@ -48,7 +48,7 @@ class EdgeStream(ABC):
 
     @abstractmethod
     def chunks(self) -> Iterator[EdgeChunk]:
-        """One pass.
+        """One pass; the arrays of a chunk hold until the next one is asked for, which may lie in the same memory.
 
         Raises:
             DataError: what is wrong with the data, where it is met.
@@ -123,10 +123,12 @@ class GraphStream(EdgeStream):
     def chunks(self) -> Iterator[EdgeChunk]:
         """One pass; positions are canonical."""
         indptr, indices = self.graph.indptr.numpy(), self.graph.indices.numpy()
+        # One for all chunks: with one for each, how many the allocator holds at a time depends on how many there are.
+        buffer = np.empty(min(self._chunk, self.num_edges) if self._order == "stored" else 0, indices.dtype)
         for start in range(0, self.num_edges, self._chunk):
             stop = min(start + self._chunk, self.num_edges)
             if self._order == "stored":
-                destinations = np.empty(stop - start, indices.dtype)
+                destinations = buffer[: stop - start]
                 expand_destinations(indptr, start, destinations)
                 yield EdgeChunk(indices[start:stop], destinations, slice(start, stop))
             else:

@@ -7,7 +7,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
-from multiprocessing import get_context
+from multiprocessing import forkserver, get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -25,8 +25,24 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _start_fork_server() -> None:
+    """Once per process: ranks are forks of a server that has imported what they need (`preloaded`)."""
+    set_before = os.environ.get("PYTHONPATH")
+    # In Python 3.11 the server looks for what it preloads in its own path, whatever the path is here.
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    try:
+        forkserver.set_forkserver_preload(["preloaded"])
+        forkserver.ensure_running()
+    finally:
+        if set_before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = set_before
+
+
 def _serve(rank: int, size: int, port: int, pipe: Connection) -> None:
     """One rank: join the group, then run what comes through the pipe."""
+    assert "preloaded" in sys.modules, "the fork server skips what it cannot import without a word"
     os.environ.update(
         RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size),
         MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo",
@@ -61,7 +77,7 @@ class RankPool:
 
     def _start(self) -> None:
         context = get_context("forkserver")
-        context.set_forkserver_preload(["torch", "torch.distributed", "numba"])
+        _start_fork_server()
         port = _free_port()
         for rank in range(self.size):
             ours, theirs = context.Pipe()
