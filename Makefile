@@ -44,7 +44,7 @@ CORE_TESTS := tests/test_core_only.py tests/test_train.py tests/comm tests/featu
 test-core: ## the training core in a new environment with nothing but `gnnexp[core]`: no dgl, mlflow, hydra, submitit
 	rm -rf .venv-core && $(PYTHON) -m venv .venv-core
 	.venv-core/bin/pip install -q $(TORCH)
-	.venv-core/bin/pip install -q -c constraints.txt -e '.[core]' pytest pytest-timeout hypothesis cloudpickle
+	.venv-core/bin/pip install -q -c constraints.txt -e '.[core,testing]' pytest-timeout
 	.venv-core/bin/python -c "import importlib.util as i; assert not any(map(i.find_spec, ('dgl', 'mlflow', 'hydra', 'submitit')))"
 	.venv-core/bin/python -m pytest $(CORE_TESTS)
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nasty_graphs import nasty_graph
-from training import MODELS, small_config
 
 from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import Environment
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, small_config
 
 
 @pytest.mark.parametrize(("throttle", "said"), [(None, None), (1.875e9, "emulated: 1.875e+09 bytes/s")])

@@ -7,10 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from nasty_graphs import nasty_graph
-from training import MODELS, small_config
-
 from gnnexp.graph.format import save_graph
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, small_config
 
 _WITHOUT = (
     "dgl", "mlflow", "submitit", "hydra", "omegaconf", "rich", "matplotlib", "sklearn", "pymetis", "pandas",

@@ -13,8 +13,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from nasty_graphs import nasty_graph
-from training import MODELS, small_config
 
 from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
@@ -23,6 +21,8 @@ from gnnexp.graph.block import BatchKey
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.samplers.full import FullSampler
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, small_config
 
 
 def _inference(config: dict[str, Any]) -> tuple[dict[int, list[float]], dict[str, float], list[str]]:

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from full_graph import TENSOR, VERTEX, full_config
-from nasty_graphs import nasty_graph
-from training import MODELS, small_config
+from full_graph import full_config
 
 from gnnexp.cli.main import run_command
 from gnnexp.graph.parts import Parts, PartSizes
 from gnnexp.preflight import as_text, estimate, judge
 from gnnexp.runs import read_run
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, small_config
+from gnnexp.testing.ways import TENSOR, VERTEX
 
 
 def configured(**changes: Any) -> dict[str, Any]:

@@ -15,10 +15,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nasty_graphs import nasty_graph
 from reference_sampling import graphs, reference_blocks
-from small_graphs import csc
-from training import small_config
 
 import gnnexp.prepare
 import gnnexp.presample
@@ -35,6 +32,8 @@ from gnnexp.presample import Tally, presample, presample_key
 from gnnexp.samplers.base import Topology
 from gnnexp.samplers.fused import FusedSampler
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
+from gnnexp.testing.graphs import csc, nasty_graph
+from gnnexp.testing.steps import small_config
 
 ARRAYS = ("destinations", "inputs", "edges")
 FANOUTS = [4, 3]

@@ -11,13 +11,13 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from placement import combinations
+from combinations import combinations
 from stopping import attempt, curve, undisturbed
-from training import MODELS, small_config
 
 from gnnexp.checkpoint import checkpoint_folders
 from gnnexp.errors import GnnexpError
 from gnnexp.records import read_epochs
+from gnnexp.testing.steps import MODELS, small_config
 
 PARADIGMS: dict[str, dict[str, Any]] = {
     "data_parallel": {"paradigm": {"_target_": "gnnexp.paradigms.data_parallel.DataParallel"}},

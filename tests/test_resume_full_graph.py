@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from full_graph import TENSOR, VERTEX, full_config
-from placement import combinations
+from combinations import combinations
+from full_graph import full_config
 from stopping import attempt, curve, undisturbed
+
+from gnnexp.testing.ways import TENSOR, VERTEX
 
 WAYS: dict[str, dict[str, Any]] = {
     "communicate": {"_target_": VERTEX},

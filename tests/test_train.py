@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nasty_graphs import nasty_graph
-from placement import parts
-from training import MODELS, small_config
 
 from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import RunError
 from gnnexp.measure.phases import PHASES
 from gnnexp.records import EpochLog, read_epochs, summarize
+from gnnexp.testing.exactness import parts
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, small_config
 from gnnexp.train import train
 
 

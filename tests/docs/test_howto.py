@@ -26,9 +26,9 @@ def test_every_file_of_an_example_is_shown() -> None:
 
 def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     """The control: a page whose copy differs in one character is not what `filled` makes."""
-    text = filled("before\n<!-- file: examples/conftest.py -->\nafter\n")
+    text = filled("before\n<!-- file: examples/layer/my_layers/gated.py -->\nafter\n")
     assert text.startswith("before") and text.endswith("after\n") and filled(text) == text
-    assert filled(text.replace("import sys", "import os")) == text
+    assert filled(text.replace("import torch", "import torch as t", 1)) == text
 
 
 def test_the_edge_list_is_what_its_script_makes(tmp_path: Path) -> None:

@@ -13,10 +13,8 @@ import numpy as np
 import pytest
 import torch
 from exchanging import CPU, connect, traffic
-from nasty_graphs import nasty_graph
 from store_cases import shard_of
 from torch import Tensor
-from training import MODELS, small_config
 
 from gnnexp.cli.main import run_command
 from gnnexp.config.check import check_data
@@ -28,6 +26,8 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.preflight import estimate
 from gnnexp.records import read_epochs
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, small_config
 
 V, DIM, STEPS = 60, 7, 3
 EMBEDDING = {"_target_": "gnnexp.feature_stores.embedding.EmbeddingStore", "dim": DIM}

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 import torch
 from exchanging import CPU, alone
-from nasty_graphs import nasty_graph
-from placement import parts
 from store_cases import STATIC, STORES, as_dense, graph_of, reads_of, shard_of
 
 from gnnexp.comm.communicator import Communicator
@@ -22,6 +20,8 @@ from gnnexp.feature_stores.partitioned import PartitionedStore
 from gnnexp.feature_stores.sliced import SlicedStore
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.measure.phases import PhaseTimer
+from gnnexp.testing.exactness import parts
+from gnnexp.testing.graphs import nasty_graph
 
 SHARDED = "gnnexp.feature_stores.sharded_cache.ShardedCache"
 CACHES: dict[str, dict[str, Any] | None] = {

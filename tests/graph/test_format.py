@@ -16,7 +16,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_graphs import full_graph, random_graph
+from small_graphs import full_graph
 
 from gnnexp.errors import DataError
 from gnnexp.graph.arrays import META, read_folder
@@ -24,6 +24,7 @@ from gnnexp.graph.format import GraphWriter, open_graph, save_graph
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.layout import arrays_of
 from gnnexp.graph.validate import validate_graph
+from gnnexp.testing.graphs import random_graph
 
 
 def same(left: Graph, right: Graph) -> bool:

@@ -8,9 +8,11 @@ from dataclasses import replace
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_graphs import edge_list, full_graph, graphs, random_graph
+from small_graphs import full_graph
 
 from gnnexp.graph.graph import Splits
+from gnnexp.testing.graphs import edge_list, random_graph
+from gnnexp.testing.strategies import graphs
 
 
 @settings(max_examples=60, deadline=None)

@@ -25,7 +25,6 @@ from malformed import (
     said_on_refusal,
     workplace,
 )
-from nasty_graphs import nasty_graph
 from small_graphs import full_graph
 
 from gnnexp.datasets.gnnexp_format import GnnexpFormat
@@ -37,6 +36,7 @@ from gnnexp.graph.layout import arrays_of
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.validate import validate_graph
 from gnnexp.partitioners.stored import StoredPartitioner
+from gnnexp.testing.graphs import nasty_graph
 
 __all__ = ["workplace"]
 

@@ -12,7 +12,7 @@ import torch
 from full_disk import room_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_graphs import edge_list, full_graph, graphs
+from small_graphs import full_graph
 
 from gnnexp.errors import DataError
 from gnnexp.graph import parts as module
@@ -22,6 +22,8 @@ from gnnexp.graph.parts import Part, Parts, in_memory, open_parts, write_parts
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.stream import GraphStream
 from gnnexp.prepare import prepare_parts
+from gnnexp.testing.graphs import edge_list
+from gnnexp.testing.strategies import graphs
 
 
 def written(graph: Graph, partition: Partition, folder: Path, *, full: bool, chunk: int = 1 << 20) -> Parts:

@@ -9,12 +9,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_graphs import edge_list, graphs, random_graph
 
 from gnnexp.errors import DataError
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.partition import Partition, owner_dtype
 from gnnexp.graph.quality import quality
+from gnnexp.testing.graphs import edge_list, random_graph
+from gnnexp.testing.strategies import graphs
 
 NONE = torch.empty(0, dtype=torch.int64)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from nasty_graphs import nasty_graph
 
 from gnnexp.graph.stream import GraphStream
+from gnnexp.testing.graphs import nasty_graph
 
 
 def test_a_pass_holds_the_destinations_of_one_chunk() -> None:

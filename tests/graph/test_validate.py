@@ -13,11 +13,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_graphs import full_graph, graphs, random_graph, sparse_rows
+from small_graphs import full_graph, sparse_rows
 
 from gnnexp.graph.format import GraphWriter, open_graph
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.validate import validate_graph
+from gnnexp.testing.graphs import random_graph
+from gnnexp.testing.strategies import graphs
 
 NONE = torch.empty(0, dtype=torch.int64)
 NO_EDGES = torch.empty(0, dtype=torch.int32)

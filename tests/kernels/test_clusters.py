@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from small_graphs import csc, edge_list, graphs
 
 from gnnexp.graph.graph import Graph
 from gnnexp.kernels import clusters
 from gnnexp.partitioners.multilevel import Level
+from gnnexp.testing.graphs import csc, edge_list
+from gnnexp.testing.strategies import graphs
 
 
 def level_of(graph: Graph) -> Level:

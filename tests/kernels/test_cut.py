@@ -7,10 +7,11 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
-from small_graphs import csc, edge_list, graphs
 
 from gnnexp.graph.graph import Graph
 from gnnexp.kernels.cut import compact, cut_by_cost
+from gnnexp.testing.graphs import csc, edge_list
+from gnnexp.testing.strategies import graphs
 
 COSTS = st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(1, 9))
 STAR = csc(4, np.array([1, 2, 3, 1, 1]), np.array([0, 0, 0, 0, 2]))

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nasty_graphs import nasty_graph
-from small_graphs import csc, edge_list, graphs
 
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import ArrayStream, GraphStream
 from gnnexp.partitioners import streaming
 from gnnexp.partitioners.streaming import homes_of
+from gnnexp.testing.graphs import csc, edge_list, nasty_graph
+from gnnexp.testing.strategies import graphs
 
 
 def most_by_counting(graph: Graph, owner: list[int], num_parts: int) -> list[int]:

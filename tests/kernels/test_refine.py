@@ -7,12 +7,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from small_graphs import csc, edge_list, graphs
 
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.quality import quality
 from gnnexp.kernels import refine
+from gnnexp.testing.graphs import csc, edge_list
+from gnnexp.testing.strategies import graphs
 
 PARTS = st.sampled_from([2, 3, 8, 9, 17, 65, 130])
 NONE, ANY = np.empty(0, np.int64), np.iinfo(np.int64).max

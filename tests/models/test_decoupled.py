@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from full_graph import TENSOR, full_config
-from nasty_graphs import typed_graph
-from small_graphs import edge_list
+from full_graph import full_config
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -23,6 +21,8 @@ from gnnexp.models.decoupled import Decoupled
 from gnnexp.models.layer import GraphFacts
 from gnnexp.models.model import Model
 from gnnexp.samplers.expansion import Expansion
+from gnnexp.testing.graphs import edge_list, typed_graph
+from gnnexp.testing.ways import TENSOR
 
 GRAPH = typed_graph()
 FEATURES = GRAPH.features.double()

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from nasty_graphs import nasty_graph, typed_graph
-from training import MODELS
 
 from gnnexp.config.build import build
 from gnnexp.graph.block import Batch, BatchKey, Block
@@ -20,6 +18,8 @@ from gnnexp.models.local import destination_rows, edge_weights, mixed_rows
 from gnnexp.models.model import Model
 from gnnexp.samplers.full import FullSampler
 from gnnexp.samplers.fused import FusedSampler
+from gnnexp.testing.graphs import nasty_graph, typed_graph
+from gnnexp.testing.steps import MODELS
 
 CPU = torch.device("cpu")
 GRAPH = nasty_graph()

@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from full_graph import TENSOR, VERTEX
-from nasty_graphs import nasty_graph
-from placement import assert_exact, cut_parts, parts
 from small_graphs import sparse_rows
 from torch import Tensor, nn
-from training import small_config
 
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.partition import Partition
@@ -20,6 +16,10 @@ from gnnexp.graph.shard import Shard
 from gnnexp.models.layer import GraphFacts
 from gnnexp.models.mlp import MLP
 from gnnexp.samplers.fused import FusedSampler
+from gnnexp.testing.exactness import assert_exact, cut_parts, parts
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import small_config
+from gnnexp.testing.ways import TENSOR, VERTEX
 
 GRAPH = nasty_graph()
 NODE = {"_target_": "gnnexp.models.mlp.MLP"}

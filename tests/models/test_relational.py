@@ -12,7 +12,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nasty_graphs import nasty_graph, typed_graph
 from torch import Tensor
 
 from gnnexp.config.build import build
@@ -25,6 +24,7 @@ from gnnexp.models.local import mixed_rows
 from gnnexp.models.relational import BasisLayer, BlockDiagonalLayer, RelationalLayer
 from gnnexp.models.rgcn import RGCN
 from gnnexp.samplers.fused import FusedSampler
+from gnnexp.testing.graphs import nasty_graph, typed_graph
 
 GRAPH = typed_graph()
 CASES: dict[str, dict[str, Any]] = {

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from nasty_graphs import nasty_graph
-from placement import combinations
-from training import MODELS, Curve, global_losses, run_steps, small_config, worst_gradient_error
+from combinations import combinations
+
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, Curve, global_losses, run_steps, small_config, worst_gradient_error
 
 STEPS = 20
 BOUNDS = {"float64": 1e-10, "float32": 1e-5}

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from nasty_graphs import nasty_graph
-from training import MODELS, global_losses, run_steps, small_config, worst_gradient_error
 
 from gnnexp.graph.block import Block
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, global_losses, run_steps, small_config, worst_gradient_error
 
 pytestmark = [
     pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from nasty_graphs import nasty_graph
-from training import MODELS, run_steps, small_config
 
 from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import Environment, read_environment
@@ -17,6 +15,8 @@ from gnnexp.config.build import build
 from gnnexp.errors import ConfigError
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.records import EpochLog, read_epochs
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, run_steps, small_config
 from gnnexp.train import make_optimizer, train
 
 REFERENCE = {"_target_": "gnnexp.paradigms.dgl_reference.DGLReference"}

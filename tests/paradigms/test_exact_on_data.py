@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 import torch
-from nasty_graphs import nasty_graph
-from placement import assert_exact, combinations
+from combinations import combinations
 from torch import Tensor, nn
-from training import MODELS, small_config
 
 from gnnexp.datasets.base import ROOT_VARIABLE, Dataset
 from gnnexp.datasets.graphdata_npz import GraphDataNpz
@@ -36,6 +34,9 @@ from gnnexp.partitioners.range import RangePartitioner
 from gnnexp.prepare import prepare_graph
 from gnnexp.presample import presample
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
+from gnnexp.testing.exactness import assert_exact
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, small_config
 
 SPLIT = {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}
 PUSH_PULL = {"_target_": "gnnexp.paradigms.push_pull.PushPull"}

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 from full_graph import FULL_MODELS, full_config
-from nasty_graphs import nasty_graph
-from placement import cut_parts, joined, parts
-from training import Curve, global_losses, run_steps, worst_gradient_error
+
+from gnnexp.testing.exactness import cut_parts, joined, parts
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import Curve, global_losses, run_steps, worst_gradient_error
 
 pytestmark = [
     pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")

@@ -8,11 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from combinations import combinations
 from links_config import WAYS, config_of, linked, plain_links, typed_links
-from nasty_graphs import nasty_graph
-from placement import assert_exact, combinations, parts
-from training import Curve, global_losses, run_steps, small_config
-from ways import MINI_BATCH, SLICED, placed
 
 from gnnexp.comm import shuffle
 from gnnexp.config.build import build
@@ -21,6 +18,10 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.paradigms.targets import share
 from gnnexp.tasks.link_prediction import LinkPrediction
+from gnnexp.testing.exactness import assert_exact, parts
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import Curve, global_losses, run_steps, small_config
+from gnnexp.testing.ways import MINI_BATCH, SLICED, placed
 
 
 def check(ranks: Any, size: int, way: str, model: str, task: str = "distmult", kind: str = "random",

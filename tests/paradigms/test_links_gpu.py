@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 import torch
 from links_config import WAYS, config_of, plain_links, typed_links
-from placement import joined
-from training import Curve, global_losses, run_steps, worst_gradient_error
-from ways import placed
+
+from gnnexp.testing.exactness import joined
+from gnnexp.testing.steps import Curve, global_losses, run_steps, worst_gradient_error
+from gnnexp.testing.ways import placed
 
 pytestmark = [
     pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from nasty_graphs import nasty_graph
-from placement import combinations
-from training import MODELS, run_steps, small_config
+from combinations import combinations
 
 from gnnexp.assemble import Artifacts, assemble
 from gnnexp.checkpoint import Position
@@ -23,6 +21,8 @@ from gnnexp.graph.parts import open_parts, write_parts
 from gnnexp.graph.stream import GraphStream
 from gnnexp.interruption import Interruption
 from gnnexp.paradigms.model_averaging import ModelAveraging
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, run_steps, small_config
 from gnnexp.train import make_optimizer, run_epoch
 
 TARGET = "gnnexp.paradigms.model_averaging.ModelAveraging"

@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 import torch
 from full_graph import full_config
-from nasty_graphs import nasty_graph
-from placement import parts
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.exactness import parts
 from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
 from gnnexp.measure.memory import host_peak_bytes, reset_host_peak

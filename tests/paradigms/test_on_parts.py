@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from nasty_graphs import nasty_graph
-from training import MODELS, small_config
 
 from gnnexp.config.build import build
 from gnnexp.errors import ConfigError
 from gnnexp.measure.needs import Profile
 from gnnexp.paradigms.allocation import reserved
 from gnnexp.paradigms.base import Paradigm
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, small_config
 
 GRAPH = nasty_graph(num_nodes=300, num_edges=3000)
 DATA = GRAPH.topology_bytes + 4 * 300 * 13

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import torch
-from nasty_graphs import nasty_graph
-from placement import assert_exact, combinations, parts
-from training import MODELS, run_steps, small_config
+from combinations import combinations
+
+from gnnexp.testing.exactness import assert_exact, parts
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, run_steps, small_config
 
 OWNER = {"assign": "owner"}
 PARTITIONED = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}

@@ -7,13 +7,14 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from nasty_graphs import nasty_graph
-from placement import assert_exact, combinations
-from training import MODELS, run_steps, small_config
+from combinations import combinations
 
 from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
 from gnnexp.paradigms import sliced_layer
+from gnnexp.testing.exactness import assert_exact
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, run_steps, small_config
 
 PUSH_PULL = {"_target_": "gnnexp.paradigms.push_pull.PushPull"}
 BOUNDS = {"float64": 1e-10, "float32": 1e-5}

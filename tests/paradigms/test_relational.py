@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from nasty_graphs import nasty_graph, typed_graph
-from placement import assert_exact, combinations, cut_parts, parts
-from training import Curve, global_losses, run_steps, small_config
-from ways import FULL, MINI_BATCH, PROFILE, SLICED, WAYS, placed
+from combinations import combinations
 
 from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
@@ -23,6 +20,10 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.samplers import cut_graph
+from gnnexp.testing.exactness import assert_exact, cut_parts, parts
+from gnnexp.testing.graphs import nasty_graph, typed_graph
+from gnnexp.testing.steps import Curve, global_losses, run_steps, small_config
+from gnnexp.testing.ways import FULL, MINI_BATCH, PROFILE, SLICED, WAYS, placed
 from gnnexp.train import probe_memory
 
 RGCN = {"_target_": "gnnexp.models.rgcn.RGCN"}
@@ -33,8 +34,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "block_residual": {**RGCN, "decomposition": "block", "blocks": 4, "norm_by": "vertex", "residual": True,
                        "norm": True, "layers": 3, "hidden": 18},
 }
-# The contract's number of steps takes long: what `make test` runs has fewer.
-QUICK, WHOLE = 6, 20
+QUICK = 6
 
 
 def config_of(way: str, model: str, dtype: str = "float64") -> dict[str, Any]:
@@ -54,12 +54,6 @@ def check(ranks: Any, size: int, way: str, model: str, kind: str = "random", bou
           dtype: str = "float64", steps: int = QUICK) -> None:
     partition = placed(way, typed_graph(), size, kind)
     assert_exact(ranks, size, typed_graph, config_of(way, model, dtype), bound, partition=partition, steps=steps)
-
-
-@pytest.fixture
-def steps(request: pytest.FixtureRequest) -> int:
-    """How many a case takes."""
-    return WHOLE if request.node.get_closest_marker("slow") else QUICK
 
 
 @pytest.mark.parametrize(

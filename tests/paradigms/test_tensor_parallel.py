@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from full_graph import FULL_MODELS, TENSOR, full_config
-from nasty_graphs import nasty_graph
-from placement import assert_exact, combinations
-from training import Curve, run_steps
+from combinations import combinations
+from full_graph import FULL_MODELS, full_config
 
 from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import Environment, read_environment
@@ -19,6 +17,10 @@ from gnnexp.comm.tensor_split import even_shares
 from gnnexp.config.check import check_data
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.paradigms.tensor_parallel import TensorParallel
+from gnnexp.testing.exactness import assert_exact
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import Curve, run_steps
+from gnnexp.testing.ways import TENSOR
 from gnnexp.train import probe_memory
 
 TWIN = {"_target_": "full_graph.SerialTwin"}
@@ -35,8 +37,9 @@ def _config(name: str, mode: str, dtype: str = "float64", chunks: int = 1, pipel
                  quick=lambda size, model, chunks: (size, chunks) == (3, 1)
                  or ((size, chunks) == (2, 5) and model in ("gcn", "gat_residual", "written_here"))),
 )
-def test_coupled_layers_have_the_losses_and_gradients_of_one_worker(ranks, size, model, chunks):
-    assert_exact(ranks, size, nasty_graph, _config(model, "coupled", chunks=chunks), 1e-10)
+def test_coupled_layers_have_the_losses_and_gradients_of_one_worker(ranks, size, model, chunks, steps):
+    steps = 20 if chunks == 1 else steps
+    assert_exact(ranks, size, nasty_graph, _config(model, "coupled", chunks=chunks), 1e-10, steps=steps)
 
 
 @pytest.mark.parametrize(
@@ -46,24 +49,25 @@ def test_coupled_layers_have_the_losses_and_gradients_of_one_worker(ranks, size,
                  or (model in ("gcn", "gat_residual", "written_here")
                      and (size, chunks, pipeline) in ((4, 1, False), (2, 16, True), (2, 3, False)))),
 )
-def test_decoupled_layers_have_those_of_their_serial_twin(ranks, size, model, chunks, pipeline):
+def test_decoupled_layers_have_those_of_their_serial_twin(ranks, size, model, chunks, pipeline, steps):
     config = _config(model, "decoupled", chunks=chunks, pipeline=pipeline)
-    assert_exact(ranks, size, nasty_graph, config, 1e-10, serial_paradigm=TWIN)
+    steps = 20 if chunks == 3 and pipeline else steps
+    assert_exact(ranks, size, nasty_graph, config, 1e-10, serial_paradigm=TWIN, steps=steps)
 
 
 @pytest.mark.parametrize(("size", "chunks", "pipeline"), [(2, 1, False), (3, 3, True), (4, 16, False)])
-def test_attention_that_every_rank_computes_is_the_same(ranks, size, chunks, pipeline):
+def test_attention_that_every_rank_computes_is_the_same(ranks, size, chunks, pipeline, steps):
     config = _config("gat_residual", "decoupled", chunks=chunks, pipeline=pipeline)
     config["paradigm"]["attention_work"] = "replicated"
-    assert_exact(ranks, size, nasty_graph, config, 1e-10, serial_paradigm=TWIN)
+    assert_exact(ranks, size, nasty_graph, config, 1e-10, serial_paradigm=TWIN, steps=steps)
 
 
 @pytest.mark.parametrize("model", ["gcn", "gat_residual"])
 @pytest.mark.parametrize(("chunks", "pipeline"), [(1, False), (3, True)])
-def test_dense_updates_on_the_host_give_the_same(ranks, model, chunks, pipeline):
+def test_dense_updates_on_the_host_give_the_same(ranks, model, chunks, pipeline, steps):
     config = _config(model, "decoupled", chunks=chunks, pipeline=pipeline)
     config["paradigm"]["nn_device"] = "host"
-    assert_exact(ranks, 2, nasty_graph, config, 1e-10, serial_paradigm=TWIN)
+    assert_exact(ranks, 2, nasty_graph, config, 1e-10, serial_paradigm=TWIN, steps=steps)
 
 
 def _simple():

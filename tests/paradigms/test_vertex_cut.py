@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from full_graph import FULL_MODELS, VERTEX, full_config
-from nasty_graphs import nasty_graph
-from placement import assert_exact, combinations, cut_parts
-from training import Curve, run_steps
+from combinations import combinations
+from full_graph import FULL_MODELS, full_config
 
 from gnnexp.paradigms.vertex_parallel import VertexParallel
+from gnnexp.testing.exactness import assert_exact, cut_parts
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import Curve, run_steps
+from gnnexp.testing.ways import VERTEX
 
 STEPS, LAYERS, FEATURES, HIDDEN, CLASSES = 4, 2, 13, 16, 4
 

@@ -7,13 +7,13 @@ import pytest
 from edge_streams import ORDERS, PARTS, Edges, degrees_of, expect, hashed, parts_of
 from hypothesis import given
 from hypothesis import strategies as st
-from nasty_graphs import nasty_graph
-from small_graphs import csc, graphs, random_graph
 
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import StreamOrder
 from gnnexp.partitioners.dbh import DbhPartitioner
 from gnnexp.partitioners.streaming import Degrees
+from gnnexp.testing.graphs import csc, nasty_graph, random_graph
+from gnnexp.testing.strategies import graphs
 
 DEGREES: list[Degrees] = ["exact", "streamed"]
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from edge_streams import ORDERS, PARTS, Edges, degrees_of, expect, parts_of
 from hypothesis import given
-from nasty_graphs import nasty_graph
-from small_graphs import csc, edge_list, graphs
 
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import StreamOrder
 from gnnexp.partitioners.greedy import GreedyPartitioner
+from gnnexp.testing.graphs import csc, edge_list, nasty_graph
+from gnnexp.testing.strategies import graphs
 
 
 def greedy_by_cases(edges: Edges, num_nodes: int, num_parts: int) -> list[int]:

@@ -7,8 +7,6 @@ import pytest
 from edge_streams import ORDERS, PARTS, Edges, degrees_of, expect, parts_of
 from hypothesis import given
 from hypothesis import strategies as st
-from nasty_graphs import nasty_graph
-from small_graphs import graphs
 
 from gnnexp.datasets.rmat import Rmat
 from gnnexp.errors import ConfigError
@@ -17,6 +15,8 @@ from gnnexp.graph.quality import quality
 from gnnexp.graph.stream import ArrayStream, StreamOrder
 from gnnexp.partitioners.hdrf import HdrfPartitioner
 from gnnexp.partitioners.streaming import Degrees
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.strategies import graphs
 
 DEGREES: list[Degrees] = ["streamed", "exact"]
 

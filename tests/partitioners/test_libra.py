@@ -12,8 +12,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from nasty_graphs import nasty_graph
-from small_graphs import csc, edge_list, graphs, random_graph
 
 from gnnexp.cli.main import run_command
 from gnnexp.datasets.base import ROOT_VARIABLE
@@ -28,6 +26,8 @@ from gnnexp.kernels.counter import Purpose, permutation, stream
 from gnnexp.partitioners.libra import LibraPartitioner
 from gnnexp.partitioners.streaming import homes_of
 from gnnexp.prepare import prepare_partition, read_quality
+from gnnexp.testing.graphs import csc, edge_list, nasty_graph, random_graph
+from gnnexp.testing.strategies import graphs
 
 ORDERS = ["shuffled", "stored"]
 PARTS = st.sampled_from([1, 2, 3, 5, 63, 64, 65, 130])

@@ -12,7 +12,6 @@ import psutil
 import pytest
 import torch
 from hypothesis import given, settings
-from small_graphs import csc, edge_list, graphs
 
 from gnnexp.errors import ConfigError
 from gnnexp.graph.graph import Graph, Splits
@@ -21,6 +20,8 @@ from gnnexp.kernels.undirected import undirected
 from gnnexp.partitioners.metis import MetisPartitioner
 from gnnexp.partitioners.metis_library import check_limits, index_dtype, part_graph
 from gnnexp.partitioners.random import RandomPartitioner
+from gnnexp.testing.graphs import csc, edge_list
+from gnnexp.testing.strategies import graphs
 
 NONE = torch.empty(0, dtype=torch.int64)
 

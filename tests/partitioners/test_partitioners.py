@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_graphs import csc, graphs, random_graph
 
 from gnnexp.config.check import check_config
 from gnnexp.config.compose import compose
@@ -23,6 +22,8 @@ from gnnexp.partitioners.metis import MetisPartitioner
 from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.partitioners.range import RangePartitioner
 from gnnexp.partitioners.restream import RestreamPartitioner
+from gnnexp.testing.graphs import csc, random_graph
+from gnnexp.testing.strategies import graphs
 
 NONE = torch.empty(0, dtype=torch.int64)
 ALL: dict[str, Callable[[], Partitioner]] = {

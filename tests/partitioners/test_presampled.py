@@ -14,9 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_graphs import csc, edge_list, graphs, random_graph
 from torch import Tensor
-from training import small_config
 
 from gnnexp.config.check import check_config
 from gnnexp.config.compose import compose
@@ -33,6 +31,9 @@ from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.partitioners.stored import StoredPartitioner
 from gnnexp.prepare import prepare_partition
 from gnnexp.presample import presample
+from gnnexp.testing.graphs import csc, edge_list, random_graph
+from gnnexp.testing.steps import small_config
+from gnnexp.testing.strategies import graphs
 
 NONE = torch.empty(0, dtype=torch.int64)
 INT64 = np.dtype(np.int64)

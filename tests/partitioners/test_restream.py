@@ -14,8 +14,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nasty_graphs import nasty_graph
-from small_graphs import csc, edge_list, graphs, random_graph
 
 from gnnexp.cli.main import run_command
 from gnnexp.datasets.base import ROOT_VARIABLE
@@ -32,6 +30,8 @@ from gnnexp.partitioners.multilevel import fitting
 from gnnexp.partitioners.restream import RestreamPartitioner
 from gnnexp.partitioners.spring import SpringPartitioner
 from gnnexp.prepare import read_quality
+from gnnexp.testing.graphs import csc, edge_list, nasty_graph, random_graph
+from gnnexp.testing.strategies import graphs
 
 PARTS = st.sampled_from([1, 2, 3, 5, 8, 9, 63, 64, 65, 130])
 WAYS: dict[str, dict[str, Any]] = {

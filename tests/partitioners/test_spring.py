@@ -10,14 +10,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from nasty_graphs import nasty_graph
-from small_graphs import csc, edge_list, graphs
 
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import ArrayStream, GraphStream, Symmetrized
 from gnnexp.kernels import spring
 from gnnexp.partitioners.spring import SpringPartitioner
+from gnnexp.testing.graphs import csc, edge_list, nasty_graph
+from gnnexp.testing.strategies import graphs
 
 Degrees = Literal["exact", "streamed"]
 PARTS = st.sampled_from([1, 2, 3, 5, 17])

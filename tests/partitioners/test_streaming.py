@@ -12,8 +12,6 @@ import torch
 from edge_streams import ORDERS, parts_of
 from hypothesis import given
 from hypothesis import strategies as st
-from nasty_graphs import nasty_graph
-from small_graphs import edge_list, graphs
 
 from gnnexp.config.build import build
 from gnnexp.errors import DataError
@@ -35,6 +33,8 @@ from gnnexp.partitioners.streaming import (
     VertexCut,
 )
 from gnnexp.partitioners.two_ps_l import TwoPsLPartitioner
+from gnnexp.testing.graphs import edge_list, nasty_graph
+from gnnexp.testing.strategies import graphs
 
 
 class Nearest(EdgeScorer):

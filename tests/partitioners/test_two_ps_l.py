@@ -10,14 +10,14 @@ import pytest
 from edge_streams import ORDERS, PARTS, Edges, degrees_of, expect, hashed, parts_of
 from hypothesis import given
 from hypothesis import strategies as st
-from nasty_graphs import nasty_graph
-from small_graphs import csc, graphs
 
 from gnnexp.errors import ConfigError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.quality import quality
 from gnnexp.graph.stream import StreamOrder
 from gnnexp.partitioners.two_ps_l import TwoPsLPartitioner
+from gnnexp.testing.graphs import csc, nasty_graph
+from gnnexp.testing.strategies import graphs
 
 
 class ByHand:

@@ -9,8 +9,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from nasty_graphs import nasty_graph
-from small_graphs import csc, graphs
 
 from gnnexp.errors import DataError
 from gnnexp.graph.block import Block
@@ -19,6 +17,8 @@ from gnnexp.graph.shard import BlockNeeds
 from gnnexp.paradigms.chunking import Chunking
 from gnnexp.samplers.chunks import Chunk, ChunkCost, cut, even_ranges, ranges_in_budget
 from gnnexp.samplers.expansion import Expansion
+from gnnexp.testing.graphs import csc, nasty_graph
+from gnnexp.testing.strategies import graphs
 
 EVERYTHING = BlockNeeds(self_loops=True, edge_identity=True, edge_types=True)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from reference_sampling import edges_of, graph_of
+from reference_sampling import graph_of
 
 from gnnexp.errors import ConfigError
 from gnnexp.graph.block import BatchKey, Block
@@ -18,6 +18,7 @@ from gnnexp.samplers.base import Sampler
 from gnnexp.samplers.dgl import DGLSampler
 from gnnexp.samplers.full import FullSampler
 from gnnexp.samplers.fused import FusedSampler
+from gnnexp.testing.graphs import edges_of
 
 pytest.importorskip("dgl")
 KEY = BatchKey(0, 2, 5)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_graphs import graphs
 
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.samplers.exclude import excluded, without
 from gnnexp.samplers.fused import FusedSampler
+from gnnexp.testing.strategies import graphs
 
 
 def block_of(graph: Graph, seeds: list[int], fanout: int, *, loops: bool, types: bool) -> Block:

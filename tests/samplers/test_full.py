@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from reference_sampling import edges_of, graphs
+from reference_sampling import graphs
 
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.samplers.full import FullSampler
+from gnnexp.testing.graphs import edges_of
 
 NOTHING = BlockNeeds()
 KEY = BatchKey(0, 0, 0)

@@ -9,13 +9,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_sampling import edges_of, graph_of, graphs, reference_blocks
+from reference_sampling import graph_of, graphs, reference_blocks
 
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.samplers.fused import FusedSampler
 from gnnexp.samplers.pipeline import prefetched
+from gnnexp.testing.graphs import edges_of
 
 KEY = BatchKey(seed=3, epoch=1, step=4)
 NOTHING = BlockNeeds()

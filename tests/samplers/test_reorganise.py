@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from nasty_graphs import nasty_graph
-from placement import parts
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
@@ -16,6 +14,8 @@ from gnnexp.measure.phases import PhaseTimer
 from gnnexp.samplers.halo import levels
 from gnnexp.samplers.reorganise import Rates, Volumes, algorithm_4, choose_order, volumes_by_batch, volumes_of
 from gnnexp.samplers.transitions import Dedup, Readings, readings
+from gnnexp.testing.exactness import parts
+from gnnexp.testing.graphs import nasty_graph
 
 CPU = torch.device("cpu")
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 from hypothesis import strategies as st
-from small_graphs import edge_list
 
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import GraphStream, StreamOrder
@@ -14,6 +13,7 @@ from gnnexp.kernels.counter import GOLDEN, Purpose, mix, stream
 from gnnexp.partitioners.base import Owners
 from gnnexp.partitioners.dbh import HASH
 from gnnexp.partitioners.streaming import VertexCut
+from gnnexp.testing.graphs import edge_list
 
 Edges = list[tuple[int, int]]
 PARTS = st.sampled_from([1, 2, 3, 5, 63, 64, 65, 130])

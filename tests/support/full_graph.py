@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-from training import MODELS, small_config
 
 from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import Rows
@@ -19,6 +18,7 @@ from gnnexp.models.layer import Destinations, Layer
 from gnnexp.models.model import Model
 from gnnexp.paradigms.full_graph import Whole, WholeInMemory
 from gnnexp.samplers.expansion import Expansion
+from gnnexp.testing.steps import MODELS, small_config
 
 FULL_MODELS: dict[str, dict[str, Any]] = {
     **MODELS,
@@ -26,8 +26,6 @@ FULL_MODELS: dict[str, dict[str, Any]] = {
     "gat_residual": {**MODELS["gat"], "residual": True, "norm": True, "layers": 3, "hidden": 12},
     "written_here": {"_target_": "full_graph.Gated"},
 }
-VERTEX = "gnnexp.paradigms.vertex_parallel.VertexParallel"
-TENSOR = "gnnexp.paradigms.tensor_parallel.TensorParallel"
 
 
 class GatedLayer(Layer):

@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from nasty_graphs import nasty_graph
-from training import MODELS as UNTYPED
-from training import small_config
-from ways import FULL, MINI_BATCH, PROFILE, SLICED
-from ways import WAYS as ALL_WAYS
 
 from gnnexp.graph.graph import Graph
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS as UNTYPED
+from gnnexp.testing.steps import small_config
+from gnnexp.testing.ways import FULL, MINI_BATCH, PROFILE, SLICED
+from gnnexp.testing.ways import WAYS as ALL_WAYS
 
 RGCN = {"_target_": "gnnexp.models.rgcn.RGCN"}
 MODELS: dict[str, Mapping[str, Any]] = {

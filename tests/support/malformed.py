@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
-from nasty_graphs import nasty_graph
 
 from gnnexp.cli.main import run_command
 from gnnexp.errors import ConfigError, DataError
+from gnnexp.testing.graphs import nasty_graph
 
 MAX_GROWTH = 300 << 20
 BLOCK = 1 << 24

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from gnnexp.graph.block import BatchKey, Block
+from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.kernels.counter import GOLDEN, Purpose, mix, stream
@@ -56,13 +56,6 @@ def reference_blocks(
             starts.append(len(sources))
         blocks.append({"indptr": starts, "sources": sources, "edges": edges, "src_ids": list(vertices)})
     return blocks[::-1]
-
-
-def edges_of(block: Block) -> dict[int, list[int]]:
-    """Original sources of each destination's edges, in order, by original destination."""
-    ids, indptr = block.src_ids.tolist(), block.indptr.tolist()
-    sources = [ids[place] for place in block.sources.tolist()]
-    return {ids[d]: sources[indptr[d] : indptr[d + 1]] for d in range(block.num_dst)}
 
 
 def graph_of(degrees: Sequence[int], num_nodes: int, seed: int, wide: bool = False, types: int = 0) -> Graph:

@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from nasty_graphs import nasty_graph
-from placement import cut_parts, parts
-
 from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.agreement import Agreement
 from gnnexp.comm.environment import read_environment
 from gnnexp.records import EpochLog, read_epochs
+from gnnexp.testing.exactness import cut_parts, parts
+from gnnexp.testing.graphs import nasty_graph
 from gnnexp.train import train
 
 

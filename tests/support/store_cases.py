@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from nasty_graphs import nasty_graph
-from placement import parts
 from small_graphs import sparse_rows
 
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.testing.exactness import parts
+from gnnexp.testing.graphs import nasty_graph
 
 STATIC = "gnnexp.feature_stores.static_cache.StaticCache"
 STORES: dict[str, dict[str, Any]] = {

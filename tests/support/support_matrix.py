@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from nasty_graphs import nasty_graph
 
 from gnnexp.cli.prepare import problems_of
 from gnnexp.config.check import check_data
 from gnnexp.config.compose import compose
 from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph
+from gnnexp.testing.graphs import nasty_graph
 
 PAGE = Path(__file__).parents[2] / "docs" / "support.md"
 SYSTEMS = sorted(path.stem for path in (Path(__file__).parents[2] / "conf" / "system").glob("*.yaml"))

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from nasty_graphs import nasty_graph
 from torch import Tensor, nn
 
 from gnnexp.errors import ConfigError
 from gnnexp.graph.block import BatchKey
 from gnnexp.tasks.decoders import MLP, Decoder, DistMult, Dot
 from gnnexp.tasks.link_prediction import LinkPrediction
+from gnnexp.testing.graphs import nasty_graph
 
 RELATIONS, DIM = 3, 6
 

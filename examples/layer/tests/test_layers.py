@@ -6,40 +6,27 @@ import pytest
 import torch
 from my_layers.gated import Gated
 from my_layers.gatv2 import GATv2
-from nasty_graphs import nasty_graph
-from placement import assert_exact
-from small_graphs import random_graph
-from training import small_config
-from ways import FULL, MINI_BATCH, PROFILE, SLICED, WAYS, placed
 
 from gnnexp.graph.block import Block
 from gnnexp.models.layer import GraphFacts
+from gnnexp.testing.graphs import random_graph
+from gnnexp.testing.ways import SLICED, WAYS, assert_exact_in
 
-GATED = {"_target_": "my_layers.gated.Gated", "heads": 2}
+GATED = {"_target_": "my_layers.gated.Gated", "heads": 2, "residual": True, "norm": True}
 GATV2 = {"_target_": "my_layers.gatv2.GATv2"}
 # Who has all in-edges and whole source rows of a destination in one place.
 WHOLE_DESTINATIONS = [way for way in WAYS if way not in (
     *SLICED, "vertex_cut", "coupled", "coupled_in_chunks", "offload_projected")]
 
 
-def assert_exact_in(ranks, way, model, **changes):
-    config = small_config({**model, **changes}, hardware=PROFILE)
-    config["paradigm"] = WAYS[way][0]
-    if way in SLICED:
-        config["feature_store"] = {"_target_": "gnnexp.feature_stores.sliced.SlicedStore"}
-    if way not in MINI_BATCH:
-        config["sampler"], config["train"]["batch_size"] = FULL, None
-    assert_exact(ranks, 3, nasty_graph, config, 1e-10, partition=placed(way, nasty_graph(), 3), steps=6)
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_the_gated_layer_is_exact_under_every_paradigm(ranks, way):
-    assert_exact_in(ranks, way, GATED, residual=True, norm=True)
+    assert_exact_in(ranks, way, GATED, steps=6)
 
 
 @pytest.mark.parametrize("way", WHOLE_DESTINATIONS)
 def test_gatv2_is_exact_where_a_destination_is_whole(ranks, way):
-    assert_exact_in(ranks, way, GATV2)
+    assert_exact_in(ranks, way, GATV2, steps=6)
 
 
 @pytest.mark.parametrize("kind", [Gated, GATv2])

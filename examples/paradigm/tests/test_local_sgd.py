@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from my_paradigms.local_sgd import LocalSGD
-from nasty_graphs import nasty_graph
-from placement import ranks_steps
-from training import MODELS, Curve, global_losses, run_steps, small_config
 
 from gnnexp.config.build import build
 from gnnexp.errors import ConfigError
 from gnnexp.paradigms.base import Paradigm
+from gnnexp.testing.exactness import ranks_steps
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, Curve, global_losses, run_steps, small_config
 
 
 def config_of(sync_every: int, **train):

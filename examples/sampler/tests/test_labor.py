@@ -8,15 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from my_samplers.labor import LaborSampler
-from nasty_graphs import nasty_graph
-from placement import assert_exact
-from reference_sampling import edges_of
-from small_graphs import csc, graphs
-from training import MODELS, small_config
 
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.shard import Shard
 from gnnexp.samplers.fused import FusedSampler
+from gnnexp.testing.exactness import assert_exact
+from gnnexp.testing.graphs import csc, edges_of, nasty_graph
+from gnnexp.testing.steps import MODELS, small_config
+from gnnexp.testing.strategies import graphs
 
 LABOR = {"_target_": "my_samplers.labor.LaborSampler", "fanouts": [4, 3], "key": "global"}
 KEY = BatchKey(seed=3, epoch=1, step=4)

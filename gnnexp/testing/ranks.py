@@ -1,48 +1,33 @@
-"""Persistent pools of real gloo ranks: processes are started once per rank count, then run many cases."""
+"""Pools of real gloo ranks on this machine: processes are started once per number of ranks, then run many cases.
+
+Ranks are forks of a server that has imported what all of them need, and are found at the loopback interface alone.
+"""
 
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import traceback
 from collections.abc import Callable
-from multiprocessing import forkserver, get_context
+from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 import cloudpickle
 
+from gnnexp.launchers.rendezvous_port import rendezvous_port
+
+_PRELOADED = "gnnexp.testing.preloaded"
+
 
 class RankError(AssertionError):
     """A case failed in a rank; the message is that rank's traceback."""
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _start_fork_server() -> None:
-    """Once per process: ranks are forks of a server that has imported what they need (`preloaded`)."""
-    set_before = os.environ.get("PYTHONPATH")
-    # In Python 3.11 the server looks for what it preloads in its own path, whatever the path is here.
-    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
-    try:
-        forkserver.set_forkserver_preload(["preloaded"])
-        forkserver.ensure_running()
-    finally:
-        if set_before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = set_before
-
-
 def _serve(rank: int, size: int, port: int, pipe: Connection) -> None:
     """One rank: join the group, then run what comes through the pipe."""
-    assert "preloaded" in sys.modules, "the fork server skips what it cannot import without a word"
+    assert _PRELOADED in sys.modules, "the fork server skips what it cannot import without a word"
     os.environ.update(
         RANK=str(rank), WORLD_SIZE=str(size), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(size),
         MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), GLOO_SOCKET_IFNAME="lo",
@@ -68,7 +53,7 @@ def _serve(rank: int, size: int, port: int, pipe: Connection) -> None:
 
 
 class RankPool:
-    """`size` processes in one gloo group."""
+    """`size` processes in one gloo group, started when first asked to run something."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -77,8 +62,8 @@ class RankPool:
 
     def _start(self) -> None:
         context = get_context("forkserver")
-        _start_fork_server()
-        port = _free_port()
+        context.set_forkserver_preload([_PRELOADED])
+        port = rendezvous_port(os.getpid(), "127.0.0.1")
         for rank in range(self.size):
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(rank, self.size, port, theirs), daemon=True)
@@ -87,20 +72,23 @@ class RankPool:
             self._processes.append(process)
             self._pipes.append(ours)
 
-    def run(self, function: Callable[..., Any], *args: Any, timeout_s: float = 120.0) -> list[Any]:
-        """`function(*args)` on every rank (it reads its rank from the environment); results in order of rank."""
+    def run(self, function: Callable[..., Any], *args: object, timeout_s: float = 120.0) -> list[Any]:
+        """Run `function(*args)` on every rank; it reads its rank from the environment.
+
+        Args:
+            function: of any module; sent by value if it is a test's.
+            args: the same on every rank.
+            timeout_s: of all of it.
+
+        Returns:
+            Results in order of rank.
+
+        Raises:
+            RankError: a rank raised something, died, or did not answer in time; all of them are ended then.
+        """
         if not self._processes:
             self._start()
-        # Ranks cannot import test modules by name, whether the function is theirs or what it is given.
-        names = {part.__module__ for part in (function, *args) if callable(part)}
-        modules = [sys.modules[name] for name in names if name == function.__module__ or name.startswith("tests.")]
-        for module in modules:
-            cloudpickle.register_pickle_by_value(module)
-        try:
-            payload = cloudpickle.dumps((function, args))
-        finally:
-            for module in modules:
-                cloudpickle.unregister_pickle_by_value(module)
+        payload = _packed(function, args)
         for pipe in self._pipes:
             pipe.send_bytes(payload)
         results: dict[int, Any] = {}
@@ -110,11 +98,11 @@ class RankPool:
             if not ready:
                 self.close()
                 raise RankError(f"ranks {sorted(waiting.values())} did not answer in {timeout_s} s")
-            for pipe in ready:
-                assert isinstance(pipe, Connection)
-                rank = waiting.pop(pipe)
+            for answered in ready:
+                assert isinstance(answered, Connection)
+                rank = waiting.pop(answered)
                 try:
-                    good, value = cloudpickle.loads(pipe.recv_bytes())
+                    good, value = cloudpickle.loads(answered.recv_bytes())
                 except EOFError:
                     good, value = False, "the process died"
                 if not good:
@@ -132,6 +120,20 @@ class RankPool:
         self._pipes.clear()
 
 
+def _packed(function: Callable[..., Any], args: tuple[object, ...]) -> bytes:
+    """A call for ranks, which cannot import modules of tests, whether the function is theirs or what it is given."""
+    names = {part.__module__ for part in (function, *args) if callable(part)}
+    modules = [sys.modules[name] for name in names if not name.startswith("gnnexp.") and (
+        name == function.__module__ or any(word.startswith("test") for word in name.split(".")))]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        return bytes(cloudpickle.dumps((function, args)))
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
 class RankPools:
     """One pool per rank count, started when first asked for."""
 
@@ -139,6 +141,7 @@ class RankPools:
         self._pools: dict[int, RankPool] = {}
 
     def __call__(self, size: int) -> RankPool:
+        """The pool of `size` ranks."""
         return self._pools.setdefault(size, RankPool(size))
 
     def close(self) -> None:

@@ -1,27 +1,19 @@
-"""Comparing runs whose data is placed over ranks with one worker that has everything."""
+"""Comparing training that is placed over ranks with one worker that has everything."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from itertools import product
 from typing import Any
 
-import pytest
 import torch
-from training import Curve, global_losses, run_steps, small_config, worst_gradient_error
 
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
-
-FUSED = "gnnexp.samplers.fused.FusedSampler"
-
-
-def combinations(*axes: Iterable[Any], quick: Callable[..., bool]) -> list[Any]:
-    """Every combination as a case of `pytest.mark.parametrize`; those that are not `quick` run in `make test-slow`."""
-    return [pytest.param(*values, marks=() if quick(*values) else pytest.mark.slow) for values in product(*axes)]
+from gnnexp.testing.ranks import RankPools
+from gnnexp.testing.steps import Curve, global_losses, run_steps, small_config, worst_gradient_error
 
 
 def parts(graph: Graph, num_parts: int, kind: str = "random") -> Partition:
@@ -49,7 +41,7 @@ def ranks_steps(
     make: Callable[[], Graph], config: Mapping[str, Any], steps: int, num_parts: int | None, kind: str,
     partition: Partition | None = None,
 ) -> Curve:
-    """What a rank of the pool runs."""
+    """What a rank of a pool runs: `run_steps` on the graph that `make` returns, parted by `parts` or as given."""
     graph = make()
     if num_parts is not None:
         partition = parts(graph, num_parts, kind)
@@ -65,36 +57,58 @@ def joined(curves: list[Curve], reference: Curve) -> Curve:
     return replace(curves[0], gradients=whole)
 
 
-@lru_cache(maxsize=64)
-def _one_worker(config: str, make: Callable[[], Graph], steps: int) -> Curve:
-    """What many ways on many ranks are compared with: the same for all of them."""
-    return run_steps(json.loads(config), make(), steps)
-
-
 def assert_exact(
-    ranks: Any, size: int, make: Callable[[], Graph], config: Mapping[str, Any], bound: float, *,
+    ranks: RankPools, size: int, make: Callable[[], Graph], config: Mapping[str, Any], bound: float, *,
     steps: int = 20, num_parts: int | None = None, kind: str = "random", partition: Partition | None = None,
     serial_paradigm: Mapping[str, Any] | None = None,
 ) -> tuple[list[Curve], Curve]:
-    """Losses of all steps and gradients of the first one agree with one worker's; returns all curves."""
-    serial = {**config, "paradigm": small_config(config["model"])["paradigm"]}
-    store = config["feature_store"]
-    if "Embedding" in store["_target_"]:
-        serial["feature_store"] = {**store, "_target_": store["_target_"].replace("Sliced", "")}
-    else:
-        serial["feature_store"] = small_config(config["model"])["feature_store"]
-    if serial_paradigm is not None:
-        serial["paradigm"] = serial_paradigm
-    serial["sampler"] = {**config["sampler"], "topology": "replicated"}
-    reference = _one_worker(json.dumps(serial, sort_keys=True), make, steps)
+    """Train on `size` ranks and on one; losses of all steps and gradients of the first one are to agree.
+
+    Args:
+        ranks: the fixture.
+        size: number of ranks.
+        make: returns the graph, in every process.
+        config: resolved (`small_config`).
+        bound: relative; 1e-10 for float64, 1e-5 for float32.
+        steps: global batches, over as many epochs as that takes.
+        num_parts: of vertices by `parts`; None = none, or as in `partition`.
+        kind: of these parts.
+        partition: instead of them.
+        serial_paradigm: of one worker, if not data parallelism.
+
+    Returns:
+        What every rank saw, and what one worker saw.
+
+    Raises:
+        AssertionError: they differ by more than `bound`, or the ranks' gradients of a replicated parameter differ.
+        RankError: a rank failed.
+    """
+    reference = _one_worker(json.dumps(_serial(config, serial_paradigm), sort_keys=True), make, steps)
     curves = ranks(size).run(ranks_steps, make, config, steps, num_parts, kind, partition)
     found, expected = global_losses(curves), global_losses([reference])
     worst = max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True))
     assert worst <= bound, f"loss differs by {worst}"
-    whole = joined(curves, reference)
-    assert worst_gradient_error(whole, reference) <= bound
-    for curve in curves:  # replicated gradients are the same everywhere
+    worst = worst_gradient_error(joined(curves, reference), reference)
+    assert worst <= bound, f"a gradient differs by {worst}"
+    for rank, curve in enumerate(curves):
         for name, gradient in curve.gradients.items():
             if gradient.shape == reference.gradients[name].shape:
-                assert torch.equal(gradient, curves[0].gradients[name])
+                assert torch.equal(gradient, curves[0].gradients[name]), f"rank {rank} has another gradient of {name}"
     return curves, reference
+
+
+def _serial(config: Mapping[str, Any], paradigm: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The same training by one worker that has everything."""
+    plain, store = small_config(config["model"]), config["feature_store"]
+    trained = {**store, "_target_": store["_target_"].replace("Sliced", "")}
+    return {
+        **config, "paradigm": plain["paradigm"] if paradigm is None else dict(paradigm),
+        "feature_store": trained if "Embedding" in store["_target_"] else plain["feature_store"],
+        "sampler": {**config["sampler"], "topology": "replicated"},
+    }
+
+
+@lru_cache(maxsize=64)
+def _one_worker(config: str, make: Callable[[], Graph], steps: int) -> Curve:
+    """What many ways on many ranks are compared with: the same for all of them."""
+    return run_steps(json.loads(config), make(), steps)

@@ -1,4 +1,4 @@
-"""Running a configuration step by step inside a test process or a rank of a pool."""
+"""Training step by step in the process of a test, or in a rank of a pool."""
 
 from __future__ import annotations
 
@@ -27,7 +27,12 @@ MODELS: dict[str, dict[str, Any]] = {
 
 
 def small_config(model: Mapping[str, Any], **changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A resolved configuration of a two-layer model; `changes` are merged into their groups."""
+    """A resolved configuration of a two-layer model, float64, batches of 8 targets, fanouts 4 and 3.
+
+    Args:
+        model: `_target_` and arguments; hidden 16, 2 layers and dropout of both kinds unless it says something else.
+        changes: merged into their groups, `train={"dtype": "float32"}`.
+    """
     config: dict[str, Any] = {
         "dataset": {}, "partitioner": {},
         "sampler": {"_target_": "gnnexp.samplers.fused.FusedSampler", "fanouts": [4, 3], "key": "global"},
@@ -46,7 +51,15 @@ def small_config(model: Mapping[str, Any], **changes: Mapping[str, Any]) -> dict
 
 @dataclass(frozen=True)
 class Curve:
-    """What a rank saw: per step its loss sum and count, the first step's gradients, the traffic and work of it all."""
+    """What a rank saw.
+
+    Attributes:
+        losses: of every step, the sum over this rank's targets and their number.
+        gradients: of the first step, by parameter; `rows`: those of trained rows, whole.
+        sent_bytes: by tag, of all steps.
+        rounds: of exchanges, likewise.
+        work: what the paradigm counted, likewise.
+    """
 
     losses: list[tuple[float, int]]
     gradients: dict[str, torch.Tensor]
@@ -59,7 +72,15 @@ def run_steps(
     config: Mapping[str, Any], graph: Graph, steps: int, partition: Partition | None = None,
     frequency: torch.Tensor | None = None,
 ) -> Curve:
-    """Train `steps` global batches (over as many epochs as that takes) on this rank."""
+    """Train on this rank.
+
+    Args:
+        config: resolved.
+        graph: whole.
+        steps: global batches, over as many epochs as that takes.
+        partition: who owns what, where the paradigm asks for it.
+        frequency: `[V]` how often a vertex is drawn, for caches.
+    """
     with tempfile.TemporaryDirectory() as folder:
         job, paradigm = assemble(config, Artifacts(graph, partition, frequency), Path(folder), read_environment())
         optimizer = make_optimizer(paradigm.module, job.run.train)

@@ -1,4 +1,4 @@
-"""What ranks of a pool are forked from has loaded what every rank needs; imported by the pool's fork server alone."""
+"""What every rank needs is loaded by importing this; for the fork server of `gnnexp.testing.ranks` alone."""
 
 from __future__ import annotations
 

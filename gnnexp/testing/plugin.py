@@ -1,0 +1,17 @@
+"""Fixtures of pytest: `pytest_plugins = ["gnnexp.testing.plugin"]` in the `conftest.py` of the root."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gnnexp.testing.ranks import RankPools
+
+
+@pytest.fixture(scope="session")
+def ranks() -> Iterator[RankPools]:
+    """`ranks(n).run(function, *args)` runs a case on n real gloo ranks, which are kept for the next one."""
+    pools = RankPools()
+    yield pools
+    pools.close()
