@@ -63,6 +63,10 @@ class Paradigm(ABC, Generic[B]):
         """What of the resolved `config` does not fit `graph`."""
         return []
 
+    def check_parts(self, config: Mapping[str, Any], graph: Graph, parts: Parts) -> list[Problem]:
+        """What of the resolved `config` does not fit the parts that have been cut, where `works_on_parts`."""
+        return []
+
     def needs(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> Iterable[Need]:
         """What a rank will need beside graph, features, batches and model, for the preflight.
 

@@ -58,7 +58,8 @@ class ModelAveraging(OnParts[Local]):
             that the partition gave it (Figure 2).
         local_batch_size: targets of a part's batch; null: the global batch's share, train.batch_size / p.
         memory: bytes of a rank for data and computing, which decide p where partitioner.num_parts=auto; null:
-            hardware.device_memory, and where that is null as many parts as ranks.
+            hardware.device_memory, and where that is null as many parts as ranks. A part whose topology and features
+            take more, its halo included, is refused.
         reserve: of these, bytes for computing; null: two thirds; `profile`: what a short dry run takes, which is done
             once and kept in the artifact cache.
     """

@@ -13,7 +13,7 @@ from gnnexp.paradigms.allocation import num_parts, reserved
 from gnnexp.paradigms.averaging_options import AveragingOptions
 from gnnexp.paradigms.checks import num_ranks
 from gnnexp.paradigms.global_batch import ByAutograd, R
-from gnnexp.paradigms.part_needs import drawn_from_parts, least_sizes, part_needs
+from gnnexp.paradigms.part_needs import drawn_from_parts, feature_bytes, least_sizes, part_needs, topology_bytes
 
 
 class OnParts(ByAutograd[R]):
@@ -69,6 +69,17 @@ class OnParts(ByAutograd[R]):
     def needs(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> list[Need]:
         """The parts that a rank has at once, and their cutting."""
         return part_needs(graph, self._sizes_of(config, graph, parts), num_ranks(config))
+
+    def check_parts(self, config: Mapping[str, Any], graph: Graph, parts: Parts) -> list[Problem]:
+        """Each fits what a rank has: section III-C counts parts without a halo."""
+        memory = self.options.memory_of(config)
+        largest = max(topology_bytes(graph, size) + feature_bytes(graph, size) for size in parts.sizes)
+        if memory is None or largest <= memory:
+            return []
+        key = "hardware.device_memory" if self.options.memory is None else "paradigm.memory"
+        return [Problem(key, memory, f"the largest of {len(parts.sizes)} parts has {largest} bytes of topology and "
+                        "features, its halo included",
+                        f"set partitioner.num_parts={2 * len(parts.sizes)}, or {key}={largest} or more")]
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """Epochs between averages, samplers and stores that a part can have of its own."""

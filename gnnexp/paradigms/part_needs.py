@@ -36,16 +36,25 @@ def drawn_from_parts(sizes: Sequence[PartSizes], ranks: int, batch_size: int | N
     )
 
 
+def topology_bytes(graph: Graph, size: PartSizes) -> int:
+    """Of a part: edges, their types, and the ids of its vertices and of its own."""
+    name = graph.indices.element_size()
+    edge = name if graph.edge_types is None else name + 4
+    return 8 * (size.vertices + 1) + edge * size.edges + name * size.vertices + 8 * size.owned
+
+
+def feature_bytes(graph: Graph, size: PartSizes) -> int:
+    """Of a part, its halo included."""
+    return 4 * graph.num_features * size.vertices
+
+
 def part_needs(graph: Graph, sizes: Sequence[PartSizes], ranks: int) -> list[Need]:
     """Topology and ids are in memory, features and labels are mapped; cutting comes before any rank starts."""
-    held, name = at_once(sizes, ranks), graph.indices.element_size()
-    edge, cutting = name, BYTES_PER_EDGE
-    if graph.edge_types is not None:
-        edge, cutting = name + 4, BYTES_PER_TYPED_EDGE
-    topology = sum(8 * (size.vertices + 1) + edge * size.edges + name * size.vertices + 8 * size.owned for size in held)
-    most = max(size.edges for size in sizes)
+    held, most = at_once(sizes, ranks), max(size.edges for size in sizes)
+    cutting = BYTES_PER_EDGE if graph.edge_types is None else BYTES_PER_TYPED_EDGE
     return [
-        Need(f"topology of {len(held)} parts" if len(held) > 1 else "topology of a part", "host", topology),
-        Need("features of parts, mapped", "shared", sum(4 * graph.num_features * size.vertices for size in held)),
+        Need(f"topology of {len(held)} parts" if len(held) > 1 else "topology of a part", "host",
+             sum(topology_bytes(graph, size) for size in held)),
+        Need("features of parts, mapped", "shared", sum(feature_bytes(graph, size) for size in held)),
         Need("cutting the parts", "host", 9 * graph.num_nodes + cutting * most, per_rank=False),
     ]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gnnexp.config.build import build
-from gnnexp.errors import ConfigError
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.graph.parts import open_parts, write_parts
+from gnnexp.graph.stream import GraphStream
 from gnnexp.measure.needs import Profile
 from gnnexp.paradigms.allocation import reserved
 from gnnexp.paradigms.base import Paradigm
+from gnnexp.testing.exactness import parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
 
@@ -55,3 +59,24 @@ def test_computing_that_takes_all_is_refused() -> None:
     paradigm, config = averaging(memory=reserved(FOUND.num_bytes))
     with pytest.raises(ConfigError, match=r"dry run of 20 targets a batch.*(?s:.)*mend: set paradigm.memory="):
         paradigm.profiled(config, FOUND)
+
+
+@pytest.mark.parametrize("key", ["paradigm.memory", "hardware.device_memory"])
+def test_a_part_that_does_not_fit_with_its_halo_is_refused(tmp_path: Path, key: str) -> None:
+    partition = parts(GRAPH, 3)
+    write_parts(GRAPH, GraphStream(GRAPH), partition, tmp_path, full_neighbors=True)
+    cut = open_parts(tmp_path)
+    held = [open_part.graph for open_part in (cut.open(part) for part in range(3))]
+    largest = max(graph.topology_bytes + 4 * graph.num_nodes * (13 + 1) + 8 * size.owned
+                  for graph, size in zip(held, cut.sizes, strict=True))
+
+    def problems(memory: int) -> list[Problem]:
+        paradigm, config = averaging(memory if key == "paradigm.memory" else None, reserve=None)
+        config["hardware"]["device_memory"] = memory
+        return paradigm.check_parts(config, GRAPH, cut)
+
+    assert largest > DATA / 3 and problems(largest) == []
+    (problem,) = problems(largest - 1)
+    assert problem.key == key and str(largest) in problem.allowed and "partitioner.num_parts=6" in problem.mend
+    paradigm, config = averaging(None, reserve=None)
+    assert paradigm.check_parts(config, GRAPH, cut) == [], "nobody says what a rank has"
