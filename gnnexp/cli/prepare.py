@@ -181,7 +181,8 @@ def prepare(config: Mapping[str, Any], run_dir: Path, profile: Profile | None = 
         needed, shortages = _preflight(config, graph, folder, run_dir)
         prepared = _with_parts(config, graph, folder, dataset.key())
         if prepared.parts is not None:  # now it is known how large they are
-            parts, paradigm = open_parts(prepared.parts), build(config["paradigm"], Paradigm)
+            parts = open_parts(prepared.parts)
+            paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
             if problems := paradigm.check_parts(config, graph, parts):
                 raise ConfigError(problems)
             needed, shortages = _preflight(config, graph, folder, run_dir, parts)
