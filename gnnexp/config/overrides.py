@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from gnnexp.config.build import keys_of
@@ -20,19 +21,22 @@ FIXED = {"train": TrainConfig, "hardware": HardwareConfig}
 
 def parse(overrides: Sequence[str]) -> tuple[list[Override], list[Problem]]:
     """Overrides in Hydra's grammar, and the problems of those that are not."""
+    found = [_parsed(line) for line in overrides]
+    problems = [one for one in found if isinstance(one, Problem)]
+    return [one for one in found if not isinstance(one, Problem)], problems
+
+
+@lru_cache(maxsize=4096)
+def _parsed(line: str) -> Override | Problem:
+    """Nobody changes one: the cases of a sweep are made of the same few lines."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
-    parser = OverridesParser.create()
-    parsed: list[Override] = []
-    problems = []
-    for line in overrides:
-        try:
-            parsed.append(parser.parse_override(line))
-        except (HydraException, ValueError, RecursionError) as error:  # too many digits, too many brackets
-            reason = (str(error) or type(error).__name__).splitlines()[0]
-            problems.append(Problem(line, line, f"not key=value: {reason}", "quote special characters: 'key=\"a b\"'"))
-    return parsed, problems
+    try:
+        return OverridesParser.create().parse_override(line)
+    except (HydraException, ValueError, RecursionError) as error:  # too many digits, too many brackets
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        return Problem(line, line, f"not key=value: {reason}", "quote special characters: 'key=\"a b\"'")
 
 
 def is_group(override: Override, folders: ConfigFolders) -> bool:
