@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gnnexp.config.build import build
+from gnnexp.errors import ConfigError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
+from gnnexp.paradigms.base import Paradigm
 from gnnexp.testing.exactness import assert_exact, cut_parts, parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.ranks import RankPools
@@ -49,7 +52,9 @@ def placed(way: str, graph: Graph, size: int, kind: str = "random") -> Partition
 def config_in(way: str, model: Mapping[str, Any], **changes: Mapping[str, Any]) -> dict[str, Any]:
     """`small_config` of a model that is trained in one of the `WAYS`."""
     config = small_config(model, **{**changes, "hardware": {**PROFILE, **changes.get("hardware", {})}})
-    config["paradigm"] = WAYS[way][0]
+    config["paradigm"], place = WAYS[way]
+    if place == "edges":  # asked by checks alone: tests give partitions
+        config["partitioner"] = {"_target_": "gnnexp.partitioners.dbh.DbhPartitioner"}
     if way in SLICED:
         config["feature_store"] = SLICED_STORE
     if way not in MINI_BATCH:
@@ -73,9 +78,13 @@ def assert_exact_in(
         partition: instead of these.
 
     Raises:
+        ConfigError: such layers cannot be trained so.
         AssertionError: a loss or a gradient differs by more than 1e-10, relative.
         RankError: a rank failed.
     """
+    config = config_in(way, model, hardware={"workers": size})
+    if problems := build(config["paradigm"], Paradigm).check(config):
+        raise ConfigError(problems)
     if partition is None:
         partition = placed(way, nasty_graph(), size, kind)
-    assert_exact(ranks, size, nasty_graph, config_in(way, model), 1e-10, partition=partition, steps=steps)
+    assert_exact(ranks, size, nasty_graph, config, 1e-10, partition=partition, steps=steps)
