@@ -194,7 +194,7 @@ def _comparison(layout: Layout, runs: Sequence[Run]) -> Table:
     else:
         table = make_table(groups, keys)
     if layout.estimate:
-        return with_estimates(table, groups, machine_named(layout.estimate), layout.published)
+        return with_estimates(table, groups, machine_named(layout.estimate), layout.paper, layout.published)
     return table
 
 

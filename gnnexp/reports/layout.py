@@ -12,9 +12,10 @@ from gnnexp.planner.profiles import machine_named
 from gnnexp.reports.figures.description import Figure, check_keys, read_figures
 from gnnexp.reports.kinds.kinds import KINDS
 from gnnexp.reports.published.beside import Beside, read_beside
+from gnnexp.reports.published.cells import papers
 from gnnexp.reports.values.metrics import check_header, check_metric
 
-_KEYS = ("rows", "kind", "columns", "published", "estimate", "figures")
+_KEYS = ("rows", "kind", "columns", "paper", "published", "estimate", "figures")
 # What states of sweeps had at their top before there was a layout.
 _OLDER = ("rows", "kind", "published")
 
@@ -28,6 +29,7 @@ class Layout:
         kind: one of `KINDS`, with a table and figures of its own; empty for the comparison table.
         columns: of the comparison table: the metric of the record by the header, in order; empty: the usual ones.
         published: which table of a paper stands beside ours, or None.
+        paper: whose share of the vertices estimates train; that of `published` where it is asked for.
         estimate: hardware profile on which an epoch is estimated, or empty.
         figures: None: the usual ones.
     """
@@ -36,6 +38,7 @@ class Layout:
     kind: str = ""
     columns: Mapping[str, str] = field(default_factory=dict)
     published: Beside | None = None
+    paper: str = ""
     estimate: str = ""
     figures: tuple[Figure, ...] | None = None
 
@@ -74,12 +77,12 @@ def read_layout(options: object, where: str = "report") -> Layout:
         problems.append(Problem(f"{where}.columns", given["columns"], "published has columns of its own",
                                 "leave one of them out"))
     published, found = _read_published(f"{where}.published", given.get("published"))
-    problems += found
+    problems += [*found, *_check_paper(f"{where}.paper", given.get("paper"), published)]
     figures, found = read_figures(given.get("figures", []), f"{where}.figures")
     if problems := [*problems, *found]:
         raise ConfigError(problems)
     return Layout(tuple(given.get("rows", ())), given.get("kind", ""), dict(given.get("columns", {})), published,
-                  given.get("estimate", ""), figures if "figures" in given else None)
+                  given.get("paper", published.paper if published else ""), given.get("estimate", ""), figures if "figures" in given else None)
 
 
 def layout_of(state: Mapping[str, Any]) -> Layout:
@@ -108,6 +111,16 @@ def _check_columns(where: str, columns: object) -> list[Problem]:
         found = check_metric(f"{where}.{header}", metric)
         problems += found or check_header(f"{where}.{header}", header, metric)
     return problems
+
+
+def _check_paper(where: str, paper: object, published: Beside | None) -> list[Problem]:
+    if paper is None:
+        return []
+    if paper not in papers():
+        return [unknown(where, paper, str(paper), papers())]
+    if published is not None and published.paper != paper:
+        return [Problem(where, paper, f"published is {published.paper}'s", "leave one of them out")]
+    return []
 
 
 def _check_estimate(where: str, profile: object) -> list[Problem]:

@@ -50,6 +50,14 @@ def test_a_kind_has_a_comparison_beside_it_only_where_one_is_asked_for() -> None
     assert read_layout({"kind": "balance", "published": PUBLISHED}).compares
 
 
+def test_the_paper_is_that_of_the_published_table_unless_there_is_none() -> None:
+    assert read_layout({"published": PUBLISHED}).paper == PUBLISHED["paper"]
+    assert read_layout({"paper": "hongtu", "estimate": "a100x4_nvlink"}).paper == "hongtu"
+    assert read_layout({}).paper == ""
+    assert "fastsample" in problems_of({"paper": "fastsampel"})["report.paper"]
+    assert "leave one" in problems_of({"paper": "hongtu", "published": PUBLISHED})["report.paper"]
+
+
 def test_every_mistake_at_once_with_what_was_meant() -> None:
     found = problems_of({
         "rows": "system", "kind": "balanse", "columns": {"epoch s": "tiem/epoch_s", "MB": "time/epoch_s"},

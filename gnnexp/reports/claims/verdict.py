@@ -8,7 +8,7 @@ from typing import Literal
 
 from gnnexp.reports.claims.claim import Check, Expects
 
-Verdict = Literal["holds", "in direction", "does not hold", "not decided", "not run"]
+Verdict = Literal["holds", "in direction", "does not hold", "not decided", "shown", "not run"]
 # An interval this many times as wide as the difference that would still count as none decides nothing.
 _TOO_WIDE = 2.0
 
@@ -18,10 +18,13 @@ def verdict(values: Sequence[tuple[float, float]], expects: Expects, check: Chec
 
     `in direction`: outside of the published range, but on the same side of "no effect" (a ratio of 1, a reduction or
     difference of 0). `not decided`: the spread over seeds is wider than what would count as equal.
+    `shown`: the paper names no number, and neither do we.
     """
     known = [(value, 0.0 if math.isnan(half) else half) for value, half in values if not math.isnan(value)]
     if not known:
         return "not run"
+    if expects.low is None and expects.high is None and expects.mean is None:
+        return "shown"
     if check.within is not None and any(half > _TOO_WIDE * check.within for _, half in known):
         return "not decided"
     if all(_inside(value, half, expects, check) for value, half in known):
@@ -36,8 +39,7 @@ def _inside(value: float, half: float, expects: Expects, check: Check) -> bool:
     """Whether the interval reaches what is expected, widened by the tolerance."""
     low, high, mean = expects.low, expects.high, expects.mean
     if low is None and high is None:
-        if mean is None:
-            return True  # the paper names no number, and neither do we: the figure is shown
+        assert mean is not None, "without a number there is no verdict"
         allowed = check.tolerance * abs(mean) if check.within is None else check.within
         return abs(value - mean) <= allowed + half
     if low is None and expects.better == "higher":  # up to

@@ -7,9 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from gnnexp.planner.estimate import estimate
-from gnnexp.planner.full_size import full_size
 from gnnexp.planner.machine import Machine
-from gnnexp.planner.work import Work
 from gnnexp.reports.estimates.planned import tells_enough
 from gnnexp.reports.published.beside import Beside, any_of, place_of
 from gnnexp.reports.published.cells import number_of
@@ -22,16 +20,20 @@ from gnnexp.runs import Run
 OUT_OF_MEMORY = "OOM"
 
 
-def with_estimates(table: Table, groups: Sequence[Group], machine: Machine, beside: Beside | None = None) -> Table:
+def with_estimates(
+    table: Table, groups: Sequence[Group], machine: Machine, paper: str = "", beside: Beside | None = None
+) -> Table:
     """`table` with the seconds of an epoch of every row on `machine`: after the paper's, or at the end.
 
     Args:
         table: a row per group.
         groups: of the table.
         machine: that is described.
+        paper: whose share of the vertices is trained; empty: that of the graph's shape.
         beside: the paper's numbers that stand in the table, with which estimates are compared.
     """
-    seconds = [estimated_s(group, machine, beside) for group in groups]
+    edge_rows = () if beside is None else beside.edge_rows
+    seconds = [estimated_s(group, machine, paper, edge_rows) for group in groups]
     paired = beside is not None and bool(beside.epoch)
     quantity = beside.epoch if beside is not None and paired else "epoch_s"
     place = table.header.index(f"{quantity}, paper") + 1 if paired else len(table.header)
@@ -39,7 +41,7 @@ def with_estimates(table: Table, groups: Sequence[Group], machine: Machine, besi
     rows = tuple((*row[:place], _cell(value), *row[place:]) for row, value in zip(table.rows, seconds, strict=True))
     notes = [f"{quantity}, estimated: on {machine.name}, not measured: a linear model of what the runs counted "
              "(docs/estimates.md), counts of the whole graph of that shape "
-             "(1 / dataset.scale) and of all its targets."]
+             f"(1 / dataset.scale) and of all its targets{f' in {paper}' if paper else ''}."]
     if beside is not None and paired:
         if beside.edge_rows:
             notes.append(f"Memory of {', '.join(beside.edge_rows)} with GAT: of code that keeps the projected rows of "
@@ -51,20 +53,13 @@ def with_estimates(table: Table, groups: Sequence[Group], machine: Machine, besi
     return Table(header, rows, " ".join([table.caption, *notes]))
 
 
-def estimated_s(group: Group, machine: Machine, beside: Beside | None = None) -> float:
+def estimated_s(group: Group, machine: Machine, paper: str = "", edge_rows: Sequence[str] = ()) -> float:
     """Mean over the runs; infinite where the device's memory does not hold it, NaN where no run tells enough."""
     runs = [run for run in group.runs if tells_enough(run) and machine.hosts(setting_of(run).ranks)]
-    found = [estimate(_as_published(run, beside), machine) for run in runs]
+    found = [estimate(work_as_published(paper, run, edge_rows), machine) for run in runs]
     if not found:
         return math.nan
     return statistics.fmean(one.epoch_s for one in found) if all(one.fits for one in found) else math.inf
-
-
-def _as_published(run: Run, beside: Beside | None) -> Work:
-    """On the graph and the targets of the paper, held as its systems hold it."""
-    if beside is None:
-        return full_size(run)
-    return work_as_published(beside.paper, run, beside.edge_rows)
 
 
 def _cell(seconds: float) -> str:

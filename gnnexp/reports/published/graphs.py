@@ -44,7 +44,7 @@ def work_as_published(paper: str, run: Run, edge_rows: Collection[str] = ()) -> 
     """What `run` would do on the graph and the targets of the paper.
 
     Args:
-        paper: whose.
+        paper: whose; of one that is not known, and of none, the targets are the shape's.
         run: at any scale.
         edge_rows: systems whose published code keeps rows for the edges of a GAT: they count as memory of the device.
     """

@@ -45,12 +45,23 @@ def test_counts_are_scaled_to_the_published_size() -> None:
     assert expected > 1.9 * estimate(work_of(run), MACHINE).sample_s
 
 
+def test_an_epoch_has_the_targets_that_the_paper_trains() -> None:
+    run = run_of("dgl", 1e6)
+    run.config["dataset"]["train"], run.config["train"]["batch_size"] = 0.02, 16
+    expected = estimate(work_of(run).scaled(2.0).repeated(0.1 / 0.02), MACHINE).epoch_s
+    assert estimated_s(group_of(run), MACHINE, "gsplit") == pytest.approx(expected), "a tenth of Orkut"
+    table = with_estimates(make_columns([group_of(run)], ["system"], {"epoch s": "time/epoch_s"}), [group_of(run)],
+                           MACHINE, "gsplit")
+    assert table.rows[0][-1] == f"{expected:.4g}" and "all its targets in gsplit." in table.caption
+    assert estimated_s(group_of(run), MACHINE) > 1.5 * expected, "the shape has more"
+
+
 def test_the_column_stands_after_the_papers_and_the_caption_says_how_good_it_is() -> None:
     # Table 3 has for Orkut and GraphSage: dgl 73.4, p3 14.1, gsplit 16.7.
     failed = replace(run_of("quiver", 1.0), status="failed", kind="out of memory")
     groups = [group_of(run_of("dgl", 9e6)), group_of(run_of("p3", 3e6)), group_of(run_of("gsplit", 2e6)),
               group_of(failed)]
-    table = with_estimates(make_table(groups, ["system"], BESIDE), groups, MACHINE, BESIDE)
+    table = with_estimates(make_table(groups, ["system"], BESIDE), groups, MACHINE, BESIDE.paper, BESIDE)
     assert table.header == ("system", "epoch_s", "epoch_s, paper", "epoch_s, estimated", "load_s", "load_s, paper")
     dgl, p3, gsplit = (estimated_s(group, MACHINE) for group in groups[:3])
     assert [row[3] for row in table.rows] == [f"{dgl:.4g}", f"{p3:.4g}", f"{gsplit:.4g}", "–"]
@@ -62,7 +73,7 @@ def test_the_column_stands_after_the_papers_and_the_caption_says_how_good_it_is(
 
 def test_what_does_not_fit_is_out_of_memory_and_comes_last() -> None:
     groups = [group_of(run_of("dgl", 9e6)), group_of(run_of("p3", 1e6, device=2200.0))]
-    table = with_estimates(make_beside(groups, ["system"], BESIDE), groups, MACHINE, BESIDE)
+    table = with_estimates(make_beside(groups, ["system"], BESIDE), groups, MACHINE, BESIDE.paper, BESIDE)
     assert table.rows[1][3] == "OOM", "2200 bytes of half the graph, but for the parameters, 4000 on the device"
     assert "By it, 0 of 1 pairs" in table.caption and "(median of 1 rows)" in table.caption
 
@@ -84,7 +95,7 @@ def test_several_whole_nodes_of_a_cluster_are_a_smaller_one() -> None:
 def test_memory_of_published_code_that_keeps_edges_rows() -> None:
     run = run_of("dgl", 100.0, device=1000.0, scale=1.0)
     run = replace(run, provenance={**run.provenance, "choices": {"model": "gat", "dataset": "dcsbm"}})
-    kept = replace(BESIDE, edge_rows=("dgl",))  # 50 edges a rank, 2 rows of 3 columns: 1200 bytes more than 1000
-    assert math.isfinite(estimated_s(group_of(run), replace(MACHINE, device_memory=2300), kept))
-    assert math.isinf(estimated_s(group_of(run), replace(MACHINE, device_memory=2100), kept))
-    assert math.isfinite(estimated_s(group_of(run), replace(MACHINE, device_memory=2100), BESIDE))
+    kept = ("dgl",)  # 50 edges a rank, 2 rows of 3 columns: 1200 bytes more than 1000
+    assert math.isfinite(estimated_s(group_of(run), replace(MACHINE, device_memory=2300), "gsplit", kept))
+    assert math.isinf(estimated_s(group_of(run), replace(MACHINE, device_memory=2100), "gsplit", kept))
+    assert math.isfinite(estimated_s(group_of(run), replace(MACHINE, device_memory=2100), "gsplit"))
