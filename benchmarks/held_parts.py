@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gnnexp.job import Job
 from gnnexp.paradigms.model_averaging import ModelAveraging
-from gnnexp.paradigms.part_turn import Turn
+from gnnexp.paradigms.parts.turn import Turn
 
 
 class HeldParts(ModelAveraging):

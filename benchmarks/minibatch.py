@@ -25,7 +25,7 @@ from gnnexp.graph.block import BatchKey
 from gnnexp.graph.format import open_graph
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
-from gnnexp.paradigms.targets import TargetSchedule
+from gnnexp.paradigms.loops.targets import TargetSchedule
 from gnnexp.partitioners.base import Partitioner
 from gnnexp.prepare import cache_root, prepare_graph, prepare_partition
 from gnnexp.presample import presample

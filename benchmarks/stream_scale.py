@@ -21,7 +21,7 @@ from gnnexp.datasets.dcsbm import Dcsbm
 from gnnexp.datasets.edge_files import open_edges
 from gnnexp.datasets.synthetic import edge_buckets
 from gnnexp.graph.stream import ArrayStream, EdgeChunk, EdgeStream
-from gnnexp.kernels.stream import expand_destinations
+from gnnexp.kernels.graph.stream import expand_destinations
 from gnnexp.measure.memory import host_peak_bytes, reset_host_peak
 from gnnexp.partitioners.spring import SpringPartitioner
 

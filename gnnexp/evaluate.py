@@ -31,7 +31,7 @@ from gnnexp.job import Job
 from gnnexp.measure.memory import MappedPages, give_back_heap, host_peak_bytes, reset_host_peak
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.paradigms.targets import share
+from gnnexp.paradigms.loops.targets import share
 from gnnexp.samplers.full import FullSampler
 from gnnexp.tasks.base import Scores
 

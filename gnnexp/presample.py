@@ -19,8 +19,8 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.presample import Presample
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.counter import Purpose, stream
-from gnnexp.kernels.tally import movement, tally_pairs, tally_positions, tally_vertices
-from gnnexp.paradigms.targets import TargetSchedule
+from gnnexp.kernels.samplers.tally import movement, tally_pairs, tally_positions, tally_vertices
+from gnnexp.paradigms.loops.targets import TargetSchedule
 from gnnexp.samplers.base import Sampler
 from gnnexp.samplers.pipeline import prefetched
 from gnnexp.tasks.base import Task

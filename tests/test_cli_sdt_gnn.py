@@ -17,7 +17,7 @@ from full_disk import room_for
 from gnnexp.cli.main import run_command
 from gnnexp.datasets.digits import Digits
 from gnnexp.graph.partition import open_partition
-from gnnexp.paradigms.allocation import reserved
+from gnnexp.paradigms.parts.allocation import reserved
 from gnnexp.partitioners.dbh import DbhPartitioner
 from gnnexp.prepare import cache_root, prepare_graph
 

@@ -26,7 +26,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.presample import Presample, open_presample
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.counter import Purpose, mix, stream
-from gnnexp.paradigms.targets import TargetSchedule
+from gnnexp.paradigms.loops.targets import TargetSchedule
 from gnnexp.prepare import prepare_presample
 from gnnexp.presample import Tally, presample, presample_key
 from gnnexp.samplers.base import Topology

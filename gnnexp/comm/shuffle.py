@@ -16,7 +16,7 @@ from torch.autograd import Function
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.rows import exchange_rows, packed_bytes
 from gnnexp.graph.sparse import Rows, SparseRows
-from gnnexp.kernels.gather import add_rows, gather_rows
+from gnnexp.kernels.rows.gather import add_rows, gather_rows
 from gnnexp.measure.ledger import Tag
 
 

@@ -12,7 +12,7 @@ from gnnexp.datasets.shapes import ShapeName, resolve_sizes
 from gnnexp.datasets.split import check_shares
 from gnnexp.datasets.synthetic import EdgeModel, Ids, Plan, Synthetic, check_ids, local_window
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.kernels.generate import dcsbm_pairs
+from gnnexp.kernels.graph.generate import dcsbm_pairs
 
 
 class Dcsbm(Synthetic):

@@ -13,7 +13,7 @@ from gnnexp.datasets.split import check_shares
 from gnnexp.datasets.synthetic import EdgeModel, Ids, Plan, Synthetic, check_ids, local_window
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
-from gnnexp.kernels.generate import rmat_pairs
+from gnnexp.kernels.graph.generate import rmat_pairs
 
 
 class Rmat(Synthetic):

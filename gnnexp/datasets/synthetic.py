@@ -22,7 +22,7 @@ from gnnexp.graph.external import Bucket, Chunks, EdgeRules, csc_buckets, write_
 from gnnexp.graph.format import GraphWriter, open_graph
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.kernels.counter import Purpose, stream
-from gnnexp.kernels.generate import (
+from gnnexp.kernels.graph.generate import (
     class_features,
     edge_relations,
     latent_classes,

@@ -25,7 +25,7 @@ from gnnexp.feature_stores.sliced import slice_bounds
 from gnnexp.feature_stores.trainable import TrainableStore
 from gnnexp.graph.shard import Shard
 from gnnexp.kernels.counter import Purpose, stream
-from gnnexp.kernels.initial import uniform_rows
+from gnnexp.kernels.rows.initial import uniform_rows
 
 _PIECE_BYTES = 64 << 20
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from gnnexp.feature_stores.rows import in_places, rows_nbytes, take_rows
 from gnnexp.graph.sparse import Rows, SparseRows
-from gnnexp.kernels.gather import move_rows, place_rows
 from gnnexp.kernels.pool import Pool
-from gnnexp.kernels.split import group_by_owner
+from gnnexp.kernels.rows.gather import move_rows, place_rows
+from gnnexp.kernels.samplers.split import group_by_owner
 
 
 @dataclass(frozen=True, eq=False)

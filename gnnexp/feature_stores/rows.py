@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.sparse import Rows, SparseRows
-from gnnexp.kernels.gather import gather_rows, place_rows
 from gnnexp.kernels.pool import Pool
+from gnnexp.kernels.rows.gather import gather_rows, place_rows
 
 
 def take_rows(features: Rows, ids: Tensor, pool: Pool | None = None) -> Rows:

@@ -9,8 +9,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from gnnexp.kernels.edges import count_alike
-from gnnexp.kernels.transpose import transpose_csc
+from gnnexp.kernels.graph.edges import count_alike
+from gnnexp.kernels.graph.transpose import transpose_csc
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.kernels.csc_build import (
+from gnnexp.kernels.graph.csc_build import (
     count_rows,
     merge_edge_rows,
     merge_rows,

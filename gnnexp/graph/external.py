@@ -16,7 +16,7 @@ import numpy as np
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.build import index_dtype
 from gnnexp.graph.writer import ArrayWriter
-from gnnexp.kernels.csc_build import count_rows, merge_rows, row_ranges, scatter_sources, sort_rows
+from gnnexp.kernels.graph.csc_build import count_rows, merge_rows, row_ranges, scatter_sources, sort_rows
 
 # Of what is copied from file to file at a time.
 _COPY_EDGES = 1 << 22

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.sparse import SparseRows
-from gnnexp.kernels.edges import count_parallel, count_sources, edge_destinations
+from gnnexp.kernels.graph.edges import count_parallel, count_sources, edge_destinations
 
 
 @dataclass(frozen=True, eq=False)

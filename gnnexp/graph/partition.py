@@ -15,8 +15,8 @@ from gnnexp.graph.arrays import META, ArrayFolder, Verify, mend, read_folder
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import EdgeStream
 from gnnexp.graph.writer import ArrayWriter
-from gnnexp.kernels.checks import count_outside
-from gnnexp.kernels.replicas import count_parts
+from gnnexp.kernels.graph.checks import count_outside
+from gnnexp.kernels.partitioners.replicas import count_parts
 
 KIND, SCHEMA = "partition", 1
 _OWNER_DTYPES = (torch.int16, torch.int32)

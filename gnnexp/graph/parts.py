@@ -26,7 +26,7 @@ from gnnexp.graph.partition import Partition
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.stream import EdgeChunk, EdgeStream
 from gnnexp.graph.writer import ArrayWriter, write_json
-from gnnexp.kernels.scatter import count_held, sort_by_part
+from gnnexp.kernels.graph.scatter import count_held, sort_by_part
 
 KIND, SCHEMA = "part", 2
 # Of memory per edge of a part that is being written: about 22 measured on 8 M edges in 2 parts (not kept); with types,

@@ -11,7 +11,7 @@ from gnnexp.errors import DataError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, check_partition
 from gnnexp.graph.stream import EdgeStream, GraphStream
-from gnnexp.kernels.replicas import (
+from gnnexp.kernels.partitioners.replicas import (
     PARTS_PER_PASS,
     add_bits,
     add_edges_of_owners,

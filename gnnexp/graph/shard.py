@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
-from gnnexp.kernels.owned import copy_owned, count_owned
+from gnnexp.kernels.graph.owned import copy_owned, count_owned
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ import numpy as np
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.kernels.counter import Purpose, permutation, stream
-from gnnexp.kernels.edges import edge_destinations
-from gnnexp.kernels.stream import add_degrees, expand_destinations, largest_id
+from gnnexp.kernels.graph.edges import edge_destinations
+from gnnexp.kernels.graph.stream import add_degrees, expand_destinations, largest_id
 
 # 16 MiB of int32 pairs: as long as it is read at the disk's speed, larger chunks gain nothing.
 CHUNK_EDGES = 1 << 21

@@ -17,7 +17,7 @@ from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.layout import SPLITS, arrays_of, check_layout
 from gnnexp.graph.sparse import SparseRows
-from gnnexp.kernels.checks import (
+from gnnexp.kernels.graph.checks import (
     count_bad_multilabel,
     count_common,
     count_descents,

@@ -2,7 +2,7 @@
 
 A kernel takes about a second to compile and milliseconds to load. numba notices when the file of a cached function
 changes, but not when a function or intrinsic that it inlines from another file does, so every cached kernel is thrown
-away when any file here is newer.
+away when any file here or below is newer.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gnnexp.kernels import attention, counter, edges, outer, transpose
-from gnnexp.kernels.aggregate import Edges, Matrix, dot_rows, groups, sum_and_dot_rows, sum_rows
-from gnnexp.kernels.dropout import drop_edges, drop_rows, drop_sparse, keep_positive
-from gnnexp.kernels.gather import add_rows, gather_rows, move_rows, place_rows
-from gnnexp.kernels.layout import layout, max_width
+from gnnexp.kernels import counter
+from gnnexp.kernels.graph import edges, transpose
 from gnnexp.kernels.pool import Pool
-from gnnexp.kernels.rowkernel import SERIAL_FLOATS
+from gnnexp.kernels.rows import attention, outer
+from gnnexp.kernels.rows.aggregate import Edges, Matrix, dot_rows, groups, sum_and_dot_rows, sum_rows
+from gnnexp.kernels.rows.dropout import drop_edges, drop_rows, drop_sparse, keep_positive
+from gnnexp.kernels.rows.gather import add_rows, gather_rows, move_rows, place_rows
+from gnnexp.kernels.rows.layout import layout, max_width
+from gnnexp.kernels.rows.rowkernel import SERIAL_FLOATS
 
 # As many edges as make any pass parallel, so that its loop is compiled too; 2 rows at both ends.
 _E = SERIAL_FLOATS
@@ -55,9 +57,9 @@ def warmup() -> None:
 
 
 def remove_stale(folder: Path) -> int:
-    """Delete numba's cache files of `folder` if any source is newer than the oldest of them; how many were deleted."""
-    cached = [*folder.glob("__pycache__/*.nbi"), *folder.glob("__pycache__/*.nbc")]
-    newest = max(source.stat().st_mtime for source in folder.glob("*.py"))
+    """Delete numba's cache files below `folder` if any source is newer than the oldest of them; how many there were."""
+    cached = [*folder.rglob("__pycache__/*.nbi"), *folder.rglob("__pycache__/*.nbc")]
+    newest = max(source.stat().st_mtime for source in folder.rglob("*.py"))
     if not cached or newest < min(file.stat().st_mtime for file in cached):
         return 0
     for file in cached:
@@ -147,9 +149,8 @@ def _graph(heads: int, width: int) -> None:
 
 def _others(heads: int, width: int) -> None:
     """`warm_up()` of every kernel module that has one."""
-    package = Path(__file__).parent
-    for module in pkgutil.iter_modules([str(package)]):
-        warm_up = getattr(importlib.import_module(f"gnnexp.kernels.{module.name}"), "warm_up", None)
+    for module in pkgutil.walk_packages([str(Path(__file__).parent)], "gnnexp.kernels."):
+        warm_up = getattr(importlib.import_module(module.name), "warm_up", None)
         if warm_up is not None:
             warm_up()
 

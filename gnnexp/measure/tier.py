@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gnnexp.kernels.gather import add_rows, gather_rows, move_rows
+from gnnexp.kernels.rows.gather import add_rows, gather_rows, move_rows
 from gnnexp.measure.memory import TensorMeter
 from gnnexp.measure.phases import Crossing, PhaseTimer
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import SparseRows
-from gnnexp.kernels.dropout import quantised, survivor_scale
+from gnnexp.kernels.rows.dropout import quantised, survivor_scale
 
 
 @dataclass(frozen=True)

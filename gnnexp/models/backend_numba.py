@@ -12,11 +12,11 @@ from torch import Tensor
 
 from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import SparseRows
-from gnnexp.kernels.aggregate import Group, chunks, groups
-from gnnexp.kernels.dropout import drop_sparse
-from gnnexp.kernels.gather import gather_rows
-from gnnexp.kernels.layout import max_width
 from gnnexp.kernels.pool import Pool
+from gnnexp.kernels.rows.aggregate import Group, chunks, groups
+from gnnexp.kernels.rows.dropout import drop_sparse
+from gnnexp.kernels.rows.gather import gather_rows
+from gnnexp.kernels.rows.layout import max_width
 from gnnexp.models.backend import Backend, Drop
 from gnnexp.models.functions import Aggregate, AggregateOuter, AggregateScaled, Dropout, Gather, ReluDropout, spread
 from gnnexp.models.functions_edge import AttentionWeight, EdgeDropout, EdgeExp, EdgeScore, EdgeSum, edge_peak

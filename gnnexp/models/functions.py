@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.autograd import Function
 
 from gnnexp.graph.block import Block
-from gnnexp.kernels.aggregate import Edges, Group, Matrix, dot_rows, groups, sum_and_dot_rows, sum_rows
-from gnnexp.kernels.dropout import drop_rows, keep_positive
-from gnnexp.kernels.gather import gather_rows
-from gnnexp.kernels.outer import inner_rows, outer_dot_rows, outer_rows
 from gnnexp.kernels.pool import Pool
+from gnnexp.kernels.rows.aggregate import Edges, Group, Matrix, dot_rows, groups, sum_and_dot_rows, sum_rows
+from gnnexp.kernels.rows.dropout import drop_rows, keep_positive
+from gnnexp.kernels.rows.gather import gather_rows
+from gnnexp.kernels.rows.outer import inner_rows, outer_dot_rows, outer_rows
 from gnnexp.models.backend import Drop
 
 _NUMPY: dict[torch.dtype, type[np.floating]] = {torch.float32: np.float32, torch.float64: np.float64}

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.autograd import Function
 
 from gnnexp.graph.block import Block
-from gnnexp.kernels.aggregate import Edges, Matrix, groups, sum_rows
-from gnnexp.kernels.attention import Phase, edge_phase, unweigh, weigh
-from gnnexp.kernels.dropout import drop_edges
 from gnnexp.kernels.pool import Pool
+from gnnexp.kernels.rows.aggregate import Edges, Matrix, groups, sum_rows
+from gnnexp.kernels.rows.attention import Phase, edge_phase, unweigh, weigh
+from gnnexp.kernels.rows.dropout import drop_edges
 from gnnexp.models.backend import Drop
 from gnnexp.models.functions import backward_edges, flat, forward_edges, matrix, pooled
 

@@ -1,4 +1,4 @@
-"""The dropout masks of `gnnexp.kernels.dropout` in int64 tensor arithmetic: slow, but on any device.
+"""The dropout masks of `gnnexp.kernels.rows.dropout` in int64 tensor arithmetic: slow, but on any device.
 
 64-bit products wrap as the unsigned ones do; only shifts to the right need care with the sign.
 """
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnnexp.graph.block import Block
 from gnnexp.kernels.counter import GOLDEN
-from gnnexp.kernels.dropout import MUL1, MUL2, STEP
+from gnnexp.kernels.rows.dropout import MUL1, MUL2, STEP
 from gnnexp.models.backend import Drop
 
 _LOW32 = 0xFFFFFFFF

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from gnnexp.kernels.gather import add_rows
+from gnnexp.kernels.rows.gather import add_rows
 
 
 class SplitDestinations(Function):

@@ -24,10 +24,10 @@ from gnnexp.paradigms.checks import (
     pairs,
     whole_rows,
 )
-from gnnexp.paradigms.global_batch import Ready
-from gnnexp.paradigms.mini_batch import MiniBatch
-from gnnexp.paradigms.share import Share
-from gnnexp.paradigms.targets import Assign
+from gnnexp.paradigms.loops.global_batch import Ready
+from gnnexp.paradigms.loops.mini_batch import MiniBatch
+from gnnexp.paradigms.loops.share import Share
+from gnnexp.paradigms.loops.targets import Assign
 from gnnexp.samplers.layerwise import LayerSampler
 from gnnexp.samplers.remote import RemoteExpansion
 

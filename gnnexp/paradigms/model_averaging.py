@@ -24,14 +24,14 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.kernels.pool import Pool
 from gnnexp.models.model import Model
-from gnnexp.paradigms.allocation import parts_of
-from gnnexp.paradigms.averaging_options import AveragingOptions, Reserve
-from gnnexp.paradigms.global_batch import Ready
-from gnnexp.paradigms.local_models import LocalModels, OptimizerState
-from gnnexp.paradigms.on_parts import OnParts
-from gnnexp.paradigms.part_turn import Turn, take_turn
-from gnnexp.paradigms.pipeline import prepared
-from gnnexp.paradigms.share import of_vertices
+from gnnexp.paradigms.loops.global_batch import Ready
+from gnnexp.paradigms.loops.pipeline import prepared
+from gnnexp.paradigms.loops.share import of_vertices
+from gnnexp.paradigms.parts.allocation import parts_of
+from gnnexp.paradigms.parts.local_models import LocalModels, OptimizerState
+from gnnexp.paradigms.parts.on_parts import OnParts
+from gnnexp.paradigms.parts.options import AveragingOptions, Reserve
+from gnnexp.paradigms.parts.turn import Turn, take_turn
 
 # The order of targets with as many as one in a part; what a rank without any more does while others train.
 _NO_TARGETS = torch.empty(0, dtype=torch.int64)

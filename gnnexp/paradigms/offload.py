@@ -27,13 +27,13 @@ from gnnexp.measure.host_tier import Place
 from gnnexp.measure.memory import give_back_heap
 from gnnexp.measure.needs import Need, Resident
 from gnnexp.paradigms.checks import block_degrees, num_ranks, one_part_per_rank, pairs
-from gnnexp.paradigms.full_graph import FullGraph, Whole
-from gnnexp.paradigms.offload_checks import check_offload, host_bytes
-from gnnexp.paradigms.offload_options import Keep, OffloadOptions
-from gnnexp.paradigms.offload_plan import OffloadPlan
-from gnnexp.paradigms.offload_start import ReadRows
-from gnnexp.paradigms.offload_sweep import Sweeps
-from gnnexp.paradigms.share import Share
+from gnnexp.paradigms.loops.full_graph import FullGraph, Whole
+from gnnexp.paradigms.loops.share import Share
+from gnnexp.paradigms.offloading.checks import check_offload, host_bytes
+from gnnexp.paradigms.offloading.options import Keep, OffloadOptions
+from gnnexp.paradigms.offloading.plan import OffloadPlan
+from gnnexp.paradigms.offloading.start import ReadRows
+from gnnexp.paradigms.offloading.sweep import Sweeps
 
 
 class Offload(FullGraph):

@@ -3,8 +3,8 @@
     sample   each rank its micro-batch, then the first layer's block is pushed to all ranks
     load     each rank its dimensions of the input rows of every block
     train    first layer: each rank its slice for every block; partial sums are pulled by the block's owner (the push of
-             the paper is the block, the pull the sums, `sliced_layer.py`); the layer's end, and all other layers, data
-             parallel
+             the paper is the block, the pull the sums, `columns/sliced_layer.py`); the layer's end, and all other
+             layers, data parallel
 
 Exact for every layer on the contract.
 """
@@ -29,11 +29,11 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.model import Model
 from gnnexp.paradigms.checks import block_layers, hidden_links, one_thread_where_batches_communicate
-from gnnexp.paradigms.global_batch import Ready
-from gnnexp.paradigms.gradients import FlatGradients
-from gnnexp.paradigms.mini_batch import MiniBatch
-from gnnexp.paradigms.share import Share
-from gnnexp.paradigms.sliced_layer import Pull, SlicedLayer
+from gnnexp.paradigms.columns.sliced_layer import Pull, SlicedLayer
+from gnnexp.paradigms.loops.global_batch import Ready
+from gnnexp.paradigms.loops.gradients import FlatGradients
+from gnnexp.paradigms.loops.mini_batch import MiniBatch
+from gnnexp.paradigms.loops.share import Share
 
 
 @dataclass(frozen=True, eq=False)

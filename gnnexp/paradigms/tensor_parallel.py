@@ -35,14 +35,14 @@ from gnnexp.models.decoupled import (
 )
 from gnnexp.models.model import Model
 from gnnexp.paradigms.checks import block_degrees, num_ranks
-from gnnexp.paradigms.chunking import Chunking
-from gnnexp.paradigms.coupled_layer import CoupledLayers
-from gnnexp.paradigms.edge_attention import EdgeAttention, Work
-from gnnexp.paradigms.full_graph import Whole, WholeInMemory
-from gnnexp.paradigms.host_updates import HostUpdates, dense_updates
-from gnnexp.paradigms.in_chunks import in_chunks, static_weights
-from gnnexp.paradigms.propagation import Pipeline, propagated, take_turns
-from gnnexp.paradigms.tensor_options import Attention, Mode, NNDevice, TensorOptions
+from gnnexp.paradigms.chunks.chunking import Chunking
+from gnnexp.paradigms.chunks.in_chunks import in_chunks, static_weights
+from gnnexp.paradigms.columns.coupled_layer import CoupledLayers
+from gnnexp.paradigms.columns.edge_attention import EdgeAttention, Work
+from gnnexp.paradigms.columns.host_updates import HostUpdates, dense_updates
+from gnnexp.paradigms.columns.options import Attention, Mode, NNDevice, TensorOptions
+from gnnexp.paradigms.columns.propagation import Pipeline, propagated, take_turns
+from gnnexp.paradigms.loops.full_graph import Whole, WholeInMemory
 from gnnexp.samplers.chunks import Chunk
 from gnnexp.samplers.expansion import Expansion
 

@@ -7,7 +7,7 @@ What a destination needs of other ranks' vertices is managed by `dependency`:
     hybrid        per vertex and layer whichever is cheaper                           (NeutronStar)
     stale         as communicate, but fetched rows are used for several epochs        (Sancus)
 
-Over a vertex-cut (DistGNN) edges have owners of their own: sums are taken where they are, see `cut_layers.py`.
+Over a vertex-cut (DistGNN) edges have owners of their own: sums are taken where they are, see `vertices/cut_layers.py`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.measure.needs import Resident
 from gnnexp.paradigms.checks import block_degrees, num_ranks, one_part_per_rank
-from gnnexp.paradigms.chunking import Chunking
-from gnnexp.paradigms.cut_layers import CutLayers
-from gnnexp.paradigms.full_graph import Whole, WholeInMemory
-from gnnexp.paradigms.hybrid_dependency import Costs, cheapest
-from gnnexp.paradigms.local_chunks import LocalChunks, check_chunks
-from gnnexp.paradigms.vertex_options import Dependency, Exchange, VertexOptions
+from gnnexp.paradigms.chunks.chunking import Chunking
+from gnnexp.paradigms.chunks.local_chunks import LocalChunks, check_chunks
+from gnnexp.paradigms.loops.full_graph import Whole, WholeInMemory
+from gnnexp.paradigms.vertices.cut_layers import CutLayers
+from gnnexp.paradigms.vertices.hybrid_dependency import Costs, cheapest
+from gnnexp.paradigms.vertices.options import Dependency, Exchange, VertexOptions
 from gnnexp.samplers.cut_graph import cut_graph
 from gnnexp.samplers.halo import Level, everyone, levels, shuffle_index
 
@@ -47,7 +47,8 @@ class VertexParallel(WholeInMemory):
         cache_input_halo: hold the features of layer 1's halo instead of fetching them in every epoch.
         staleness: of `stale`: epochs that a fetched row may be old; 0 is exact.
         delay: over a vertex-cut: epochs by which other ranks' rows and sums are late (DistGNN's cd-r); 0 is exact.
-        chunks, device_memory: ranges of destinations that a layer is worked on one after another, see `chunking.py`.
+        chunks, device_memory: ranges of destinations that a layer is worked on one after another, see
+            `chunks/chunking.py`.
     """
 
     needs_partition = True

@@ -12,7 +12,7 @@ import numpy as np
 
 from gnnexp.graph.stream import EdgeStream, StreamOrder, check_degrees
 from gnnexp.kernels.counter import Purpose, stream
-from gnnexp.kernels.dbh import place_edges
+from gnnexp.kernels.partitioners.dbh import place_edges
 from gnnexp.partitioners.streaming import Degrees, Home, NumParts, VertexCut
 
 # Keeps hashes apart from the shuffle of the same seed.

@@ -10,7 +10,7 @@ import numpy as np
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.stream import EdgeStream, StreamOrder
-from gnnexp.kernels.hdrf import place_edges
+from gnnexp.kernels.partitioners.hdrf import place_edges
 from gnnexp.partitioners.streaming import Degrees, EdgePlacer, Home, NumParts, Placement
 
 

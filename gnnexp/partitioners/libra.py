@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from gnnexp.graph.stream import StreamOrder
-from gnnexp.kernels.greedy import place_edges
+from gnnexp.kernels.partitioners.greedy import place_edges
 from gnnexp.partitioners.streaming import EdgePlacer, Home, NumParts, Placement
 
 

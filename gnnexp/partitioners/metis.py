@@ -11,7 +11,7 @@ import torch
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import owner_dtype
-from gnnexp.kernels.undirected import undirected
+from gnnexp.kernels.graph.undirected import undirected
 from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.metis_library import MOST_IMBALANCE, check_limits, index_dtype, metis_version, part_graph
 

@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 from scipy.sparse import csr_array
 
-from gnnexp.kernels import clusters, refine
 from gnnexp.kernels.counter import Purpose, permutation, stream
-from gnnexp.kernels.restream import stream_vertices
+from gnnexp.kernels.partitioners import clusters, refine
+from gnnexp.kernels.partitioners.restream import stream_vertices
 from gnnexp.partitioners.metis_library import check_limits, index_dtype, part_graph
 
 Coarsest = Literal["metis", "stream"]

@@ -15,7 +15,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import owner_dtype
 from gnnexp.graph.presample import Presample
-from gnnexp.kernels.undirected import undirected
+from gnnexp.kernels.graph.undirected import undirected
 from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.metis import BYTES_PER_EDGE, check_memory, fill_empty
 from gnnexp.partitioners.metis_library import MOST_IMBALANCE, check_limits, index_dtype, metis_version, part_graph

@@ -17,8 +17,8 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import owner_dtype
 from gnnexp.kernels.counter import Purpose, permutation, stream
-from gnnexp.kernels.refine import PARTS_PER_WORD, count_pins, move_by_copies
-from gnnexp.kernels.restream import stream_vertices, unload
+from gnnexp.kernels.partitioners.refine import PARTS_PER_WORD, count_pins, move_by_copies
+from gnnexp.kernels.partitioners.restream import stream_vertices, unload
 from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.metis import fill_empty
 from gnnexp.partitioners.metis_library import index_dtype, metis_version

@@ -10,7 +10,7 @@ import torch
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.partition import owner_dtype
 from gnnexp.graph.stream import EdgeStream, StreamOrder, check_degrees, check_record_ids
-from gnnexp.kernels import spring
+from gnnexp.kernels.partitioners import spring
 from gnnexp.partitioners.base import Owners
 from gnnexp.partitioners.streaming import NumParts, StreamPartitioner
 

@@ -19,7 +19,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, owner_dtype
 from gnnexp.graph.stream import EdgeStream, GraphStream, StreamOrder, check_degrees
-from gnnexp.kernels.homes import count_edges, keep_last, keep_most, place_homeless
+from gnnexp.kernels.partitioners.homes import count_edges, keep_last, keep_most, place_homeless
 from gnnexp.partitioners.base import Owners, Partitioner
 
 NumParts = int | Literal["auto"]

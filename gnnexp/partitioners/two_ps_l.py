@@ -13,8 +13,8 @@ import numpy as np
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.stream import EdgeStream, StreamOrder, check_record_ids
-from gnnexp.kernels import two_ps_l
-from gnnexp.kernels.spring import assign_clusters
+from gnnexp.kernels.partitioners import two_ps_l
+from gnnexp.kernels.partitioners.spring import assign_clusters
 from gnnexp.partitioners.dbh import hash_key
 from gnnexp.partitioners.streaming import Home, NumParts, Placement, VertexCut
 

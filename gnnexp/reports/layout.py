@@ -82,7 +82,8 @@ def read_layout(options: object, where: str = "report") -> Layout:
     if problems := [*problems, *found]:
         raise ConfigError(problems)
     return Layout(tuple(given.get("rows", ())), given.get("kind", ""), dict(given.get("columns", {})), published,
-                  given.get("paper", published.paper if published else ""), given.get("estimate", ""), figures if "figures" in given else None)
+                  given.get("paper", published.paper if published else ""), given.get("estimate", ""),
+                  figures if "figures" in given else None)
 
 
 def layout_of(state: Mapping[str, Any]) -> Layout:

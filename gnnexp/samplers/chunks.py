@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.block import Block
-from gnnexp.kernels.cut import compact, cut_by_cost
+from gnnexp.kernels.graph.cut import compact, cut_by_cost
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnnexp.graph.block import Block
 from gnnexp.graph.shard import Shard
-from gnnexp.kernels.edges import count_alike
+from gnnexp.kernels.graph.edges import count_alike
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.counter import Purpose, stream
-from gnnexp.kernels.sample import append_self_loops
+from gnnexp.kernels.samplers.sample import append_self_loops
 from gnnexp.samplers.base import Key, Topology
 from gnnexp.samplers.expansion import take
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours, Relabelling, make_block

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.block import Block
-from gnnexp.kernels.links import kept_edges
+from gnnexp.kernels.graph.links import kept_edges
 
 _NO_TYPES = np.empty(0, np.int32)
 

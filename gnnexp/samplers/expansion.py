@@ -13,8 +13,8 @@ from gnnexp.errors import DataError, Problem
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
-from gnnexp.kernels import sample as kernels
 from gnnexp.kernels.pool import Pool
+from gnnexp.kernels.samplers import sample as kernels
 from gnnexp.samplers.layerwise import Neighbours
 
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)

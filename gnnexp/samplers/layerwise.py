@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import BlockNeeds, Shard
-from gnnexp.kernels.sample import append_self_loops, place_seeds, relabel, take_or_missing
+from gnnexp.kernels.samplers.sample import append_self_loops, place_seeds, relabel, take_or_missing
 from gnnexp.samplers.base import Sampler
 from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from gnnexp.comm.communicator import Communicator
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.shard import Shard
-from gnnexp.kernels.split import group_by_owner, spread_rows
+from gnnexp.kernels.samplers.split import group_by_owner, spread_rows
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 
 

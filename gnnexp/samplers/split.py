@@ -18,8 +18,8 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.shuffle import ShuffleIndex
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.shard import Shard
-from gnnexp.kernels.sample import place_seeds
-from gnnexp.kernels.split import group_by_owner, join_frontier, place_foreign, split_hop, split_table
+from gnnexp.kernels.samplers.sample import place_seeds
+from gnnexp.kernels.samplers.split import group_by_owner, join_frontier, place_foreign, split_hop, split_table
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours, make_block
 from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.build import build_graph
-from gnnexp.kernels.links import make_sieve
+from gnnexp.kernels.graph.links import make_sieve
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ import numpy as np
 from gnnexp.errors import Problem
 from gnnexp.graph.block import BatchKey
 from gnnexp.kernels.counter import Purpose, stream
-from gnnexp.kernels.negatives import Replaced, draw_negatives
+from gnnexp.kernels.samplers.negatives import Replaced, draw_negatives
 from gnnexp.tasks.known import KnownLinks
 
 Sampling = Literal["uniform", "per_source", "in_batch"]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnnexp.graph.block import BatchKey
 from gnnexp.kernels.counter import Purpose, stream
-from gnnexp.kernels.negatives import kept_columns
+from gnnexp.kernels.samplers.negatives import kept_columns
 from gnnexp.tasks.base import Examples
 
 _DECODER = 1 << 32  # layers of a decoder come after those of any model

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from gnnexp.kernels.products import product_gradients, score_pairs
+from gnnexp.kernels.rows.products import product_gradients, score_pairs
 
 _NONE = np.empty(0, np.int64)
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnexp.kernels.links import count_above
+from gnnexp.kernels.graph.links import count_above
 from gnnexp.tasks.decoders import Decoder
 from gnnexp.tasks.known import KnownLinks
 

@@ -16,7 +16,7 @@ from gnnexp.datasets.synthetic import Synthetic, num_candidates
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.validate import validate_graph
-from gnnexp.kernels.generate import scrambled, unit_rows
+from gnnexp.kernels.graph.generate import scrambled, unit_rows
 
 KINDS: list[type[Synthetic]] = [Dcsbm, Rmat]
 kinds = pytest.mark.parametrize("kind", KINDS)

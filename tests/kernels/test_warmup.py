@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from gnnexp.kernels.layout import layout, max_width
+from gnnexp.kernels.rows.layout import layout, max_width
 from gnnexp.kernels.warmup import remove_stale, tasks
 
 
@@ -14,10 +14,10 @@ def test_every_width_of_a_sum_is_compiled_once() -> None:
 
 
 def test_cached_kernels_are_dropped_when_any_source_is_newer(tmp_path: Path) -> None:
-    (tmp_path / "__pycache__").mkdir()
-    cached = [tmp_path / "__pycache__" / name for name in ("a.f.nbi", "a.f.1.nbc")]
+    (tmp_path / "rows" / "__pycache__").mkdir(parents=True)
+    cached = [tmp_path / "rows" / "__pycache__" / name for name in ("a.f.nbi", "a.f.1.nbc")]
     inlined = tmp_path / "b.py"
-    for moment, file in enumerate([tmp_path / "a.py", inlined, *cached]):
+    for moment, file in enumerate([tmp_path / "rows" / "a.py", inlined, *cached]):
         file.touch()
         os.utime(file, (moment, moment))
     assert remove_stale(tmp_path) == 0 and all(file.exists() for file in cached)

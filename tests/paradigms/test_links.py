@@ -16,7 +16,7 @@ from gnnexp.config.build import build
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
-from gnnexp.paradigms.targets import share
+from gnnexp.paradigms.loops.targets import share
 from gnnexp.tasks.link_prediction import LinkPrediction
 from gnnexp.testing.exactness import assert_exact, parts
 from gnnexp.testing.graphs import nasty_graph

@@ -11,7 +11,7 @@ from combinations import combinations
 
 from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
-from gnnexp.paradigms import sliced_layer
+from gnnexp.paradigms.columns import sliced_layer
 from gnnexp.testing.exactness import assert_exact
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, run_steps, small_config

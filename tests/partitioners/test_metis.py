@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from gnnexp.errors import ConfigError
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.quality import quality
-from gnnexp.kernels.undirected import undirected
+from gnnexp.kernels.graph.undirected import undirected
 from gnnexp.partitioners.metis import MetisPartitioner
 from gnnexp.partitioners.metis_library import check_limits, index_dtype, part_graph
 from gnnexp.partitioners.random import RandomPartitioner

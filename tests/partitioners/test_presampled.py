@@ -23,7 +23,7 @@ from gnnexp.graph.arrays import META
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.presample import Presample
-from gnnexp.kernels.undirected import undirected
+from gnnexp.kernels.graph.undirected import undirected
 from gnnexp.partitioners.metis import MetisPartitioner
 from gnnexp.partitioners.presampled import PresampledPartitioner
 from gnnexp.partitioners.presampled_node import PresampledNodePartitioner

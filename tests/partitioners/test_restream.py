@@ -24,7 +24,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.quality import quality
 from gnnexp.kernels.counter import Purpose, permutation, stream
-from gnnexp.kernels.restream import unload
+from gnnexp.kernels.partitioners.restream import unload
 from gnnexp.partitioners.metis import MetisPartitioner, fill_empty
 from gnnexp.partitioners.multilevel import fitting
 from gnnexp.partitioners.restream import RestreamPartitioner

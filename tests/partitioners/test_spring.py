@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import ArrayStream, GraphStream, Symmetrized
-from gnnexp.kernels import spring
+from gnnexp.kernels.partitioners import spring
 from gnnexp.partitioners.spring import SpringPartitioner
 from gnnexp.testing.graphs import csc, edge_list, nasty_graph
 from gnnexp.testing.strategies import graphs

@@ -16,7 +16,7 @@ from gnnexp.models.decoupled import Decoupled
 from gnnexp.models.gat import GAT, GATLayer
 from gnnexp.models.layer import Destinations, Layer
 from gnnexp.models.model import Model
-from gnnexp.paradigms.full_graph import Whole, WholeInMemory
+from gnnexp.paradigms.loops.full_graph import Whole, WholeInMemory
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.testing.steps import MODELS, small_config
 

@@ -13,7 +13,7 @@ from scipy import stats
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.kernels.counter import GOLDEN, Purpose, mix, stream
-from gnnexp.kernels.negatives import TRIES
+from gnnexp.kernels.samplers.negatives import TRIES
 from gnnexp.tasks.known import KnownLinks
 from gnnexp.tasks.negatives import Negatives
 

@@ -17,9 +17,9 @@ _CAPTION = (
     "Measured here: what the sweeps' runs recorded on the machine that made them, as many pairs of runs as said, from "
     "the lowest to the highest, with the 95 % interval over seeds where one pair decides. Estimated there: the same "
     "statistic of the linear model's seconds on the paper's hardware (docs/estimates.md). Holds: inside of the "
-    "published range widened by 10 % (exact counts: by nothing) or by the interval; of an \"up to\", reaching the number "
-    "is enough; in direction: outside, but on the same side of no effect; shown: the paper names no number; only "
-    "estimated: the claim is of other hardware than this. Not checked: see why."
+    "published range widened by 10 % (exact counts: by nothing) or by the interval; of an “up to”, reaching the "
+    "number is enough; in direction: outside, but on the same side of no effect; shown: the paper names no number; "
+    "only estimated: the claim is of other hardware than this. Not checked: see why."
 )
 
 

@@ -15,7 +15,6 @@ from gnnexp.reports.published.graphs import work_as_published
 from gnnexp.reports.published.order import Compared, pairs_in_order
 from gnnexp.reports.table import Group, Table
 from gnnexp.reports.values.setting import setting_of
-from gnnexp.runs import Run
 
 OUT_OF_MEMORY = "OOM"
 

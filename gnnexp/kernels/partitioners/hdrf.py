@@ -1,0 +1,88 @@
+"""HDRF: an edge goes to the part that scores best for it, by replicas of its ends and by load."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gnnexp.kernels.compiled import compiled
+from gnnexp.kernels.graph.stream import ask_for_ends
+from gnnexp.kernels.partitioners.parts import IN, NOT_IN, least_loaded, put
+
+
+@compiled(inline="always")
+def _better(best: int, best_score: float, part: int, score: float) -> bool:
+    """Whether `part` is one (-1 is none, its score is nonsense) and goes before the best one so far."""
+    return part >= 0 and (score > best_score or (score == best_score and part < best))
+
+
+@compiled(inline="always")
+def _best_part(
+    held: np.ndarray, at_src: int, at_dst: int, words: int, loads: np.ndarray, gain_src: float, gain_dst: float,
+    balance: float, most: int, least: int,
+) -> int:
+    """The part with the best score, the lowest on ties.
+
+    Of parts that hold the same ends the least loaded one scores best. Of those that hold neither it need not be sought:
+    if the least loaded part of all holds an end, it beats them, for an end counts 1 or more. Nor need those that hold
+    one end be sought where the best one with both beats what they could score at most: always if `weight` is 1 or less.
+    """
+    emptiest = balance * (most - loads[least])
+    best, best_score = least, emptiest
+    part = least_loaded(held, at_src, at_dst, IN, words, loads)
+    score = gain_src + gain_dst + balance * (most - loads[part])
+    if _better(best, best_score, part, score):
+        best, best_score = part, score
+    if best_score <= max(gain_src, gain_dst) + emptiest:
+        part = least_loaded(held, at_src, at_dst, NOT_IN, words, loads)
+        score = gain_src + balance * (most - loads[part])
+        if _better(best, best_score, part, score):
+            best, best_score = part, score
+        part = least_loaded(held, at_dst, at_src, NOT_IN, words, loads)
+        score = gain_dst + balance * (most - loads[part])
+        if _better(best, best_score, part, score):
+            best, best_score = part, score
+    return best
+
+
+@compiled(nogil=True)
+def place_edges(
+    sources: np.ndarray, destinations: np.ndarray, degrees: np.ndarray, replicas: np.ndarray, loads: np.ndarray,
+    weight: float, epsilon: float, streamed: bool, parts: np.ndarray,
+) -> None:
+    """Write the part of every edge into `parts` `[n]`.
+
+    With t the share of an end in the degrees of both, a part scores 2 - t for each end that it holds, and
+    weight (most - load) / (epsilon + most - fewest), with the loads of the fullest and of the emptiest part.
+
+    Args:
+        sources: `[n]` ids.
+        destinations: `[n]` ids.
+        degrees: `[V]` edges of every vertex, in and out.
+        replicas: `[V, words]` uint64 sets of parts, changed.
+        loads: `[p]` int64, changed.
+        weight: above 0.
+        epsilon: above 0.
+        streamed: degrees are those of the stream so far; they are counted here, each edge before it is placed.
+        parts: `[n]`.
+    """
+    words, held = replicas.shape[1], replicas.reshape(-1)
+    least, most = np.argmin(loads), loads.max()
+    for edge in range(sources.size):
+        ask_for_ends(sources, destinations, edge, degrees, held, words)
+        src, dst = np.int64(sources[edge]), np.int64(destinations[edge])
+        at_src, at_dst = words * src, words * dst
+        if streamed:
+            degrees[src] += 1
+            degrees[dst] += 1
+        share = degrees[src] / (np.int64(degrees[src]) + degrees[dst])
+        balance = weight / (epsilon + (most - loads[least]))
+        part = _best_part(held, at_src, at_dst, words, loads, 2.0 - share, 1.0 + share, balance, most, least)
+        parts[edge] = part
+        least = put(held, at_src, at_dst, part, loads, least)
+        most = max(most, loads[part])
+
+
+def warm_up() -> None:
+    """Compile it for common types."""
+    ids, replicas = np.zeros(1, np.int32), np.zeros((1, 1), np.uint64)
+    place_edges(ids, ids, ids.copy(), replicas, np.zeros(1, np.int64), 1.0, 1.0, True, np.empty(1, np.int16))

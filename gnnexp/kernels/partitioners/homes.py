@@ -1,0 +1,72 @@
+"""Where vertices of a vertex-cut are at home, from a stream of edges whose parts are known."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gnnexp.kernels.compiled import compiled
+from gnnexp.kernels.graph.stream import AHEAD
+from gnnexp.kernels.partitioners.parts import next_least
+from gnnexp.kernels.prefetch import prefetch
+
+
+@compiled(nogil=True)
+def keep_last(destinations: np.ndarray, parts: np.ndarray, homes: np.ndarray) -> None:
+    """The part of the last in-edge is the home; `homes` `[V]`."""
+    for edge in range(destinations.size):
+        homes[destinations[edge]] = parts[edge]
+
+
+@compiled(nogil=True)
+def count_edges(
+    sources: np.ndarray, destinations: np.ndarray, parts: np.ndarray, first: int, counts: np.ndarray
+) -> None:
+    """Count the edges at every vertex of parts `first` to `first + g - 1` into `counts` `[V, g]`; a loop is one."""
+    group, flat = counts.shape[1], counts.reshape(-1)
+    last = sources.size - 1
+    for edge in range(sources.size):
+        ahead = min(edge + AHEAD, last)
+        shift = np.int64(parts[ahead]) - first
+        prefetch(flat, group * np.int64(sources[ahead]) + shift)
+        prefetch(flat, group * np.int64(destinations[ahead]) + shift)
+        column = np.int64(parts[edge]) - first
+        if 0 <= column < group:
+            source, destination = np.int64(sources[edge]), np.int64(destinations[edge])
+            flat[group * destination + column] += 1
+            if source != destination:
+                flat[group * source + column] += 1
+
+
+@compiled(nogil=True)
+def keep_most(counts: np.ndarray, first: int, most: np.ndarray, homes: np.ndarray) -> None:
+    """The part with more edges than any before is the home: parts come in ascending order, the lowest stays on ties."""
+    for vertex in range(counts.shape[0]):
+        for column in range(counts.shape[1]):
+            if counts[vertex, column] > most[vertex]:
+                most[vertex] = counts[vertex, column]
+                homes[vertex] = first + column
+
+
+@compiled(nogil=True)
+def place_homeless(homes: np.ndarray, num_parts: int) -> None:
+    """Vertices at -1, in the order of their ids: each to the part with the fewest vertices by then, the lowest one."""
+    sizes = np.zeros(num_parts, np.int64)
+    for vertex in range(homes.size):
+        if homes[vertex] >= 0:
+            sizes[homes[vertex]] += 1
+    least = np.argmin(sizes)
+    for vertex in range(homes.size):
+        if homes[vertex] < 0:
+            homes[vertex] = least
+            sizes[least] += 1
+            least = next_least(sizes, least)
+
+
+def warm_up() -> None:
+    """Compile them for common types."""
+    ids, parts, homes = np.zeros(1, np.int32), np.zeros(1, np.int16), np.zeros(1, np.int16)
+    counts, most = np.zeros((1, 1), np.int32), np.zeros(1, np.int32)
+    keep_last(ids, parts, homes)
+    count_edges(ids, ids, parts, 0, counts)
+    keep_most(counts, 0, most, homes)
+    place_homeless(homes, 1)

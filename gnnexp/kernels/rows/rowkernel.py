@@ -1,0 +1,161 @@
+# ruff: noqa: ANN401  numba's and LLVM's own objects have no types
+"""Running a kernel over ranges of rows on all threads, and finding its compiled version quickly.
+
+A kernel is an `njit` function `kernel(first, last, *arguments)` that does the rows of one range. One parallel loop, the
+same for all kernels with the same argument types, hands out the ranges: many of them, of equal work, claimed one after
+the other. Which thread takes a range never changes a result, since every output row is made by one thread in edge
+order; claiming keeps all cores busy when one of them also samples, or serves another process.
+
+Why not `prange` in every kernel: it takes 1 s to compile, a kernel 0.3 s, and there is a version per row width. Why not
+numba's dispatcher: it learns at every call anew that a shape must be a literal (0.5 to 3 ms; here 15 us).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import prange
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from gnnexp.kernels.compiled import compiled
+from gnnexp.kernels.rows.layout import Code
+from gnnexp.kernels.rows.vector import fence
+
+RANGES_PER_THREAD = 16
+# Below this many floats moved, waking a second thread costs more (about 10 us) than it saves.
+SERIAL_FLOATS = 1 << 15
+
+
+def num_ranges(num_floats: int) -> int:
+    """Ranges for a pass that moves `num_floats`: one when it is small or there is one thread."""
+    threads = int(numba.get_num_threads())
+    return 1 if num_floats < SERIAL_FLOATS or threads == 1 else threads * RANGES_PER_THREAD
+
+
+def evenly(num_rows: int, num_floats: int) -> np.ndarray:
+    """Bounds of ranges with equal numbers of rows, `[parts + 1]` int64."""
+    parts = num_ranges(num_floats)
+    return np.arange(parts + 1) * num_rows // parts
+
+
+def by_edges(indptr: np.ndarray, num_floats: int) -> np.ndarray:
+    """Bounds of ranges with equal numbers of edges plus rows, `[parts + 1]` int64."""
+    return boundaries(indptr, num_ranges(num_floats))
+
+
+@compiled(nogil=True)
+def boundaries(indptr: np.ndarray, parts: int) -> np.ndarray:
+    """First row of every range, and the number of rows."""
+    num_rows, bounds = indptr.size - 1, np.zeros(parts + 1, np.int64)
+    bounds[parts] = num_rows
+    for part in range(1, parts):
+        wanted = (indptr[num_rows] - indptr[0] + num_rows) * part // parts
+        low, high = bounds[part - 1], num_rows
+        while low < high:
+            middle = (low + high) // 2
+            if indptr[middle] - indptr[0] + middle < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        bounds[part] = low
+    return bounds
+
+
+class _Version(NamedTuple):
+    """A kernel compiled for one set of types: to be called from Python, and from the parallel loop."""
+
+    alone: Callable[..., None]
+    address: int
+
+
+class RowKernel:
+    """A kernel over rows that is called with the bounds of ranges instead of `first, last`.
+
+    Args:
+        kernel: `njit` dispatcher; an argument that is a `Code` is a compile-time constant for it.
+    """
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+        self._versions: dict[tuple[Any, ...], _Version] = {}
+        self._loops: dict[tuple[Any, ...], Callable[..., None]] = {}
+
+    def __call__(self, bounds: np.ndarray, *arguments: Any) -> None:
+        """Run all ranges; compiles (or reads from the cache) the version for these types first."""
+        key = tuple(_kind(argument) for argument in arguments)
+        version = self._versions.get(key)
+        if version is None:
+            version = self._versions[key] = self._compiled(arguments)
+        if bounds.size == 2:
+            version.alone(0, int(bounds[1]), *arguments)
+            return
+        loop = self._loops.get(key)
+        if loop is None:
+            loop = self._loops[key] = self._looped(arguments)
+        loop(int(numba.get_num_threads()), bounds, version.address, arguments)
+
+    def _compiled(self, arguments: tuple[Any, ...]) -> _Version:
+        kinds = tuple(self._kernel.typeof_pyval(argument) for argument in arguments)
+        constants = (types.IntegerLiteral(int(argument)) if isinstance(argument, Code) else kind
+                     for argument, kind in zip(arguments, kinds, strict=True))
+        signature = (types.int64, types.int64, *constants)
+        self._kernel.compile(signature)
+        compiled = self._kernel.overloads[signature]
+        address = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+        return _Version(compiled.entry_point, address)
+
+    def _looped(self, arguments: tuple[Any, ...]) -> Callable[..., None]:
+        """The parallel loop for these types, the same for all constants."""
+        signature = (types.int64, types.int64[::1], types.int64, self._kernel.typeof_pyval(arguments))
+        _all_ranges.compile(signature)
+        entry_point: Callable[..., None] = _all_ranges.overloads[signature].entry_point
+        return entry_point
+
+
+def _kind(argument: Any) -> Any:
+    """What decides numba's type of an argument; asking numba itself takes 4 us each, and kernels have 16."""
+    if isinstance(argument, np.ndarray):
+        return argument.dtype, argument.ndim, argument.flags.num
+    return argument if isinstance(argument, Code) else type(argument)
+
+
+@intrinsic
+def _claim(typing: Any, counter: Any) -> Any:
+    """Atomically take the next number of `counter` `[1]` int64."""
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        place = context.make_array(signature.args[0])(context, builder, args[0]).data
+        return builder.atomic_rmw("add", place, ir.IntType(64)(1), "monotonic")
+
+    return types.int64(counter), codegen
+
+
+@intrinsic
+def _call(typing: Any, address: Any, first: Any, last: Any, arguments: Any) -> Any:
+    """Call the compiled kernel at `address`."""
+    kinds = (types.int64, types.int64, *arguments.types)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        function_type = context.call_conv.get_function_type(types.none, kinds)
+        function = builder.inttoptr(args[0], function_type.as_pointer())
+        values = [args[1], args[2], *cgutils.unpack_tuple(builder, args[3])]
+        context.call_conv.call_function(builder, function, types.none, kinds, values)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64, arguments), codegen
+
+
+@compiled(nogil=True, parallel=True)
+def _all_ranges(threads: int, bounds: np.ndarray, address: int, arguments: tuple[Any, ...]) -> None:
+    counter = np.zeros(1, np.int64)
+    for _ in prange(threads):
+        part = _claim(counter)
+        while part < bounds.size - 1:
+            _call(address, bounds[part], bounds[part + 1], arguments)
+            fence()
+            part = _claim(counter)

@@ -1,0 +1,88 @@
+"""Layers whose in-edges and source rows are all here, chunk by chunk (NeutronTP's chunk scheduling, section 4.2.1).
+
+Vertex parallelism with it is the "baseline + CS" of Figure 11. Chunks are a rank's own: nothing is exchanged inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnexp.config.build import build
+from gnnexp.errors import Problem
+from gnnexp.graph.block import BatchKey, Block
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.job import Job
+from gnnexp.models.layer import BlockLayer, Layer
+from gnnexp.models.model import Model
+from gnnexp.paradigms.chunks.chunking import Chunking, itemsize
+from gnnexp.paradigms.chunks.in_chunks import in_chunks
+from gnnexp.samplers.chunks import Chunk, ChunkCost
+
+
+class LocalChunks:
+    """How a rank's layers are cut.
+
+    Args:
+        job: of the rank.
+        blocks: the graph of every layer, on the host; destinations are the first sources.
+        chunking: into how many.
+    """
+
+    def __init__(self, job: Job, blocks: Sequence[Block], chunking: Chunking) -> None:
+        self._job = job
+        made: dict[tuple[Block, ChunkCost | None], tuple[Chunk, ...]] = {}
+        self.chunks: list[tuple[Chunk, ...]] = []
+        for layer, block in zip(job.model.layers, blocks, strict=True):
+            cost = cost_of(layer, job.dtype) if isinstance(layer, Layer) else None
+            if (block, cost) not in made:
+                made[block, cost] = chunking.chunks(block, cost)
+            self.chunks.append(made[block, cost])
+
+    def preactivate(self, index: int, block: Block, dropped: Rows, key: BatchKey | None) -> Tensor:
+        """`Model.preactivated`, of one chunk after another; arguments and result are the same."""
+        model, chunks = self._job.model, self.chunks[index]
+        layer: Any = model.layers[index]
+        if len(chunks) == 1 and chunks[0].rows is None:
+            return model.preactivated(index, block, dropped, key)
+        assert isinstance(dropped, Tensor), "sparse features are refused with chunks"
+
+        def work(chunk: Chunk, rows: Tensor, _: Tensor | None) -> Tensor:
+            return model.preactivated(index, chunk.block, rows, key)
+
+        return in_chunks(work, dropped, None, chunks, self._job.tier, width=layer.out_dim)
+
+
+def cost_of(layer: Layer, dtype: torch.dtype) -> ChunkCost:
+    """What a chunk of a layer takes, whichever of projecting and aggregating comes first."""
+    return ChunkCost.of(
+        layer.in_dim + layer.width, max(layer.in_dim * layer.num_weights, layer.width, layer.out_dim),
+        layer.num_weights, itemsize(dtype), layer.edge_columns,
+    )
+
+
+def check_chunks(config: Mapping[str, Any], graph: Graph, chunking: Chunking) -> list[Problem]:
+    """What does not fit the data: sparse features, a budget that is too small for the largest vertex."""
+    if chunking == Chunking(1, None):
+        return []
+    if isinstance(graph.features, SparseRows):
+        return [Problem("paradigm.chunks", chunking.count, "chunks take dense rows, and the features are sparse",
+                        "set dataset.sparse=false, or paradigm.chunks=1 and paradigm.device_memory=null")]
+    model, dtype = build(config["model"], Model), getattr(torch, config["train"]["dtype"])
+    layers = [layer for layer in layers_of(model, graph) if isinstance(layer, Layer)]
+    if not layers:
+        return []  # a budget is refused by `check`
+    return chunking.check_data(graph, [cost_of(layer, dtype) for layer in layers], model.needs.self_loops)
+
+
+def layers_of(model: Model, graph: Graph) -> list[Layer | BlockLayer]:
+    """The layers that `model` will have on `graph`, without memory for parameters: sizes are not checked yet."""
+    dims = [graph.num_features, *[model.hidden] * (model.num_layers - 1), graph.num_classes]
+    model.num_relations = graph.num_relations
+    with torch.device("meta"):
+        return [model.make_layer(index, *pair) for index, pair in enumerate(pairwise(dims))]

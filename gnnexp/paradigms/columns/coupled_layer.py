@@ -1,0 +1,167 @@
+"""Coupled layers by columns: split, aggregate, gather (naive tensor parallelism, NeutronTP section 3.1).
+
+Layers with constant weights aggregate before they project, as in the paper: layer 1 reads features that are stored by
+columns, so it has a gather only. All others project first. Attention's weights come from keys that are shared, R-GCN's
+from parameters; sums are taken of projected columns, heads and bases included. Where edges are projected, ranks take
+whole blocks of the projection: columns of its input, and the columns of its output that follow from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import torch
+from torch import Tensor
+
+from gnnexp.comm.tensor_split import Shares, even_bounds, gather, share_rows, split
+from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.graph.block import BatchKey
+from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.job import Job
+from gnnexp.kernels.counter import Purpose
+from gnnexp.models.decoupled import contract_layer
+from gnnexp.models.layer import Cuts, Destinations, Layer
+from gnnexp.models.local import normalised_weights
+from gnnexp.paradigms.chunks.in_chunks import in_chunks, static_weights
+from gnnexp.paradigms.loops.full_graph import Whole
+from gnnexp.samplers.chunks import Chunk
+
+
+def projects_first(layer: Layer, index: int, sparse: bool) -> bool:
+    """Whether layer `index` aggregates projected columns; `sparse` is whether the features are."""
+    return layer.kind != "static" or (index == 0 and sparse)
+
+
+def shared_columns(layer: Layer, index: int, sparse: bool) -> Cuts:
+    """Where what ranks aggregate of layer `index` may be cut into columns."""
+    if projects_first(layer, index, sparse):
+        return layer.cuts
+    everywhere = range(layer.in_dim + 1)
+    return Cuts(everywhere, everywhere)
+
+
+class CoupledLayers:
+    """The layers of a model, exact.
+
+    Args:
+        job: of the rank.
+        chunks: of the whole graph.
+        own: `[n]` ids whose dense updates are this rank's, a contiguous range, on the device.
+        lengths: how many of every rank.
+    """
+
+    def __init__(self, job: Job, chunks: Sequence[Chunk], own: Tensor, lengths: Sequence[int]) -> None:
+        self._job, self._chunks, self._own, self._lengths = job, chunks, own, lengths
+        self._features: Rows | None = None
+        self._weights: dict[Hashable, Tensor | None] = {}
+        degree = torch.cat([chunk.block.degree for chunk in chunks])
+        self._degree = degree.to(own.device)[own]
+
+    def bounds(self, index: int) -> list[int]:
+        """Columns of every rank in the aggregation of layer `index`."""
+        return list(self._split(index).bounds)
+
+    def _projects_first(self, index: int) -> bool:
+        return projects_first(contract_layer(self._job.model, index), index, self._sparse)
+
+    @property
+    def _sparse(self) -> bool:
+        return isinstance(self._job.graph.features, SparseRows)
+
+    def _static(self, index: int) -> Tensor | None:
+        """Weights of all edges that are the same in every epoch; layers that weigh alike share them."""
+        layer = contract_layer(self._job.model, index)
+        if layer.weights_key not in self._weights:
+            self._weights[layer.weights_key] = static_weights(layer, self._chunks, self._job.device)
+        return self._weights[layer.weights_key]
+
+    def _split(self, index: int) -> Shares:
+        """Who has which columns of what is aggregated."""
+        return self._shares(self._cuts(index).rows)
+
+    def _gathered(self, index: int) -> Shares:
+        """Who has which columns of the sums."""
+        return self._shares(self._cuts(index).sums)
+
+    def _cuts(self, index: int) -> Cuts:
+        return shared_columns(contract_layer(self._job.model, index), index, self._sparse)
+
+    def _shares(self, cuts: Sequence[int]) -> Shares:
+        comm = self._job.comm
+        bounds = [cuts[stretch] for stretch in even_bounds(len(cuts) - 1, comm.size)]
+        return Shares(self._lengths, bounds, comm.rank)
+
+    def load(self, store: FeatureStore) -> None:
+        """Columns of all vertices' features, where layer 1 aggregates them."""
+        if self._projects_first(0) or store.trainable:
+            return
+        columns = self._split(0).columns
+        features = self._job.graph.features
+        assert isinstance(features, Tensor)
+        self._features = features[:, columns].to(self._job.dtype).contiguous().to(self._job.device)
+        store.count("host", features.shape[0], self._features.numel() * self._features.element_size())
+
+    def run(self, whole: Whole) -> Tensor:
+        """`[n, classes]` of the own vertices."""
+        h: Rows = whole.features
+        for index in range(self._job.model.num_layers):
+            h = self._layer(index, h, whole.batch.key)
+        assert isinstance(h, Tensor)
+        return h
+
+    def _layer(self, index: int, h: Rows, key: BatchKey) -> Tensor:
+        model, layer = self._job.model, contract_layer(self._job.model, index)
+        dropped = model.drop_input(index, self._own, h, key)
+        if self._projects_first(index):
+            projected = layer.neighbour(dropped)
+            aggregated = self._projected(index, projected, dropped, key)
+            own = projected if layer.self_is_neighbour else layer.self_(dropped)
+        else:
+            aggregated = layer.project_aggregated(self._aggregated(index, dropped, key))
+            own = layer.neighbour(dropped) if layer.self_is_neighbour else layer.self_(dropped)
+        mixed = layer.mix(Destinations(self._own, self._degree), aggregated, own)
+        return model.finish_layer(index, layer.preactivation(mixed), layer.residual_part(h))
+
+    def _aggregated(self, index: int, dropped: Rows, key: BatchKey) -> Tensor:
+        """`[n, Din]` sums of the inputs; features that take no gradient are here by columns already."""
+        job, shares, layer = self._job, self._split(index), contract_layer(self._job.model, index)
+        if index == 0 and self._features is not None:
+            everyone = torch.arange(job.graph.num_nodes, device=job.device)
+            x = job.model.drop_features(everyone, self._features, shares.columns, key)
+        else:
+            assert isinstance(dropped, Tensor)
+            x = split(dropped, shares, job.comm, "activations")
+        assert isinstance(x, Tensor)
+
+        def work(chunk: Chunk, rows: Tensor, weight: Tensor | None) -> Tensor:
+            return layer.aggregate(chunk.block, rows, weight)
+
+        def back(chunk: Chunk, gradient: Tensor, weight: Tensor | None) -> Tensor:
+            return layer.aggregate_back(chunk.block, gradient, weight)
+
+        summed = in_chunks(work, x, self._static(index), self._chunks, job.tier, width=shares.width,
+                           transposed=back if layer.num_weights == 1 else None)
+        return gather(summed, shares, job.comm, "activations" if index else "features")
+
+    def _projected(self, index: int, projected: Tensor, dropped: Rows, key: BatchKey) -> Tensor:
+        """`[n, C]` sums of projected rows, already divided by the mass where weights come from shared keys."""
+        job, layer, shares = self._job, contract_layer(self._job.model, index), self._split(index)
+        x, summed_shares = split(projected, shares, job.comm, "activations"), self._gathered(index)
+        heads = layer.num_weights
+        drop = job.model.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
+        if layer.kind == "projected":
+            keys = layer.keys_of_projected(projected) or layer.keys(dropped)
+            assert keys is not None, "a layer with projected weights has keys"
+            x = torch.cat((x, share_rows(torch.cat(keys, 1), self._lengths, job.comm, "activations")), 1)
+
+        def work(chunk: Chunk, rows: Tensor, weight: Tensor | None) -> Tensor:
+            keyed = None
+            if layer.kind == "projected":
+                rows, source, destination = torch.split_with_sizes(rows, [shares.width, heads, heads], 1)
+                keyed = source.contiguous(), destination[: chunk.block.num_dst].contiguous()
+            if layer.kind != "static":
+                weight = normalised_weights(layer, chunk.block, keyed, drop)
+            return layer.aggregate_projected(chunk.block, rows, weight, shares.columns)
+
+        summed = in_chunks(work, x, self._static(index), self._chunks, job.tier, width=summed_shares.width)
+        return gather(summed, summed_shares, job.comm, "activations")

@@ -1,0 +1,205 @@
+"""Propagation of column slices over the whole graph, chunk by chunk, exchanges pipelined with sums (NeutronTP, 4.2.2).
+
+Algorithm 1, lines 8 to 14, and 18 to 24 backwards:
+
+    split j      columns of the rows that chunk j is the first to read (each row is communicated once)
+    aggregate    chunk j, in every step
+    gather j     whole rows of chunk j's destinations, after the last step
+
+While chunk j is worked on, the rows of chunk j+1 are split and those of chunk j-1 are gathered. Backward visits the
+chunks in reverse, so that the gradient of a row is complete when the chunk that first read it is done.
+"""
+
+# ruff: noqa: ANN401  autograd's contexts have no types
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from gnnexp.comm.background import Background
+from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.tensor_split import Shares, to_columns, to_rows
+from gnnexp.measure.tier import DeviceTier
+from gnnexp.paradigms.chunks.in_chunks import Work, run_backward, run_forward, run_transposed
+from gnnexp.samplers.chunks import Chunk
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """What one chunk exchanges.
+
+    Attributes:
+        new: `[m]` ids of the rows that it is the first to read, ascending.
+        own_new: which of this rank's rows are among them.
+        split: shares of `new`.
+        by_rank: `[D]` its destinations, those of rank 0 first.
+        own_done: which of this rank's rows are among its destinations.
+        gather: shares of the destinations.
+    """
+
+    new: Tensor
+    own_new: Tensor
+    split: Shares
+    by_rank: Tensor
+    own_done: Tensor
+    gather: Shares
+
+
+def take_turns(
+    chunks: Sequence[Chunk], num_nodes: int, bounds: Sequence[int], comm: Communicator, device: torch.device
+) -> tuple[Tensor, tuple[Turn, ...]]:
+    """Who finishes which vertex, and what every chunk exchanges.
+
+    The rows that a chunk is the first to read are shared evenly among all ranks (4.2.2), and so that the ranks' totals
+    differ by at most one.
+
+    Returns:
+        `(owner [V] int32 of every vertex; a turn per chunk)`.
+    """
+    owner = np.full(num_nodes, -1, np.int32)
+    fresh, before = [], 0
+    for chunk in chunks:
+        ids = np.arange(num_nodes) if chunk.rows is None else chunk.rows.numpy()
+        new = np.sort(ids[owner[ids] < 0])
+        shares = [_share(before + new.size, rank, comm.size) - _share(before, rank, comm.size)
+                  for rank in range(comm.size)]
+        owner[new] = np.repeat(np.arange(comm.size, dtype=np.int32), shares)
+        before += new.size
+        fresh.append((new, shares))
+    own = np.flatnonzero(owner == comm.rank)
+    turns = []
+    for chunk, (new, shares) in zip(chunks, fresh, strict=True):
+        of_range = owner[chunk.first : chunk.last]
+        by_rank = np.argsort(of_range, kind="stable")
+        done = chunk.first + np.flatnonzero(of_range == comm.rank)
+        own_new = np.searchsorted(own, new[owner[new] == comm.rank])
+        places = [torch.from_numpy(ids).to(device) for ids in (new, own_new, by_rank, np.searchsorted(own, done))]
+        turns.append(Turn(
+            places[0], places[1], Shares(shares, bounds, comm.rank), places[2], places[3],
+            Shares(np.bincount(of_range, minlength=comm.size).tolist(), bounds, comm.rank),
+        ))
+    return torch.from_numpy(owner), tuple(turns)
+
+
+def _share(count: int, rank: int, num_ranks: int) -> int:
+    """How many of the first `count` rows are `rank`'s."""
+    return (count + num_ranks - 1 - rank) // num_ranks
+
+
+@dataclass(frozen=True, eq=False)
+class Pipeline:
+    """What the propagation of an epoch needs.
+
+    Attributes:
+        chunks: of the whole graph.
+        turns: what each exchanges.
+        work: one step on one chunk.
+        steps: L.
+        comm: for the background thread alone.
+        background: runs exchanges.
+        tier: where chunks are worked on.
+        transposed: of `work`, where it is constant but for weights of edges: see `in_chunks`.
+    """
+
+    chunks: Sequence[Chunk]
+    turns: Sequence[Turn]
+    work: Work
+    steps: int
+    comm: Communicator
+    background: Background
+    tier: DeviceTier
+    transposed: Work | None
+
+    def split(self, turn: Turn, rows: Tensor) -> Any:
+        """Begin to send columns of this rank's rows of a chunk."""
+        own = rows.index_select(0, turn.own_new)
+        return self.background.start(partial(to_columns, own, turn.split, self.comm, "activations"))
+
+    def gather(self, turn: Turn, columns: Tensor) -> Any:
+        """Begin to collect this rank's rows among a chunk's destinations."""
+        ordered = columns.index_select(0, turn.by_rank)
+        return self.background.start(partial(to_rows, ordered, turn.gather, self.comm, "activations"))
+
+    def split_back(self, turn: Turn, gradient: Tensor) -> Any:
+        """The transpose of `gather`."""
+        own = gradient.index_select(0, turn.own_done)
+        return self.background.start(partial(to_columns, own, turn.gather, self.comm, "activations"))
+
+    def gather_back(self, turn: Turn, columns: Tensor) -> Any:
+        """The transpose of `split`."""
+        new = columns.index_select(0, turn.new)
+        return self.background.start(partial(to_rows, new, turn.split, self.comm, "activations"))
+
+
+def propagated(z: Tensor, weights: Tensor | None, pipeline: Pipeline) -> Tensor:
+    """`[n, C]`: this rank's rows after all steps, from its rows `z` `[n, C]` and weights of all edges `[E, 1]`."""
+    out: Tensor = _Pipelined.apply(z, weights, pipeline)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Pipelined(Function):
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, weights: Tensor | None, pipe: Pipeline) -> Tensor:
+        ctx.pipe = pipe
+        num_nodes, width = pipe.chunks[-1].last, pipe.turns[0].split.width
+        constant = pipe.transposed is not None and not ctx.needs_input_grad[1]
+        x, kept, out = z.new_empty(num_nodes, width), [], torch.empty_like(z)
+        splits, gathers = [pipe.split(pipe.turns[0], z)], []
+        for step in range(pipe.steps):
+            y = z.new_empty(num_nodes, width)
+            for number, (chunk, turn) in enumerate(zip(pipe.chunks, pipe.turns, strict=True)):
+                if step == 0:
+                    if number + 1 < len(pipe.turns):
+                        splits.append(pipe.split(pipe.turns[number + 1], z))
+                    x[turn.new] = splits[number].result()
+                done = y[chunk.first : chunk.last]
+                run_forward(pipe.work, chunk, x, weights, pipe.tier, done)
+                if step == pipe.steps - 1:
+                    gathers.append(pipe.gather(turn, done))
+            if not constant:
+                kept.append(x)
+            x = y
+        for turn, gathered in zip(pipe.turns, gathers, strict=True):
+            out[turn.own_done] = gathered.result()
+        ctx.save_for_backward(weights, *kept)
+        ctx.constant, ctx.shape = constant, x.shape
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        pipe: Pipeline = ctx.pipe
+        weights, *kept = ctx.saved_tensors
+        weights_gradient = torch.zeros_like(weights) if ctx.needs_input_grad[1] else None
+        z_gradient = torch.empty_like(gradient)
+        order = list(reversed(list(zip(pipe.chunks, pipe.turns, strict=True))))
+        splits, gathers = [pipe.split_back(order[0][1], gradient)], []
+        after = gradient.new_empty(0)
+        for step in reversed(range(pipe.steps)):
+            before = gradient.new_zeros(ctx.shape)
+            for number, (chunk, turn) in enumerate(order):
+                if step == pipe.steps - 1:
+                    if number + 1 < len(order):
+                        splits.append(pipe.split_back(order[number + 1][1], gradient))
+                    arrived = splits[number].result()
+                    of_chunk = torch.empty_like(arrived)
+                    of_chunk[turn.by_rank] = arrived
+                else:
+                    of_chunk = after[chunk.first : chunk.last]
+                if ctx.constant:
+                    assert pipe.transposed is not None
+                    run_transposed(pipe.transposed, chunk, weights, pipe.tier, of_chunk, before)
+                else:
+                    run_backward(pipe.work, chunk, kept[step], weights, pipe.tier, of_chunk, before, weights_gradient)
+                if step == 0:
+                    gathers.append(pipe.gather_back(turn, before))
+            after = before
+        for (_, turn), gathered in zip(order, gathers, strict=True):
+            z_gradient[turn.own_new] = gathered.result()
+        return z_gradient, weights_gradient, None

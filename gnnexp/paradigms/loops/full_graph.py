@@ -1,0 +1,175 @@
+"""What full-graph paradigms share: every vertex is computed in every step, for all training vertices at once.
+
+Where examples are links, an epoch may have several steps (`train.batch_size` links each, as OGB's scripts have it).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnexp.config.build import locate
+from gnnexp.errors import Problem
+from gnnexp.graph.block import Batch, BatchKey, Block
+from gnnexp.graph.sparse import Rows
+from gnnexp.graph.subset import contains
+from gnnexp.job import Job
+from gnnexp.paradigms.checks import pairs, whole_rows
+from gnnexp.paradigms.loops.global_batch import ByAutograd, GlobalBatch, Ready
+from gnnexp.paradigms.loops.share import Share, from_owners, owners
+from gnnexp.paradigms.loops.targets import TargetSchedule, share
+from gnnexp.samplers.full import FullSampler
+
+
+@dataclass(frozen=True, eq=False)
+class Whole(Ready):
+    """The epoch's batch on one rank.
+
+    Attributes:
+        features: what `load` gave.
+    """
+
+    features: Rows
+
+
+class FullGraph(GlobalBatch[Whole]):
+    """Full-graph training: a paradigm says which vertices are its own and what it holds of them.
+
+    What a rank works on is built once, in `setup`; features are read in the first epoch, and are there ever after,
+    unless they are trained.
+    """
+
+    # --- what a paradigm says --------------------------------------------------------------------------------------
+    @property
+    @abstractmethod
+    def own(self) -> Tensor:
+        """`[n]` original ids of the vertices whose outputs this rank finishes, ascending."""
+
+    @property
+    @abstractmethod
+    def blocks(self) -> tuple[Block, ...]:
+        """The graph of every layer here, on the device."""
+
+    @abstractmethod
+    def load(self) -> Rows:
+        """The features that this rank holds, on the device; may communicate."""
+
+    def share_of(self, batch: Tensor, key: BatchKey) -> Share:
+        """What the rank's loss is over: its own among the vertices of a global `batch`, or a part of its links."""
+        task, comm = self.job.task, self.job.comm
+        if task.pairs:
+            examples = task.examples(share(batch, comm.rank, comm.size), batch, key)
+            return from_owners(examples, batch.numel(), self._owners, self.job.batch_comm, self.own)
+        examples = task.examples(batch[contains(self.own, batch)], batch, key)
+        return Share(examples, batch.numel(), self.own, torch.searchsorted(self.own, examples.vertices))
+
+    @cached_property
+    def _owners(self) -> Tensor:
+        return owners(self.own, self.job.graph.num_nodes, self.job.batch_comm)
+
+    @cached_property
+    def _whole_share(self) -> Share:
+        """Of all training vertices: the same in every epoch."""
+        return self.share_of(self.schedule.targets, BatchKey(self.job.run.seed, 0, 0)).to(self.job.device)
+
+    @property
+    def resident(self) -> tuple[Block, ...]:
+        """Topology that stays on the device; what visits it chunk by chunk is counted there."""
+        return self.blocks
+
+    # --- the iteration ---------------------------------------------------------------------------------------------
+    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+        """Everything in one batch, with all neighbours, the same draws for every number of ranks."""
+        name, sampler = type(self).__module__.rpartition(".")[2], config["sampler"]
+        problems = [*whole_rows(config, name)]
+        found = locate(sampler["_target_"])
+        if not (isinstance(found, type) and issubclass(found, FullSampler)):
+            problems.append(Problem("sampler", sampler["_target_"], f"{name} trains on the full graph",
+                                    "choose sampler=full"))
+        elif sampler.get("key", "global") != "global":
+            problems.append(Problem("sampler.key", sampler["key"], f"{name} trains one batch on all ranks",
+                                    "set sampler.key=global"))
+        if config["train"].get("batch_size") is not None and not pairs(config):
+            problems.append(Problem("train.batch_size", config["train"]["batch_size"], f"{name} trains all targets in "
+                                    "one batch", "set train.batch_size=null"))
+        if config["task"].get("exclude_targets"):
+            problems.append(Problem("task.exclude_targets", True, f"{name} has one graph for all batches, whose "
+                                    "edges are the training links", "set task.exclude_targets=false"))
+        return problems
+
+    def setup(self, job: Job) -> None:
+        """Take the parts."""
+        super().setup(job)
+        run = job.run
+        self.schedule = TargetSchedule(job.task.targets(), run.train.batch_size, run.seed, run.train.shuffle)
+        self._loaded: Rows | None = None
+
+    def batches(self, epoch: int, first: int = 0) -> Generator[Whole, None, None]:
+        """One batch, or one of links after the other; topology is that of every epoch, randomness is not."""
+        assert first == 0, "an epoch is not gone on with"
+        timer, pairs = self.job.timer, self.job.task.pairs
+        with timer.phase("sample"):
+            order = self.schedule.order(epoch)
+        for step in range(self.schedule.num_steps):
+            key = BatchKey(self.job.run.seed, epoch, step)
+            with timer.phase("negatives" if pairs else "sample"):
+                batch = self.schedule.global_batch(order, step)
+                own = self.share_of(batch, key).to(self.job.device) if pairs else self._whole_share
+            with timer.phase("load"):
+                self.count("tier/h2d_bytes", own.examples.nbytes)
+                if self._loaded is None:
+                    self.count("tier/h2d_bytes", sum(block.nbytes() for block in set(self.resident)))
+                if self._loaded is None or self.job.trained_rows is not None:
+                    self._loaded = self.load()
+            yield Whole(Batch(own.seeds, self.blocks, key, own.global_count), self._loaded, share=own)
+
+    def forget_batches(self) -> None:
+        """Features are read again."""
+        self._loaded = None
+
+    def count_computed(self, ready: Whole) -> None:
+        """Nothing is sampled; a destination that is another rank's own is computed once more: redundantly."""
+        blocks, cross_edges = ready.batch.blocks, self.cross_edges(ready)
+        edges = [block.num_edges for block in blocks]
+        self.count("edges_computed", sum(edges))
+        self.count("edges_redundant", self.redundant_edges())
+        self.count("vertices_computed", sum(block.num_dst for block in blocks))
+        self._batches.setdefault("edges", []).append(edges)
+        self._batches.setdefault("vertices", []).append([block.num_dst for block in blocks])
+        if cross_edges:
+            self.count("edges_cross", sum(cross_edges))
+            self._batches.setdefault("cross_edges", []).append(list(cross_edges))
+
+    def redundant_edges(self) -> int:
+        """Edges of an epoch here into destinations that are other ranks' own."""
+        return sum(block.num_edges - int(block.indptr[self.own.numel()]) for block in self.blocks)
+
+    def end_epoch(self) -> dict[str, int]:
+        """What crossed into the device tier with chunks, and back, beside the rest."""
+        counts = Counter(super().end_epoch())
+        counts.update(self.job.tier.take_counts())
+        return dict(counts)
+
+    def memory(self) -> dict[str, int]:
+        """Topology is that of the blocks, not of the graph they were cut from."""
+        held = super().memory()
+        return {**held, "topology_bytes": sum(block.nbytes() for block in set(self.blocks))}
+
+
+class WholeInMemory(FullGraph, ByAutograd[Whole]):
+    """Full-graph training that keeps what it computes until the backward pass: a paradigm says how its model runs."""
+
+    @abstractmethod
+    def outputs(self, whole: Whole) -> Tensor:
+        """`[n, classes]` outputs of the rank's own vertices."""
+
+    def forward(self, ready: Whole) -> Tensor:
+        """Outputs of the rank's own vertices."""
+        return self.outputs(ready)

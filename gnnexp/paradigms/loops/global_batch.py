@@ -1,0 +1,168 @@
+"""What paradigms share that train a model on global batches: the loss, the gradients' sum, and counts."""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from gnnexp.graph.block import Batch
+from gnnexp.job import Job
+from gnnexp.models.model import Model
+from gnnexp.paradigms.base import Paradigm
+from gnnexp.paradigms.loops.gradients import FlatGradients, assert_same_parameters
+from gnnexp.paradigms.loops.share import Share
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A batch that a rank can train.
+
+    Attributes:
+        batch: its blocks and the vertices whose outputs are computed, on the device.
+        share: what the rank's loss is over.
+    """
+
+    batch: Batch
+    share: Share | None = field(default=None, kw_only=True)
+
+
+R = TypeVar("R", bound=Ready)
+
+
+class GlobalBatch(Paradigm[R]):
+    """One replicated model, one optimizer step per global batch.
+
+    Exact: the loss is the global sum over the global count (never a mean of means), whatever part of a batch's targets
+    a rank has.
+    """
+
+    def setup(self, job: Job) -> None:
+        """Take the parts; all ranks start from the same parameters."""
+        self.job = job
+        assert_same_parameters(job.model, job.comm)
+        self.gradients = FlatGradients(job.model.parameters())
+        self.work: Counter[str] = Counter()
+        self._batches: dict[str, list[list[int]]] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def module(self) -> nn.Module:
+        """The model."""
+        return self.job.model
+
+    def evaluation_model(self) -> Model:
+        """The model: replicated, so already here."""
+        return self.job.model
+
+    def synchronize(self) -> None:
+        """One all-reduce of all gradients; those of trained rows go home."""
+        with self.job.timer.phase("sync"):
+            self.gradients.all_reduce(self.job.comm)
+            if self.job.trained_rows is not None:
+                self.job.trained_rows.collect()
+
+    def update(self, optimizer: torch.optim.Optimizer) -> None:
+        """Parameters, and trained rows where they live."""
+        super().update(optimizer)
+        if self.job.trained_rows is not None:
+            self.job.trained_rows.update()
+
+    def clear_gradients(self) -> None:
+        """Zero the flat buffer."""
+        self.gradients.clear()
+
+    # --- counts ----------------------------------------------------------------------------------------------------
+    def end_epoch(self) -> dict[str, int]:
+        """Counters of this rank."""
+        counts = Counter(self.work)
+        counts.update(self.job.store.take_counts())
+        self.work.clear()
+        return dict(counts)
+
+    def batch_counts(self) -> dict[str, list[list[int]]]:
+        """Edges of every batch by layer."""
+        counts, self._batches = self._batches, {}
+        return counts
+
+    def memory(self) -> dict[str, int]:
+        """Topology and features that this rank holds; gradients are the buffers."""
+        flat, store, trained = self.gradients.flat, self.job.store, self.job.trained_rows
+        return {
+            "topology_bytes": self.job.sampler.topology_bytes(self.job.shard),
+            "vertex_bytes": store.nbytes(),
+            **({} if trained is None else {"embedding_state_bytes": trained.state_nbytes()}),
+            "cache_bytes": 0 if store.cache is None else store.cache.nbytes(),
+            "buffers_bytes": 2 * flat.numel() * flat.element_size(),
+        }
+
+    def cross_edges(self, ready: R) -> Sequence[int]:
+        """Edges of each block whose source is another rank's; empty where a rank has all sources."""
+        return ()
+
+    def count_computed(self, ready: R) -> None:
+        """Edges and vertices of a batch, and how many edges have a foreign source; by layer for every batch.
+
+        Self loops that the model adds are computed, but nobody sampled them and none crosses.
+        """
+        blocks, cross_edges = ready.batch.blocks, self.cross_edges(ready)
+        edges = [block.num_edges - block.num_dst * block.self_loops for block in blocks]
+        self.count("edges_sampled", sum(edges))
+        self.count("edges_computed", sum(block.num_edges for block in blocks))
+        self.count("vertices_computed", sum(block.num_dst for block in blocks))
+        self._batches.setdefault("edges", []).append(edges)
+        self._batches.setdefault("vertices", []).append([block.num_dst for block in blocks])
+        if cross_edges:
+            self.count("edges_cross", sum(cross_edges))
+            self._batches.setdefault("cross_edges", []).append(list(cross_edges))
+
+    def count(self, name: str, amount: int) -> None:
+        """Add to a work counter (from any thread)."""
+        with self._lock:
+            self.work[name] += amount
+
+    def task_loss(self, outputs: Tensor, share: Share) -> tuple[Tensor, Tensor]:
+        """The task's part of the iteration, both ways: `(loss sum, gradient of outputs [m, C])`, timed apart."""
+        job, task = self.job, self.job.task
+        outputs = outputs.detach().requires_grad_()
+        with job.timer.phase("decode"):
+            decoded = task.decode(outputs, share.examples)
+        with job.timer.phase("loss"):
+            scores = decoded.detach().requires_grad_()
+            loss = task.loss_sum(scores, share.examples)
+            (gradient,) = torch.autograd.grad(loss / max(1, share.global_count), scores)
+        if decoded is outputs:
+            return loss.detach(), gradient
+        with job.timer.phase("decode"):
+            decoded.backward(gradient)  # type: ignore[no-untyped-call]
+        assert outputs.grad is not None
+        return loss.detach(), outputs.grad
+
+
+class ByAutograd(GlobalBatch[R]):
+    """Gradients come from one backward pass through all that was computed."""
+
+    @abstractmethod
+    def forward(self, ready: R) -> Tensor | None:
+        """`[n, C]` outputs of the vertices that this rank computes; None where it has nothing to do."""
+
+    def forward_backward(self, batch: R) -> tuple[Tensor, int]:
+        """Gradients of this rank's part of the global mean loss."""
+        job, share = self.job, batch.share
+        assert share is not None, "set where the batch is prepared"
+        with job.timer.phase("forward"):
+            self.count_computed(batch)
+            computed = self.forward(batch)
+            if computed is None:
+                return torch.zeros((), dtype=job.dtype), 0
+            outputs = share.outputs(computed, job.group_comm)
+        loss, gradient = self.task_loss(outputs, share)
+        with job.timer.phase("backward"):
+            outputs.backward(gradient)  # type: ignore[no-untyped-call]
+        return loss, share.examples.count

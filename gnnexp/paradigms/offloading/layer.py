@@ -1,0 +1,189 @@
+"""One layer of offloaded training on one chunk: forward, and again in backward (HongTu, section 4.2).
+
+From what its chunks read (`start.py`) to what those of the next layer will: each vertex is handed on once.
+
+`sums`: the layer's aggregated rows are kept (the paper's hybrid); backward runs the row-local rest again, and the
+transposed aggregation, which needs no rows. Otherwise backward runs the whole layer again from what it read.
+"""
+
+# ruff: noqa: ANN401  autograd's contexts have no types
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from gnnexp.graph.block import BatchKey, Block
+from gnnexp.kernels.counter import Purpose
+from gnnexp.models.local import (
+    constant_sums,
+    constant_sums_back,
+    destination_rows,
+    mixed_from_projected,
+    preactivated_from_projected_sums,
+    preactivated_from_sums,
+)
+from gnnexp.models.model import Model
+from gnnexp.models.shortcuts import add_at
+from gnnexp.paradigms.offloading.start import LayerStart, Start, ends_with_own_rows
+
+
+@dataclass(frozen=True)
+class OffloadLayer:
+    """A layer on chunks whose source rows are in a buffer.
+
+    Attributes:
+        start: what its chunks read.
+        keeps_sums: see above; only of layers with constant sums.
+        following: what those of the next layer read; None after the last.
+    """
+
+    start: LayerStart
+    keeps_sums: bool
+    following: LayerStart | None
+
+    @property
+    def reads_own_rows(self) -> bool:
+        """See `ends_with_own_rows`."""
+        return ends_with_own_rows(self.start.layer, projects=self.start.projects)
+
+    def forward(
+        self, block: Block, rows: Tensor, own: Tensor | None, key: BatchKey | None
+    ) -> tuple[Start, Tensor | None]:
+        """`(what is handed on of D vertices, sums [D, d] or None)`.
+
+        Args:
+            block: of the chunk.
+            rows: `[S, d]` of its sources.
+            own: `[D, o]` of its destinations.
+            key: of the epoch.
+        """
+        if not self.keeps_sums:
+            return self._from_rows(block, *self.start.split_rows(rows), own, key), None
+        sums = constant_sums(self.start.contract, block, self._taken(block.src_ids, rows, key))
+        read = destination_rows(block, rows) if self.reads_own_rows else None
+        assert read is None or isinstance(read, Tensor)
+        return self.from_sums(block, sums, read, own, key), sums
+
+    def from_sums(
+        self, block: Block, sums: Tensor, read: Tensor | None, own: Tensor | None, key: BatchKey | None
+    ) -> Start:
+        """What `forward` hands on, from kept sums; `read` `[D, d]`: the destinations' rows, if `reads_own_rows`."""
+        layer = self.start.contract
+        if self.start.projects:
+            self_, _, skip = self.start.split_own(own)
+            pre = preactivated_from_projected_sums(layer, block, sums, read if layer.self_is_neighbour else self_)
+        else:
+            assert read is not None
+            pre = preactivated_from_sums(layer, block, sums, self._taken(block.dst_ids, read, key))
+            skip = layer.residual_part(read if own is None else own)
+        return self._handed_on(block, pre, skip, key)
+
+    def backward(
+        self, block: Block, rows: Tensor, own: Tensor | None, key: BatchKey | None, gradient: Start,
+        into: Tensor | None,
+    ) -> Tensor | None:
+        """Run again from what was read: the gradient of `own`; those of rows and parameters are added up.
+
+        Args:
+            block: of the chunk.
+            rows: `[S, d]`, as in forward.
+            own: `[D, o]`, as in forward.
+            key: as in forward.
+            gradient: of what forward handed on.
+            into: `[S, d]` in the device tier; None: nobody wants the rows' gradients.
+        """
+        if own is not None:
+            own.requires_grad_()
+        with torch.enable_grad():
+            taken, source_key = self.start.split_rows(rows)
+            if into is not None:
+                sink, key_sink = self.start.split_rows(into)
+                taken = added_into(taken, sink)
+                if source_key is not None and key_sink is not None:
+                    source_key = added_into(source_key, key_sink)
+            out = self._from_rows(block, taken, source_key, own, key)
+        backward_through(out, gradient)
+        return None if own is None else own.grad
+
+    def backward_from_sums(
+        self, block: Block, sums: Tensor, read: Tensor | None, own: Tensor | None, key: BatchKey | None,
+        gradient: Start, into: Tensor | None,
+    ) -> Tensor | None:
+        """Run the row-local rest again, and the transposed aggregation; as `from_sums` and `backward`."""
+        for rows in (sums, read, own):
+            if rows is not None:
+                rows.requires_grad_(into is not None)
+        with torch.enable_grad():
+            out = self.from_sums(block, sums, read, own, key)
+        backward_through(out, gradient)
+        if into is not None:
+            assert sums.grad is not None, "features as raw rows take no gradient, all others are read as they are"
+            into += constant_sums_back(self.start.contract, block, sums.grad)
+            if read is not None and read.grad is not None:
+                assert block.dst_positions is not None
+                add_at(into, block.dst_positions, read.grad)
+        return None if own is None else own.grad
+
+    # --- from start to end -----------------------------------------------------------------------------------------
+    @property
+    def _model(self) -> Model:
+        return self.start.model
+
+    def _from_rows(
+        self, block: Block, rows: Tensor, source_key: Tensor | None, own: Tensor | None, key: BatchKey | None
+    ) -> Start:
+        index, layer, taken = self.start.index, self.start.layer, self._taken(block.src_ids, rows, key)
+        if self.start.projects:
+            layer = self.start.contract
+            drop = self._model.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
+            self_, own_key, skip = self.start.split_own(own)
+            keys = None if source_key is None or own_key is None else (source_key, own_key)
+            pre = layer.preactivation(mixed_from_projected(layer, block, taken, self_, drop, keys))
+        else:
+            pre, skip = self._model.preactivated(index, block, taken, key), None
+            if layer.residual:
+                skip = self.start.contract.residual_part(destination_rows(block, rows) if own is None else own)
+        return self._handed_on(block, pre, skip, key)
+
+    def _taken(self, ids: Tensor, rows: Tensor, key: BatchKey | None) -> Tensor:
+        """Rows as the layer takes them: features that are read raw have not been through its dropout."""
+        if self.start.index or self.start.projects:
+            return rows
+        dropped = self._model.drop_input(0, ids, rows, key)
+        assert isinstance(dropped, Tensor)
+        return dropped
+
+    def _handed_on(self, block: Block, pre: Tensor, skip: Tensor | None, key: BatchKey | None) -> Start:
+        out = self._model.finish_layer(self.start.index, pre, skip)
+        return Start(out, None) if self.following is None else self.following.of(block.dst_ids, out, key)
+
+
+def backward_through(out: Start, gradient: Start) -> None:
+    """Backward from what was handed on; nothing of it but parameters and what requires gradients gets any."""
+    pairs: Iterable[tuple[Tensor | None, Tensor | None]] = zip(out, gradient, strict=True)
+    wanted = [(part, given) for part, given in pairs if part is not None and given is not None and part.requires_grad]
+    torch.autograd.backward([part for part, _ in wanted], [given for _, given in wanted])
+
+
+def added_into(rows: Tensor, sink: Tensor) -> Tensor:
+    """`rows` `[n, d]`, with their gradient added to `sink` `[n, d]`, which may be a slice of columns."""
+    anchor = torch.zeros((), requires_grad=True)
+    out: Tensor = _AddedInto.apply(anchor, rows, sink)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _AddedInto(Function):
+    @staticmethod
+    def forward(ctx: Any, _: Tensor, rows: Tensor, sink: Tensor) -> Tensor:
+        ctx.sink = sink
+        return rows.view_as(rows)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, None, None]:
+        ctx.sink.add_(gradient)
+        return None, None, None

@@ -1,0 +1,169 @@
+"""What is decided once, before offloaded training begins: chunks, their order, what is kept, what moves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnexp.comm.communicator import Communicator
+from gnnexp.graph.graph import Graph
+from gnnexp.job import Job
+from gnnexp.measure.memory import give_back_heap
+from gnnexp.models.layer import BlockLayer, Layer
+from gnnexp.models.local import has_constant_sums
+from gnnexp.paradigms.chunks.chunking import itemsize
+from gnnexp.paradigms.offloading.memory import (
+    LayerWork,
+    chunk_bytes,
+    fewest_chunks,
+    largest,
+    layer_works,
+    least_chunks,
+    over_ranks,
+)
+from gnnexp.paradigms.offloading.options import Keep, OffloadOptions
+from gnnexp.paradigms.offloading.rows import RowWidths, Slots
+from gnnexp.paradigms.offloading.start import ReadRows, Widths, ends_with_own_rows, projects_rows, widths_of
+from gnnexp.samplers.halo import Level, levels
+from gnnexp.samplers.reorganise import Order, Rates, Volumes, choose_order, ranges, volumes_by_batch
+from gnnexp.samplers.transitions import Readings, Transitions, empty_chunk, readings, transitions
+
+
+@dataclass(frozen=True, eq=False)
+class OffloadPlan:
+    """Of one rank.
+
+    Attributes:
+        transitions: its visits.
+        volumes: rows that a sweep moves, over all ranks.
+        keeps_sums: per layer, see `OffloadLayer`.
+        projects: per layer, see `LayerStart`.
+        slots: where the host keeps its rows.
+        facts: what is recorded of it, the same on every rank.
+    """
+
+    transitions: Transitions
+    volumes: Volumes
+    keeps_sums: tuple[bool, ...]
+    projects: tuple[bool, ...]
+    slots: Slots
+    facts: Mapping[str, Any]
+
+    @property
+    def num_edges(self) -> int:
+        """In-edges of the own vertices, added self loops included."""
+        return sum(it.chunk.block.num_edges for it in self.transitions.visits)
+
+    @property
+    def topology_bytes(self) -> int:
+        """Of the chunks, and of the indices of what moves."""
+        return sum(it.chunk.block.nbytes() + it.forward.nbytes() + (0 if it.back is None else it.back.nbytes())
+                   for it in self.transitions.visits)
+
+    @staticmethod
+    def of(job: Job, own: Tensor, options: OffloadOptions) -> OffloadPlan:
+        """Plan for a rank's `own` vertices `[n]`; called by all ranks."""
+        start = time.perf_counter()
+        comm, dedup = job.batch_comm, options.duplicates
+        (level,) = levels(job.shard, own, 1, lambda _, ids: torch.zeros(ids.shape, dtype=torch.bool))
+        layers = [layer for layer in job.model.layers if isinstance(layer, Layer | BlockLayer)]
+        projects, reads = planned_reads(layers, options.rows, job.graph)
+        rates = Rates.of(job.run.hardware, sum(read.rows for read in reads) // len(reads) * itemsize(job.dtype))
+        known = sums_known(constant_layers(layers, level), options.keep)
+        # Chunks are sought for kept sums wherever those are possible: they need less, and mostly they are kept.
+        hoped = [kept is not False for kept in known]
+
+        def works_of(sums: Sequence[bool]) -> list[LayerWork]:
+            return layer_works(layers, projects, reads, sums, trained=job.graph.trains_features)
+
+        def needed(found: Readings, chunks: np.ndarray | None = None, sums: Sequence[bool] = hoped) -> int:
+            size = largest(found, ranges(comm.size, len(found.chunks)) if chunks is None else chunks, dedup, comm.rank)
+            return over_ranks(chunk_bytes(works_of(sums), job.dtype, size) or 0, comm)
+
+        budget = options.device_memory
+        if options.chunks == "auto":
+            assert budget is not None
+            most = max(1, over_ranks(own.numel(), comm))
+            least = over_ranks(least_chunks(works_of(hoped), job.dtype, level.block, budget), comm)
+            found = fewest_chunks(lambda count: readings(level, own, count, comm), needed, most, budget, least)
+        else:
+            found = readings(level, own, options.chunks, comm)
+        order = choose_order(found, comm, rates, reorganise=options.reorganise)
+        if budget is not None and needed(found, order.chunks) > budget:
+            order = order.undone("order of ranges: Algorithm 4's batches are above the budget")
+        cheaper = cheaper_sums(layers, projects, order.volumes.from_host(dedup), job.graph.num_nodes)
+        keeps = [less if kept is None else kept for kept, less in zip(known, cheaper, strict=True)]
+        if budget is not None and needed(found, order.chunks, keeps) > budget:
+            keeps = hoped  # to run a layer again is cheaper, but does not fit
+        give_back_heap()  # overlaps of millions of rows were counted
+        moved = transitions(found, order.chunks, dedup, comm.rank, again=not all(keeps))
+        facts = {
+            "keeps": ["sums" if kept else "outputs" for kept in keeps],
+            "rows": ["projected" if on else "raw" for on in projects],
+            "chunk_bytes_bound": needed(found, order.chunks, keeps) or None,
+            # Of what every layer reads and of the logits: rows mean nothing in bytes without.
+            "row_bytes": [width * itemsize(job.dtype) for width in (*(it.rows for it in reads), job.model.widths[-1])],
+            **facts_of_order(found, order, comm),
+        }
+        slots = Slots.of(row_widths(reads, projects, keeps), job.model.in_dim)
+        return OffloadPlan(moved, order.volumes, tuple(keeps), projects, slots,
+                           {**facts, "setup_s": time.perf_counter() - start})
+
+
+def facts_of_order(found: Readings, order: Order, comm: Communicator) -> dict[str, Any]:
+    """What is recorded of the chunks and of their order."""
+    return {
+        "chunks": len(found.chunks), "order": order.note,
+        "rows_initial": asdict(order.initial),
+        "rows_reorganised": None if order.reorganised is None else asdict(order.reorganised),
+        "cost_initial": order.initial_cost, "cost_reorganised": order.reorganised_cost,
+        "order_s": order.seconds, "batches": volumes_by_batch(found, order.chunks, comm),
+    }
+
+
+def planned_reads(
+    layers: Sequence[Layer | BlockLayer], rows: ReadRows, graph: Graph
+) -> tuple[tuple[bool, ...], list[Widths]]:
+    """`(whether each layer's chunks read projected rows, columns that they read)`."""
+    projects = tuple((index == 0 and graph.trains_features)
+                     or projects_rows(layer, index, rows, graph.num_edges, graph.num_nodes)
+                     for index, layer in enumerate(layers))
+    return projects, [widths_of(layer, index, projects=on)
+                      for index, (layer, on) in enumerate(zip(layers, projects, strict=True))]
+
+
+def row_widths(reads: Sequence[Widths], projects: Sequence[bool], keeps: Sequence[bool]) -> list[RowWidths]:
+    """Of every layer."""
+    return [RowWidths(read, read.summed if kept else 0, index > 0 or on)
+            for index, (read, on, kept) in enumerate(zip(reads, projects, keeps, strict=True))]
+
+
+def constant_layers(layers: Sequence[Layer | BlockLayer], level: Level) -> list[bool]:
+    """Which layers can keep sums exactly: never those whose weights are learned."""
+    block = empty_chunk(level).block
+    return [isinstance(layer, Layer) and has_constant_sums(layer, block) for layer in layers]
+
+
+def sums_known(constant: Sequence[bool], keep: Keep) -> list[bool | None]:
+    """Per layer, whether sums are kept; None where rows that cross decide it, when the chunks are known."""
+    if keep == "outputs":
+        return [False] * len(constant)
+    return [(None if keep == "cheapest" else True) if can else False for can in constant]
+
+
+def cheaper_sums(
+    layers: Sequence[Layer | BlockLayer], projects: Sequence[bool], from_host: int, num_vertices: int
+) -> list[bool]:
+    """Per layer, whether keeping sums moves fewer rows than running it again, which takes `from_host` once more.
+
+    Sums go out and come back, with the own row where the layer's end needs that (layer_contract.md: cheaper from
+    2K + 1 = 3 rows per vertex on).
+    """
+    return [from_host > (2 + ends_with_own_rows(layer, projects=on)) * num_vertices
+            for layer, on in zip(layers, projects, strict=True)]

@@ -1,0 +1,231 @@
+"""Sweeps over the chunks of a rank, one layer at a time: the two loops of HongTu's Algorithm 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from gnnexp.graph.block import BatchKey
+from gnnexp.job import Job
+from gnnexp.measure.host_tier import HostTier
+from gnnexp.measure.ledger import Tag
+from gnnexp.paradigms.chunks.in_chunks import visit
+from gnnexp.paradigms.offloading.layer import OffloadLayer, backward_through
+from gnnexp.paradigms.offloading.neighbour_buffer import NeighbourBuffer
+from gnnexp.paradigms.offloading.options import OffloadOptions
+from gnnexp.paradigms.offloading.outputs import Outputs
+from gnnexp.paradigms.offloading.plan import OffloadPlan
+from gnnexp.paradigms.offloading.start import LayerStart, Start
+from gnnexp.samplers.chunks import Chunk
+from gnnexp.samplers.transitions import Move, Visit
+
+_PIECE_BYTES = 64 << 20
+
+
+class Sweeps:
+    """The host's rows of a rank, and how they are worked through.
+
+    Args:
+        job: of the rank.
+        own: `[n]` its vertices, ascending.
+        plan: for them.
+        options: of the paradigm.
+    """
+
+    def __init__(self, job: Job, own: Tensor, plan: OffloadPlan, options: OffloadOptions) -> None:
+        self._job, self._own, self._prefetch, inter = job, own, options.prefetch, options.duplicates.inter
+        self._visits = tuple(it.to(job.device, inter) for it in plan.transitions.visits)
+        self._capacity = plan.transitions.capacity
+        self._neighbours = NeighbourBuffer(job.tier, job.comm, job.batch_comm, inter)
+        starts = [LayerStart(job.model, index, projects) for index, projects in enumerate(plan.projects)]
+        self._layers = [OffloadLayer(start, kept, following)
+                        for start, kept, following in zip(starts, plan.keeps_sums, [*starts[1:], None], strict=True)]
+        self.host = HostTier(options.host, job.directory, pinned=job.device.type == "cuda")
+        self._trained: Tensor | None = None  # what was read, where it takes a gradient
+        self._feature_gradients: Tensor | None = None
+        self._features, self._rows = plan.slots.allocate(own.numel(), job.dtype, self.host)
+        if job.trained_rows is not None:
+            self._feature_gradients = self.host.rows(own.numel(), job.model.in_dim, job.dtype)
+        self.outputs = Outputs(job, own, self.host)
+        self._host_rows = [self._features, self.outputs.gradients,
+                           *(rows for layer in self._rows for rows in layer.tensors())]
+
+    def load(self) -> Tensor:
+        """Read the features of the own vertices into the host tier."""
+        features = self._features
+        step = max(1, _PIECE_BYTES // max(1, features.shape[1] * features.element_size()))
+        if self._job.store.collective:  # all ranks read as often
+            step = max(1, self._own.numel())
+        for first in range(0, max(1, self._own.numel()), step):
+            piece = self._job.store.read(self._own[first : first + step])
+            assert isinstance(piece, Tensor), "sparse features are refused"
+            features[first : first + step] = piece.detach()
+            if piece.requires_grad:
+                self._trained = piece
+        return features
+
+    # --- features, where the first layer reads them projected ------------------------------------------------------
+    def project_features(self, key: BatchKey) -> None:
+        """The start of the first layer, for all vertices."""
+        if self._layers[0].start.projects:
+            for chunk, ids, features in self._feature_pieces():
+                with torch.no_grad():
+                    self._hand_on(0, chunk, self._layers[0].start.of(ids, features, key))
+
+    def project_features_back(self, key: BatchKey) -> None:
+        """The gradients of its parameters, and of features that are trained."""
+        if self._layers[0].start.projects:
+            given = self._feature_gradients
+            for chunk, ids, features in self._feature_pieces():
+                with torch.enable_grad():
+                    out = self._layers[0].start.of(ids, features.requires_grad_(given is not None), key)
+                backward_through(out, self._gradients_of(0, chunk))
+                if given is not None and features.grad is not None:
+                    self._job.tier.leave(features.grad, given[_range(chunk)], "tier/d2h_rows_features")
+            if self._trained is not None:
+                self._trained.grad = given
+
+    def _feature_pieces(self) -> Iterator[tuple[Chunk, Tensor, Tensor]]:
+        """`(chunk, ids [D] and features [D, Din] of its destinations)`: no topology comes along."""
+        tier = self._job.tier
+        for it in self._visits:
+            if it.chunk.block.num_dst:
+                ids = it.chunk.block.dst_ids
+                with tier.chunk(ids.numel() * ids.element_size(), (ids, *self._host_rows)):
+                    features = tier.enter(self._features[_range(it.chunk)], counted="tier/h2d_rows_features")
+                    yield it.chunk, ids.to(self._job.device), features
+
+    # --- forward ---------------------------------------------------------------------------------------------------
+    def forward(self, index: int, key: BatchKey) -> None:
+        """A hidden layer for all chunks."""
+        for chunk, out in self._forward(index, key):
+            self._hand_on(index + 1, chunk, out)
+
+    def forward_last(self, key: BatchKey, count: int) -> Tensor:
+        """The last layer, with the loss of every chunk: its sum. Gradients of the targets' logits go to the host.
+
+        Args:
+            key: of the epoch.
+            count: targets of all ranks, which the loss is the mean over.
+        """
+        total = torch.zeros((), dtype=self._job.dtype, device=self._job.device)
+        for chunk, out in self._forward(len(self._layers) - 1, key):
+            total += self.outputs.loss(chunk, out.rows, count)
+        return total
+
+    def last_outputs(self, key: BatchKey) -> Tensor:
+        """`[n, C]` of the last layer, in the host tier; a loss's gradients may take their place."""
+        for chunk, out in self._forward(len(self._layers) - 1, key):
+            self.outputs.keep(chunk, out.rows)
+        return self.outputs.gradients
+
+    def _forward(self, index: int, key: BatchKey) -> Iterator[tuple[Chunk, Start]]:
+        """`(chunk, what it hands on)`, while it is in the device tier."""
+        tier, layer, host = self._job.tier, self._layers[index], self._rows[index]
+        buffer = self._room(index)
+        with tier.holding(buffer):
+            moves = [it.forward for it in self._visits]
+            for it in self._loaded(index, self._visits, moves, buffer, "forward"):
+                if not it.chunk.block.num_dst:
+                    continue
+                with visit(it.chunk, tier, (buffer, *self._host_rows)) as here, torch.no_grad():
+                    out, sums = layer.forward(here.block, buffer, self._own_rows(index, here), key)
+                    if host.sums is not None and sums is not None:
+                        tier.leave(sums, host.sums[_range(here)], "tier/d2h_rows_sums")
+                    yield here, out
+
+    def _hand_on(self, index: int, chunk: Chunk, made: Start) -> None:
+        """What chunks of layer `index` will read of the chunk's vertices, to the host."""
+        host, part = self._rows[index], _range(chunk)
+        self._job.tier.leave(made.rows, host.rows[part], "tier/d2h_rows_outputs")
+        if made.own is not None and host.own is not None:
+            self._job.tier.leave(made.own, host.own[part], "tier/d2h_rows_own")
+
+    # --- backward --------------------------------------------------------------------------------------------------
+    def backward(self, index: int, key: BatchKey) -> None:
+        """A layer for all chunks, last first; gradients of what they read are added up on the host."""
+        tier, layer, wanted = self._job.tier, self._layers[index], self._rows[index].gradients
+        order = self._visits[::-1]
+        sums = None if wanted is None else self.host.to_add_up(wanted)
+        buffer = None if layer.keeps_sums else self._room(index)
+        into = None if wanted is None else self._room(index)
+        with tier.holding(buffer, into):
+            for it in order if buffer is None else self._loaded(index, order, _back(order), buffer, "backward"):
+                if it.chunk.block.num_dst:
+                    self._run_again(index, it.chunk, key, buffer, into)
+                if sums is not None and into is not None:
+                    self._neighbours.give_back(it.forward, into, sums, self._tag(index))
+        if sums is not None and wanted is not None:
+            tier.settle(sums, wanted)
+
+    def _run_again(
+        self, index: int, chunk: Chunk, key: BatchKey, buffer: Tensor | None, into: Tensor | None
+    ) -> None:
+        tier, layer, host = self._job.tier, self._layers[index], self._rows[index]
+        with visit(chunk, tier, (buffer, into, *self._host_rows), backward=True) as here:
+            gradient, own = self._gradients_of(index + 1, here), self._own_rows(index, here)
+            if buffer is not None:
+                of_own = layer.backward(here.block, buffer, own, key, gradient, into)
+            else:
+                assert host.sums is not None
+                sums = tier.enter(host.sums[_range(here)], counted="tier/h2d_rows_sums")
+                read = tier.enter(host.rows[_range(here)], counted=_OWN_IN) if layer.reads_own_rows else None
+                of_own = layer.backward_from_sums(here.block, sums, read, own, key, gradient, into)
+            if host.own_gradients is not None and of_own is not None:
+                tier.leave(of_own, host.own_gradients[_range(here)], "tier/d2h_rows_own")
+
+    def _gradients_of(self, index: int, chunk: Chunk) -> Start:
+        """Of what layer `index` read of the chunk's vertices; of logits after the last, zero but for the targets'."""
+        tier, counted = self._job.tier, "tier/h2d_rows_gradients"
+        if index < len(self._rows):
+            host, part = self._rows[index], _range(chunk)
+            assert host.gradients is not None
+            own = None if host.own_gradients is None else tier.enter(host.own_gradients[part], counted=_OWN_IN)
+            return Start(tier.enter(host.gradients[part], counted=counted), own)
+        return Start(self.outputs.gradient(chunk), None)
+
+    # --- shared ----------------------------------------------------------------------------------------------------
+    def _loaded(
+        self, index: int, visits: Sequence[Visit], moves: Sequence[Move], buffer: Tensor,
+        counted: Literal["forward", "backward"],
+    ) -> Iterator[Visit]:
+        """Visits, each when its rows are in the buffer; empty chunks are visited for what others need of this rank."""
+        host, neighbours = self._rows[index].rows, self._neighbours
+        arriving = neighbours.fetch(moves[0], host)
+        for number, (it, move) in enumerate(zip(visits, moves, strict=True)):
+            neighbours.load(move, arriving, buffer, host, self._tag(index), counted)
+            more = number + 1 < len(moves)
+            if more and self._prefetch:
+                arriving = neighbours.fetch(moves[number + 1], host)
+            yield it
+            if more and not self._prefetch:
+                arriving = neighbours.fetch(moves[number + 1], host)
+
+    def _own_rows(self, index: int, chunk: Chunk) -> Tensor | None:
+        own = self._rows[index].own
+        return None if own is None else self._job.tier.enter(own[_range(chunk)], counted=_OWN_IN)
+
+    def _tag(self, index: int) -> Tag:
+        return "activations" if index or self._layers[0].start.projects else "features"
+
+    def _room(self, index: int) -> Tensor:
+        """Zeros: gradients begin with them, and places that nothing was put in must not hold what is no number."""
+        width = self._rows[index].rows.shape[1]
+        return torch.zeros(self._capacity, width, dtype=self._job.dtype, device=self._job.device)
+
+
+_OWN_IN = "tier/h2d_rows_own"
+
+
+def _range(chunk: Chunk) -> slice:
+    """Of the rank's own vertices."""
+    return slice(chunk.first, chunk.last)
+
+
+def _back(visits: Sequence[Visit]) -> list[Move]:
+    moves = [it.back for it in visits]
+    assert all(move is not None for move in moves), "planned wherever a layer is run again"
+    return [move for move in moves if move is not None]
