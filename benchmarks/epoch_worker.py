@@ -9,11 +9,11 @@ from pathlib import Path
 
 import psutil
 
-from gnnexp.assemble import Artifacts, assemble
-from gnnexp.checkpoint import Position
 from gnnexp.comm.environment import read_environment
-from gnnexp.interruption import Interruption
 from gnnexp.train import make_optimizer, run_epoch
+from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.checkpoint import Position
+from gnnexp.training.interruption import Interruption
 
 
 def main() -> None:

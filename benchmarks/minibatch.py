@@ -28,8 +28,8 @@ from gnnexp.graph.shard import Shard
 from gnnexp.paradigms.loops.targets import TargetSchedule
 from gnnexp.partitioners.base import Partitioner
 from gnnexp.prepare import cache_root, prepare_graph, prepare_partition
-from gnnexp.presample import presample
 from gnnexp.samplers.base import Sampler
+from gnnexp.training.presample import presample
 
 
 def epochs(common: list[str], dataset: Dataset, folder: Path, pairs: int, hidden: int) -> dict[str, Any]:

@@ -17,11 +17,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from gnnexp.archive import unpack
 from gnnexp.config.folders import product_folder
-from gnnexp.records import write_text
+from gnnexp.record.archive import unpack
+from gnnexp.record.records import write_text
+from gnnexp.record.runs import Run, runs_of_sweep
 from gnnexp.reports.claims.claim import claiming_papers
-from gnnexp.runs import Run, runs_of_sweep
 from gnnexp.sweep import load_sweep
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"

@@ -8,10 +8,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
 from gnnexp.graph.block import BatchKey
 from gnnexp.paradigms.split_parallel import SplitParallel
+from gnnexp.training.assemble import Artifacts, assemble
 
 
 def main() -> None:

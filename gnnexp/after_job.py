@@ -11,14 +11,14 @@ import os
 import sys
 from pathlib import Path
 
-from gnnexp.attempts import note, requeues, restarts_spent
 from gnnexp.config.schema import HardwareConfig, run_config
-from gnnexp.ending import deliver, settle
 from gnnexp.errors import GnnexpError
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.slurm_jobs import JobState, requeue
 from gnnexp.launchers.status import read_statuses
+from gnnexp.record.attempts import note, requeues, restarts_spent
+from gnnexp.record.ending import deliver, settle
 
 
 def main(arguments: list[str]) -> int:

@@ -17,9 +17,9 @@ from gnnexp.worker import preload as _preload
 
 if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
     from gnnexp.graph.graph import Graph
-    from gnnexp.heartbeat import Heartbeat
     from gnnexp.job import Job
     from gnnexp.planner.probes import Bench
+    from gnnexp.record.heartbeat import Heartbeat
 
 REQUEST, FIGURES = "calibration.json", "figures.json"
 
@@ -29,7 +29,7 @@ def calibrate(folder: Path, environment: Environment, started: list[Job], heartb
     from gnnexp.comm.communicator import connect
     from gnnexp.graph.format import open_graph
     from gnnexp.planner.steps import step
-    from gnnexp.records import write_json
+    from gnnexp.record.records import write_json
 
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
     bench, facts = _bench(request, environment, heartbeat, connect)
@@ -61,11 +61,11 @@ def _bench(
 ) -> tuple[Bench, dict[str, Any]]:
     import torch
 
-    from gnnexp.assemble import choose_device, set_threads
     from gnnexp.comm.communicator import Communicator
     from gnnexp.config.schema import run_config
     from gnnexp.measure.phases import PhaseTimer
     from gnnexp.planner.probes import Bench, Extent
+    from gnnexp.training.assemble import choose_device, set_threads
 
     hardware = run_config(request["config"]).hardware
     device, threads = choose_device(hardware, environment), set_threads(hardware, environment)

@@ -38,7 +38,7 @@ from gnnexp.graph.writer import move_into_place, staging_prefix, write_json
 from gnnexp.measure.needs import Profile
 from gnnexp.partitioners.base import Partitioner, check_num_parts
 from gnnexp.partitioners.streaming import StreamPartitioner
-from gnnexp.presample import presample, presample_key
+from gnnexp.training.presample import presample, presample_key
 
 Artifact = TypeVar("Artifact", Graph, Partition, Presample, Parts, Profile)
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ def _open_sound(folder: Path) -> Graph:
 def prepare_presample(
     config: Mapping[str, Any], graph: Graph, graph_key: str, epochs: int, cache: Path
 ) -> tuple[Presample, Path]:
-    """Counts of `epochs` epochs of the training sampler (`gnnexp.presample`) and their folder; made if not there."""
+    """Counts of `epochs` epochs of the training sampler (`gnnexp.training.presample`), and their folder."""
     folder = cache / "presamples" / f"{_slug(graph.name)}-{epochs}-{presample_key(config, graph_key, epochs)[:16]}"
 
     def make(staging: Path) -> None:

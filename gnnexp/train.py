@@ -9,17 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnnexp.checkpoint import Position
 from gnnexp.config.schema import TrainConfig
 from gnnexp.errors import DivergedError
-from gnnexp.evaluate import Evaluation
-from gnnexp.interruption import Interruption, Wish
 from gnnexp.job import Job
 from gnnexp.measure.memory import TensorMeter, host_peak_bytes, reset_host_peak
 from gnnexp.measure.record import RankRecord, reduce_epoch, step_losses
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.records import EpochLog
-from gnnexp.state import Earlier, RunState
+from gnnexp.record.records import EpochLog
+from gnnexp.training.checkpoint import Position
+from gnnexp.training.evaluate import Evaluation
+from gnnexp.training.interruption import Interruption, Wish
+from gnnexp.training.state import Earlier, RunState
 
 
 def train(job: Job, paradigm: Paradigm[Any], log: EpochLog) -> str:

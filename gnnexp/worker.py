@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from gnnexp.comm.environment import Environment, read_environment
 
 if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
-    from gnnexp.heartbeat import Heartbeat
     from gnnexp.job import Job
     from gnnexp.paradigms.base import Paradigm
+    from gnnexp.record.heartbeat import Heartbeat
 
 _PR_SET_PDEATHSIG = 1
 
@@ -38,10 +38,6 @@ def preload() -> None:
     """
     import torch._dynamo  # noqa: F401
 
-    import gnnexp.assemble
-    import gnnexp.failure
-    import gnnexp.heartbeat
-    import gnnexp.train  # noqa: F401
     from gnnexp.kernels.counter import permutation
 
     permutation(0, 2)
@@ -56,7 +52,7 @@ def as_rank(work: Callable[[Path, Environment, list[Job], Heartbeat], str]) -> i
     """
     die_with_parent()
     run_dir, environment = Path(sys.argv[1]), read_environment()
-    from gnnexp.heartbeat import Heartbeat
+    from gnnexp.record.heartbeat import Heartbeat
 
     heartbeat = Heartbeat(run_dir, environment)
     heartbeat.start()
@@ -64,7 +60,7 @@ def as_rank(work: Callable[[Path, Environment, list[Job], Heartbeat], str]) -> i
     try:
         stopped_by = work(run_dir, environment, job, heartbeat)
     except BaseException as error:
-        from gnnexp.failure import describe
+        from gnnexp.record.failure import describe
 
         failure = describe(error)
         heartbeat.last_word(
@@ -97,9 +93,9 @@ def die_with_parent() -> None:
 
 def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat: Heartbeat) -> str:
     """Empty if the run is over; else who asked it to stop."""
-    from gnnexp.assemble import Artifacts, assemble
-    from gnnexp.records import EpochLog
+    from gnnexp.record.records import EpochLog
     from gnnexp.train import train
+    from gnnexp.training.assemble import Artifacts, assemble
 
     request = json.loads((run_dir / "job.json").read_text())
     partition, presample, parts = (None if request.get(name) is None else Path(request[name])
@@ -118,8 +114,8 @@ def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat:
 
 def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: Paradigm[Any]) -> None:
     """`result.json` of a finished run."""
-    from gnnexp.attempts import read_attempts
-    from gnnexp.records import RESULT_FILE, read_epochs, summarize, write_json
+    from gnnexp.record.attempts import read_attempts
+    from gnnexp.record.records import RESULT_FILE, read_epochs, summarize, write_json
 
     epochs = read_epochs(run_dir)
     write_json(

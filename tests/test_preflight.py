@@ -11,7 +11,7 @@ from full_graph import full_config
 from gnnexp.cli.main import run_command
 from gnnexp.graph.parts import Parts, PartSizes
 from gnnexp.preflight import as_text, estimate, judge
-from gnnexp.runs import read_run
+from gnnexp.record.runs import read_run
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
 from gnnexp.testing.ways import TENSOR, VERTEX

@@ -14,10 +14,10 @@ import torch
 from combinations import combinations
 from stopping import attempt, curve, undisturbed
 
-from gnnexp.checkpoint import checkpoint_folders
 from gnnexp.errors import GnnexpError
-from gnnexp.records import read_epochs
+from gnnexp.record.records import read_epochs
 from gnnexp.testing.steps import MODELS, small_config
+from gnnexp.training.checkpoint import checkpoint_folders
 
 PARADIGMS: dict[str, dict[str, Any]] = {
     "data_parallel": {"paradigm": {"_target_": "gnnexp.paradigms.data_parallel.DataParallel"}},

@@ -14,7 +14,7 @@ import pytest
 from command_line import start
 
 from gnnexp.cli.main import run_command
-from gnnexp.records import read_epochs
+from gnnexp.record.records import read_epochs
 
 pytestmark = pytest.mark.timeout(900)
 SMALL = ["model.hidden=8", "model.layers=1", "sampler.fanouts=[4]", "train.epochs=3", "train.eval_every=0",

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import RunError
 from gnnexp.measure.phases import PHASES
-from gnnexp.records import EpochLog, read_epochs, summarize
+from gnnexp.record.records import EpochLog, read_epochs, summarize
 from gnnexp.testing.exactness import parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
 from gnnexp.train import train
+from gnnexp.training.assemble import Artifacts, assemble
 
 
 def _train(config: dict[str, Any], graph_options: dict[str, Any]) -> list[dict[str, Any]]:

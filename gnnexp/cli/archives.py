@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gnnexp.archive import pack, unpack
 from gnnexp.cli.console import make_console
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.record.archive import pack, unpack
 
 _SUFFIX = ".tar.xz"
 

@@ -36,7 +36,7 @@ from gnnexp.planner.probes import QUICK, Extent
 from gnnexp.planner.profile_file import profile_text, write_profile
 from gnnexp.planner.steps import OVERRIDES
 from gnnexp.prepare import cache_root, prepare_graph
-from gnnexp.records import write_json
+from gnnexp.record.records import write_json
 
 _WORKER = "gnnexp.calibration"
 _VERSIONS = ("torch", "numpy", "numba")

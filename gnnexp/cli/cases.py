@@ -12,17 +12,17 @@ from typing import Any, Literal
 import yaml
 from rich.console import Console
 
-from gnnexp.attempts import BUSY
 from gnnexp.cli.execute import carry_out, start_run
 from gnnexp.cli.provenance import make_provenance
 from gnnexp.cli.resume import is_finished, reopen_run
 from gnnexp.config.compose import Composed
-from gnnexp.ending import deliver, settle
 from gnnexp.errors import ProblemsError
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.kept import Launchers
-from gnnexp.records import write_json, write_text
-from gnnexp.runs import RUNS
+from gnnexp.record.attempts import BUSY
+from gnnexp.record.ending import deliver, settle
+from gnnexp.record.records import write_json, write_text
+from gnnexp.record.runs import RUNS
 from gnnexp.sweep import Sweep
 
 STATES = RUNS / "sweeps"

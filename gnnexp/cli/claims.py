@@ -10,10 +10,10 @@ from gnnexp.cli.console import make_console
 from gnnexp.cli.report import REPORTS
 from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError
+from gnnexp.record.runs import runs_of_sweep
 from gnnexp.reports.claims.claim import claiming_papers, claims_of
 from gnnexp.reports.claims.page import evaluated, make_table, sweeps_of
 from gnnexp.reports.table import save_table
-from gnnexp.runs import runs_of_sweep
 
 # What a terminal has room for; the files have all columns.
 _SHOWN = 8

@@ -16,7 +16,7 @@ from rich.table import Table
 from gnnexp.graph.graph import Graph
 from gnnexp.measure.needs import Profile
 from gnnexp.preflight import as_text
-from gnnexp.records import EPOCHS_FILE
+from gnnexp.record.records import EPOCHS_FILE
 
 _POLL_S = 0.2
 _PIPE_WIDTH = 180  # without a terminal nobody can say how wide it is; tables must not be folded in a log file

@@ -14,23 +14,23 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from gnnexp.attempts import alone, note, restarts_spent
 from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, describe_profile
 from gnnexp.cli.prepare import Prepared, check_run_dir, prepare
 from gnnexp.cli.provenance import graph_sizes, make_provenance
 from gnnexp.config.build import build
 from gnnexp.config.compose import Composed
 from gnnexp.config.schema import run_config
-from gnnexp.ending import settle
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.kept import Launchers
 from gnnexp.preflight import summary
 from gnnexp.prepare import read_quality
-from gnnexp.records import write_json, write_text
+from gnnexp.record.attempts import alone, note, restarts_spent
+from gnnexp.record.ending import settle
+from gnnexp.record.records import write_json, write_text
+from gnnexp.record.runs import read_run
 from gnnexp.reports.figures.stacked import draw_breakdown
 from gnnexp.reports.table import group_runs, row_keys
-from gnnexp.runs import read_run
 from gnnexp.sweep import run_key
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.follow import Follower, follow

@@ -11,19 +11,19 @@ from pathlib import Path
 
 from rich.table import Table
 
-from gnnexp.attempts import alone, read_attempts
-from gnnexp.checkpoint import checkpoint_folders
 from gnnexp.cli.console import epoch_line, make_console
 from gnnexp.cli.resume import read_job
 from gnnexp.config.schema import run_config
-from gnnexp.ending import settle
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.slurm_jobs import cancel as cancel_job
 from gnnexp.launchers.slurm_jobs import job_state, read_job_id
 from gnnexp.launchers.status import log_tail, read_statuses
-from gnnexp.records import RESULT_FILE, read_epochs
-from gnnexp.runs import read_run
+from gnnexp.record.attempts import alone, read_attempts
+from gnnexp.record.ending import settle
+from gnnexp.record.records import RESULT_FILE, read_epochs
+from gnnexp.record.runs import read_run
+from gnnexp.training.checkpoint import checkpoint_folders
 
 
 def status(options: argparse.Namespace) -> int:

@@ -23,7 +23,7 @@ from gnnexp.config.folders import product_folder
 from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.launchers.kept import Launchers
-from gnnexp.runs import read_run
+from gnnexp.record.runs import read_run
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override

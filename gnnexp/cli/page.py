@@ -15,10 +15,10 @@ from rich.console import Console
 
 from gnnexp.cli.provenance import code_version
 from gnnexp.config.build import build
+from gnnexp.record.runs import RUNS, Run
 from gnnexp.reports.page.html import write_html
 from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine, notes, page_figures, provenance, run_line
 from gnnexp.reports.table import Table, save_table
-from gnnexp.runs import RUNS, Run
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.follow import follow
 from gnnexp.trackers.report_record import ReportRecord, undelivered_reports

@@ -10,10 +10,10 @@ from gnnexp.cli.report import REPORTS, choose
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.planner.machine import Machine
 from gnnexp.planner.profiles import ALL, all_machines, machines_named
+from gnnexp.record.runs import read_run
 from gnnexp.reports.estimates.planned import Scale
 from gnnexp.reports.estimates.ranking import make_table
 from gnnexp.reports.table import save_table
-from gnnexp.runs import read_run
 
 
 def main(options: argparse.Namespace) -> int:

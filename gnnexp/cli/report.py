@@ -19,6 +19,7 @@ from gnnexp.config.compose import compose
 from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.planner.profiles import machine_named
+from gnnexp.record.runs import RUNS, Run, find_runs, read_run
 from gnnexp.reports import overview
 from gnnexp.reports.compare import compare
 from gnnexp.reports.estimates.column import with_estimates
@@ -28,7 +29,6 @@ from gnnexp.reports.layout import Layout, layout_of
 from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.published import beside
 from gnnexp.reports.table import Table, group_runs, make_columns, make_table, row_keys, save_table
-from gnnexp.runs import RUNS, Run, find_runs, read_run
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import read_run as read_record
 from gnnexp.trackers.delivery import undelivered

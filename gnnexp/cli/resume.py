@@ -11,8 +11,6 @@ from typing import Any
 
 from rich.console import Console
 
-from gnnexp.attempts import BUSY, alone
-from gnnexp.checkpoint import latest_checkpoint
 from gnnexp.cli.console import make_console
 from gnnexp.cli.execute import carry_out, tell_preflight, write_job
 from gnnexp.cli.prepare import prepare, problems_of
@@ -22,10 +20,12 @@ from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.kept import Launchers
 from gnnexp.launchers.slurm_jobs import job_state, read_job_id
 from gnnexp.measure.needs import Profile
-from gnnexp.records import RESULT_FILE
+from gnnexp.record.attempts import BUSY, alone
+from gnnexp.record.records import RESULT_FILE
+from gnnexp.record.runs import read_run
 from gnnexp.reports.table import group_runs, make_table, row_keys
-from gnnexp.runs import read_run
 from gnnexp.trackers.delivery import reopen
+from gnnexp.training.checkpoint import latest_checkpoint
 
 # What may be changed: where it runs and how records are kept, nothing that makes it another experiment.
 _CHANGEABLE = ("hardware.", "tracker.", "train.checkpoint_every", "train.checkpoints_kept", "train.overlap",

@@ -22,8 +22,8 @@ def main(options: argparse.Namespace) -> int:
     from gnnexp.cli.execute import execute
     from gnnexp.cli.prepare import checked
     from gnnexp.launchers.kept import Launchers
+    from gnnexp.record.runs import read_run
     from gnnexp.reports.table import group_runs, make_table, row_keys
-    from gnnexp.runs import read_run
 
     composed = checked(options.overrides, options.config_dir)
     console = make_console()

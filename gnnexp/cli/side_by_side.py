@@ -18,7 +18,7 @@ from gnnexp.cli.console import make_console
 from gnnexp.cli.main import guarded
 from gnnexp.config.compose import Composed
 from gnnexp.launchers.kept import Launchers
-from gnnexp.records import write_json
+from gnnexp.record.records import write_json
 from gnnexp.sweep import Sweep
 
 _POLL_S = 0.2

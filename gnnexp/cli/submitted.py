@@ -10,17 +10,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gnnexp.attempts import note
 from gnnexp.cli.cases import State, ended, ready, refused
 from gnnexp.cli.execute import draw
 from gnnexp.config.build import build
 from gnnexp.config.compose import Composed
 from gnnexp.config.schema import run_config
-from gnnexp.ending import deliver, settle
 from gnnexp.errors import ProblemsError
 from gnnexp.launchers.base import Launcher
 from gnnexp.launchers.slurm import SlurmLauncher
 from gnnexp.launchers.slurm_jobs import cancel
+from gnnexp.record.attempts import note
+from gnnexp.record.ending import deliver, settle
 from gnnexp.sweep import Sweep
 
 _POLL_S = 2.0

@@ -24,11 +24,11 @@ from gnnexp.cli.side_by_side import run_side_by_side
 from gnnexp.cli.submitted import run_submitted, submits
 from gnnexp.config.build import missing_module
 from gnnexp.config.compose import Composed
-from gnnexp.ending import deliver
 from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.launchers.kept import Launchers
+from gnnexp.record.ending import deliver
+from gnnexp.record.runs import RUNS, find_runs, finished_by_key
 from gnnexp.reports.layout import check_named, read_layout
-from gnnexp.runs import RUNS, find_runs, finished_by_key
 from gnnexp.sweep import Case, Sweep, load_sweep, run_key
 
 

@@ -20,7 +20,7 @@ class Outcome:
         status: `finished`, `failed`, `interrupted`, or `submitted` where nobody waits for the end.
         reason: one line for `result.json`; empty when finished.
         message: what the user should read: the rank's own traceback, said once; empty when finished.
-        kind: of the failure (`gnnexp.failure.Kind`): tables print `out of memory` as the papers do.
+        kind: of the failure (`gnnexp.record.failure.Kind`): tables print `out of memory` as the papers do.
         memory: `needed_bytes` and `available_bytes` where memory ran out and they are known.
     """
 

@@ -18,7 +18,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnexp.attempts import is_requeued
 from gnnexp.config.schema import HardwareConfig, run_config
 from gnnexp.errors import Problem, RunError
 from gnnexp.launchers.base import Launcher, Outcome
@@ -26,7 +25,8 @@ from gnnexp.launchers.slurm_check import check_against_cluster
 from gnnexp.launchers.slurm_jobs import JobState, cancel, ended_with_step, exited, job_state, release, write_job_id
 from gnnexp.launchers.slurm_task import Task
 from gnnexp.launchers.status import Death, judge, read_statuses
-from gnnexp.records import write_text
+from gnnexp.record.attempts import is_requeued
+from gnnexp.record.records import write_text
 
 _POLL_S = 1.0
 # States that SLURM passes through when it puts a job back into the queue: final only if they stay.

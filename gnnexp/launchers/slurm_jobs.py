@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnnexp.errors import RunError
-from gnnexp.records import write_json
+from gnnexp.record.records import write_json
 
 JOB_FILE = "slurm.json"
 _RUNNING = {"PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SIGNALING",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gnnexp.datasets.shapes import sizes_of
 from gnnexp.planner.work import Work, work_of
-from gnnexp.runs import Run
+from gnnexp.record.runs import Run
 
 
 def full_factor(run: Run) -> float:

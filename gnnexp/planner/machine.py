@@ -55,6 +55,13 @@ class Machine:
         several = self.workers < ranks < self.nodes * self.workers and ranks % self.workers == 0
         return several or ranks == self.nodes * self.workers
 
+    def can_run(self, ranks: int) -> bool:
+        """Whether so many ranks have what its ranks have: `hosts`, or fewer devices of one node, the others idle.
+
+        Every device has its memory and its link to itself. Ranks on cores do not: fewer of them have more each.
+        """
+        return self.hosts(ranks) or (self.nodes == 1 and self.concurrent and 0 < ranks < self.workers)
+
 
 def machine_of(name: str, hardware: Mapping[str, Any]) -> Machine:
     """From the resolved `hardware` of a profile.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.planner.figures import UNITS, Figure
-from gnnexp.records import write_text
+from gnnexp.record.records import write_text
 
 _LINKS = ("h2d", "d2d", "network")
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import Environment
 from gnnexp.graph.graph import Graph
 from gnnexp.train import make_optimizer
+from gnnexp.training.assemble import Artifacts, assemble
 
 # A tiny model on a tiny graph: three layers of 16 columns, 8 targets that draw 2 neighbours on each hop.
 OVERRIDES = (

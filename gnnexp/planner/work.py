@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from gnnexp.config.schema import run_config
-from gnnexp.runs import Run
+from gnnexp.record.runs import Run
 
 ITEMSIZE = 4
 # A product costs as much again for each of its two gradients; one of them in layer 1, whose input has none.

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from gnnexp.errors import DataError, Problem
 from gnnexp.measure.phases import PHASES
+from gnnexp.record.runs import Run
 from gnnexp.reports.table import Table
 from gnnexp.reports.values.labels import flat
 from gnnexp.reports.values.metrics import typical_epoch, value_of
-from gnnexp.runs import Run
 
 _EPOCH = "time/epoch_s_mean"
 _PHASES = tuple(f"time/{name}_s_mean" for name in (*PHASES, "unaccounted"))

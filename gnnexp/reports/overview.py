@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.table import Table
 from gnnexp.reports.values.metrics import value_of
-from gnnexp.runs import Run
 
 _HEADER = ("system", "dataset", "model", "paradigm", "ranks", "test metric", "epoch s", "device MB", "host MB",
            "status", "date", "directory")

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.values.labels import flat
 from gnnexp.reports.values.metrics import header_factor, typical_epoch, values_of
 from gnnexp.reports.values.spread import interval_cell, mean_and_interval
-from gnnexp.runs import Run
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

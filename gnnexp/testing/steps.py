@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
 from gnnexp.feature_stores.embedding import EmbeddingStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.job import Job
 from gnnexp.train import make_optimizer
+from gnnexp.training.assemble import Artifacts, assemble
 
 MODELS: dict[str, dict[str, Any]] = {
     "gcn": {"_target_": "gnnexp.models.gcn.GCN"},

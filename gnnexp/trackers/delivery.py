@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gnnexp.records import RESULT_FILE, read_epochs, write_json
+from gnnexp.record.records import RESULT_FILE, read_epochs, write_json
 
 DELIVERY_FILE = "delivery.json"
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gnnexp.records import figure_of_merit, warm_median
+from gnnexp.record.records import figure_of_merit, warm_median
 from gnnexp.trackers.delivery import RunRecord, flatten
 from gnnexp.trackers.report_record import ReportRecord
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gnnexp.records import write_json
+from gnnexp.record.records import write_json
 from gnnexp.trackers.delivery import DELIVERY_FILE
 
 REPORT_FILE = "report.json"

@@ -18,7 +18,7 @@ from documented_commands import ROOT, Command, documented
 from documents_place import linked_place, small_sweep, stopped_run
 
 from gnnexp.datasets.base import ROOT_VARIABLE
-from gnnexp.runs import find_runs
+from gnnexp.record.runs import find_runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 COMMANDS = [command for command in documented() if not command.is_usage]

@@ -25,7 +25,7 @@ from gnnexp.feature_stores.embedding import EmbeddingStore, SlicedEmbeddingStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.preflight import estimate
-from gnnexp.records import read_epochs
+from gnnexp.record.records import read_epochs
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
 

@@ -13,7 +13,6 @@ from full_graph import full_config
 from torch import Tensor
 from torch.nn import functional as F
 
-from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import Environment
 from gnnexp.config.build import build
 from gnnexp.graph.shard import BlockNeeds
@@ -23,6 +22,7 @@ from gnnexp.models.model import Model
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.testing.graphs import edge_list, typed_graph
 from gnnexp.testing.ways import TENSOR
+from gnnexp.training.assemble import Artifacts, assemble
 
 GRAPH = typed_graph()
 FEATURES = GRAPH.features.double()

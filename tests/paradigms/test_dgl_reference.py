@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.config.build import build
 from gnnexp.errors import ConfigError
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.records import EpochLog, read_epochs
+from gnnexp.record.records import EpochLog, read_epochs
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, run_steps, small_config
 from gnnexp.train import make_optimizer, train
+from gnnexp.training.assemble import Artifacts, assemble
 
 REFERENCE = {"_target_": "gnnexp.paradigms.dgl_reference.DGLReference"}
 FULL_GRAPH = {"_target_": "gnnexp.paradigms.dgl_full_graph.DGLFullGraph"}

@@ -32,11 +32,11 @@ from gnnexp.partitioners.presampled_node import PresampledNodePartitioner
 from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.partitioners.range import RangePartitioner
 from gnnexp.prepare import prepare_graph
-from gnnexp.presample import presample
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 from gnnexp.testing.exactness import assert_exact
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
+from gnnexp.training.presample import presample
 
 SPLIT = {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}
 PUSH_PULL = {"_target_": "gnnexp.paradigms.push_pull.PushPull"}

@@ -12,18 +12,18 @@ import pytest
 import torch
 from combinations import combinations
 
-from gnnexp.assemble import Artifacts, assemble
-from gnnexp.checkpoint import Position
 from gnnexp.comm.environment import read_environment
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.parts import open_parts, write_parts
 from gnnexp.graph.stream import GraphStream
-from gnnexp.interruption import Interruption
 from gnnexp.paradigms.model_averaging import ModelAveraging
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, run_steps, small_config
 from gnnexp.train import make_optimizer, run_epoch
+from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.checkpoint import Position
+from gnnexp.training.interruption import Interruption
 
 TARGET = "gnnexp.paradigms.model_averaging.ModelAveraging"
 PARTS = 8

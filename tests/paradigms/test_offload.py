@@ -10,13 +10,13 @@ import pytest
 from combinations import combinations
 from full_graph import FULL_MODELS, full_config
 
-from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
 from gnnexp.graph.graph import Graph
 from gnnexp.paradigms.offload import Offload
 from gnnexp.testing.exactness import assert_exact, parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.train import probe_memory
+from gnnexp.training.assemble import Artifacts, assemble
 
 OFFLOAD = "gnnexp.paradigms.offload.Offload"
 NONE, INTER, INTRA, BOTH = (

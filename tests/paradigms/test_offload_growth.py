@@ -20,7 +20,7 @@ import torch
 from full_graph import full_config
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.exactness import parts
-from gnnexp.assemble import Artifacts, assemble
+from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
 from gnnexp.measure.memory import host_peak_bytes, reset_host_peak
 from gnnexp.measure.tier import DeviceTier

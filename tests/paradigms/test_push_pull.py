@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from combinations import combinations
 
-from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
 from gnnexp.paradigms.columns import sliced_layer
 from gnnexp.testing.exactness import assert_exact
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, run_steps, small_config
+from gnnexp.training.assemble import Artifacts, assemble
 
 PUSH_PULL = {"_target_": "gnnexp.paradigms.push_pull.PushPull"}
 BOUNDS = {"float64": 1e-10, "float32": 1e-5}

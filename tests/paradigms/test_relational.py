@@ -11,7 +11,6 @@ import pytest
 import torch
 from combinations import combinations
 
-from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
 from gnnexp.config.build import build
 from gnnexp.config.check import check_data
@@ -25,6 +24,7 @@ from gnnexp.testing.graphs import nasty_graph, typed_graph
 from gnnexp.testing.steps import Curve, global_losses, run_steps, small_config
 from gnnexp.testing.ways import FULL, MINI_BATCH, PROFILE, SLICED, WAYS, placed
 from gnnexp.train import probe_memory
+from gnnexp.training.assemble import Artifacts, assemble
 
 RGCN = {"_target_": "gnnexp.models.rgcn.RGCN"}
 MODELS: dict[str, dict[str, Any]] = {

@@ -10,11 +10,11 @@ import pytest
 from combinations import combinations
 
 import gnnexp.samplers.split as split_module
-from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
 from gnnexp.testing.exactness import assert_exact, parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, Curve, run_steps, small_config
+from gnnexp.training.assemble import Artifacts, assemble
 
 SPLIT = {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}
 BOUNDS = {"float64": 1e-10, "float32": 1e-5}

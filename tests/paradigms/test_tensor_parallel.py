@@ -11,7 +11,6 @@ import pytest
 from combinations import combinations
 from full_graph import FULL_MODELS, full_config
 
-from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.comm.tensor_split import even_shares
 from gnnexp.config.check import check_data
@@ -22,6 +21,7 @@ from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import Curve, run_steps
 from gnnexp.testing.ways import TENSOR
 from gnnexp.train import probe_memory
+from gnnexp.training.assemble import Artifacts, assemble
 
 TWIN = {"_target_": "full_graph.SerialTwin"}
 

@@ -11,7 +11,6 @@ import torch
 from combinations import combinations
 from full_graph import FULL_MODELS, full_config
 
-from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError
 from gnnexp.paradigms.vertex_parallel import VertexParallel
@@ -20,6 +19,7 @@ from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import Curve, run_steps
 from gnnexp.testing.ways import VERTEX
 from gnnexp.train import probe_memory
+from gnnexp.training.assemble import Artifacts, assemble
 
 HARDWARE = {"links": {"network": 1e9}, "flops": 1e11, "gather": 1e10}
 WAYS: dict[str, dict[str, Any]] = {

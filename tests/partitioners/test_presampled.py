@@ -30,10 +30,10 @@ from gnnexp.partitioners.presampled_node import PresampledNodePartitioner
 from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.partitioners.stored import StoredPartitioner
 from gnnexp.prepare import prepare_partition
-from gnnexp.presample import presample
 from gnnexp.testing.graphs import csc, edge_list, random_graph
 from gnnexp.testing.steps import small_config
 from gnnexp.testing.strategies import graphs
+from gnnexp.training.presample import presample
 
 NONE = torch.empty(0, dtype=torch.int64)
 INT64 = np.dtype(np.int64)

@@ -9,7 +9,7 @@ import pytest
 
 from gnnexp.planner.full_size import full_factor, full_size, full_steps
 from gnnexp.planner.work import work_of
-from gnnexp.runs import Run
+from gnnexp.record.runs import Run
 
 
 def run_of(batch: int | None = 16, **dataset: Any) -> Run:

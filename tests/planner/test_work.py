@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gnnexp.planner.work import Work, widths, work_of
-from gnnexp.runs import Run
+from gnnexp.record.runs import Run
 
 METRICS = {
     "work/edges_sampled": 1000, "imbalance/edges_sampled": 1.2, "work/features_loaded_host": 400,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gnnexp.errors import DataError
+from gnnexp.record.runs import Run
 from gnnexp.reports.compare import compare
-from gnnexp.runs import Run
 
 FIRST = {"time/epoch_s_mean": 10.0, "time/sample_s_mean": 2.0, "time/load_s_mean": 6.0, "time/forward_s_mean": 2.0,
          "comm/bytes_features": 500.0, "comm/rounds_features": 4.0, "work/edges_computed": 70.0,

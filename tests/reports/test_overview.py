@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.overview import make_table
-from gnnexp.runs import Run
 
 
 def make_run(name: str, dataset: str, acc: float, seconds: float, day: int = 1, kind: str = "") -> Run:

@@ -13,10 +13,10 @@ import pytest
 from run_folder import metrics_of, write_epochs, write_job, write_result
 
 from gnnexp.errors import DataError
+from gnnexp.record.runs import Run, find_runs, finished_by_key, read_run
 from gnnexp.reports.figures.drawing import Part, empty_figure, stack
 from gnnexp.reports.figures.stacked import draw_breakdown
 from gnnexp.reports.table import accuracy_cell, group_runs, make_table, row_keys
-from gnnexp.runs import Run, find_runs, finished_by_key, read_run
 
 
 def make_run(folder: Path, system: str = "dgl", seed: int = 0, epochs: int = 4, status: str = "finished") -> Run:

@@ -16,8 +16,8 @@ import psutil
 import pytest
 from command_line import curve, fitting, place, start
 
-from gnnexp.attempts import read_attempts
 from gnnexp.config.folders import product_folder
+from gnnexp.record.attempts import read_attempts
 
 __all__ = ["place"]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gnnexp.config.compose import compose
-from gnnexp.records import read_epochs
+from gnnexp.record.records import read_epochs
 
 
 @pytest.fixture

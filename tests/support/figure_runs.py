@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from gnnexp.runs import Run
+from gnnexp.record.runs import Run
 
 
 def figure_run(system: str, epoch_s: float = math.nan, workers: int = 1, seed: int = 0, kind: str = "",

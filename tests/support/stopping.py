@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.agreement import Agreement
 from gnnexp.comm.environment import read_environment
-from gnnexp.records import EpochLog, read_epochs
+from gnnexp.record.records import EpochLog, read_epochs
 from gnnexp.testing.exactness import cut_parts, parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.train import train
+from gnnexp.training.assemble import Artifacts, assemble
 
 
 def attempt(config: dict[str, Any], folder: str, stop_at: int | None, number: int = signal.SIGTERM) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def attempt(config: dict[str, Any], folder: str, stop_at: int | None, number: in
     paradigm.forward_backward = interrupted  # type: ignore[method-assign]
     steps = -1  # the untimed first batch is no step of the run
     asked_at_every_step = partial(Agreement, period_s=1e-9)
-    with patch("gnnexp.interruption.Agreement", asked_at_every_step):
+    with patch("gnnexp.training.interruption.Agreement", asked_at_every_step):
         stopped_by = train(job, paradigm, EpochLog(directory, environment.rank))
     state = {name: value.clone() for name, value in paradigm.module.state_dict().items()}
     job.comm.release()

@@ -10,6 +10,7 @@ from itertools import pairwise
 from gnnexp.planner.estimate import estimate
 from gnnexp.planner.full_size import full_factor, full_steps
 from gnnexp.planner.profiles import machine_named
+from gnnexp.record.runs import Run
 from gnnexp.reports.claims.claim import Check, Claim, Expects
 from gnnexp.reports.claims.expression import evaluate, names_in
 from gnnexp.reports.claims.verdict import Verdict, verdict
@@ -18,7 +19,6 @@ from gnnexp.reports.published.graphs import share_of_targets, work_as_published
 from gnnexp.reports.values.labels import said
 from gnnexp.reports.values.setting import setting_of
 from gnnexp.reports.values.spread import mean_and_interval
-from gnnexp.runs import Run
 
 _Labels = tuple[str, ...]
 _Value = Callable[[Run], float]
@@ -84,7 +84,7 @@ def outcome(claim: Claim, runs_of: Mapping[str, Sequence[Run]]) -> Outcome:
     if check.hardware is None or not set(names_in(check.value)) <= {*_ESTIMATED, *_CROSSING, _COLLECTIVES}:
         return Outcome(claim, measured, ())
     hardware = check.hardware
-    told = [run for run in runs if tells_enough(run) and machine_named(hardware).hosts(setting_of(run).ranks)]
+    told = [run for run in runs if tells_enough(run) and machine_named(hardware).can_run(setting_of(run).ranks)]
     estimated = compare(told, check, claim.expects,
                         lambda run: evaluate(check.value, run, _seconds(run, hardware, claim.paper, check.edge_rows)))
     return Outcome(claim, measured, estimated)

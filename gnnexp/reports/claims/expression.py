@@ -24,8 +24,8 @@ import re
 from collections.abc import Callable, Mapping
 
 from gnnexp.errors import Problem
+from gnnexp.record.runs import Run
 from gnnexp.reports.kinds.partitioning import has_collapsed
-from gnnexp.runs import Run
 
 _NAME = re.compile(r"\[([^\[\]]+)\]")
 _OPERATORS: Mapping[type[ast.AST], Callable[[float, float], float]] = {

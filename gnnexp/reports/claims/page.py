@@ -6,10 +6,10 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.claims.claim import Claim, Expects
 from gnnexp.reports.claims.evaluate import Found, Outcome, outcome, taken
 from gnnexp.reports.table import Table
-from gnnexp.runs import Run
 
 _COLUMNS = ("claim", "source", "kind", "published", "measured here", "estimated there", "verdict", "runs",
             "why, and notes")

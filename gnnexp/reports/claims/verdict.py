@@ -17,7 +17,8 @@ def verdict(values: Sequence[tuple[float, float]], expects: Expects, check: Chec
     """Of means with half the width of their 95 % interval (NaN: one seed); all of them must be inside.
 
     `in direction`: outside of the published range, but on the same side of "no effect" (a ratio of 1, a reduction or
-    difference of 0). `not decided`: the spread over seeds is wider than what would count as equal.
+    difference of 0). `not decided`: the spread over seeds is wider than what would count as equal, or reaches
+    both the effect that the paper claims (a speed-up, a reduction) and none, and nothing speaks against the claim.
     `shown`: the paper names no number, and neither do we.
     """
     known = [(value, 0.0 if math.isnan(half) else half) for value, half in values if not math.isnan(value)]
@@ -27,6 +28,12 @@ def verdict(values: Sequence[tuple[float, float]], expects: Expects, check: Chec
         return "shown"
     if check.within is not None and any(half > _TOO_WIDE * check.within for _, half in known):
         return "not decided"
+    unsure = [one for one in known if _may_be_none(*one, expects) and _inside(*one, expects, check)]
+    decided = _decided([one for one in known if one not in unsure], expects, check)
+    return "not decided" if unsure and decided != "does not hold" else decided
+
+
+def _decided(known: Sequence[tuple[float, float]], expects: Expects, check: Check) -> Verdict:
     if all(_inside(value, half, expects, check) for value, half in known):
         return "holds"
     neutral, claimed = _neutral(expects), _claimed(expects)
@@ -47,6 +54,16 @@ def _inside(value: float, half: float, expects: Expects, check: Check) -> bool:
         return value + half >= high - check.tolerance * abs(high)
     above = low is None or value + half >= low - check.tolerance * abs(low)
     return above and (high is None or value - half <= high + check.tolerance * abs(high))
+
+
+def _may_be_none(value: float, half: float, expects: Expects) -> bool:
+    """Whether the interval has no effect inside where the paper claims one."""
+    neutral, low, high = _neutral(expects), expects.low, expects.high
+    if neutral is None or expects.statistic == "difference":  # of accuracies, where "no loss" is the claim
+        return False
+    claims_none = _claimed(expects) == neutral and (low is None) == (high is None)
+    around = low is not None and high is not None and low < neutral < high
+    return not claims_none and not around and abs(value - neutral) < half
 
 
 def _neutral(expects: Expects) -> float | None:

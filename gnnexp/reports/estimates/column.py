@@ -48,13 +48,14 @@ def with_estimates(
         notes += _against_paper(groups, seconds, beside)
     if left_out := sum(map(math.isnan, seconds)):
         notes.append(f"No estimate: {left_out} rows without a finished run on the {machine.nodes * machine.workers} "
-                     f"ranks of {machine.name}, or on several whole nodes of it, that says what its layers computed.")
+                     f"ranks of {machine.name}, on fewer of its devices or on several whole nodes of it, that says "
+                     "what its layers computed.")
     return Table(header, rows, " ".join([table.caption, *notes]))
 
 
 def estimated_s(group: Group, machine: Machine, paper: str = "", edge_rows: Sequence[str] = ()) -> float:
     """Mean over the runs; infinite where the device's memory does not hold it, NaN where no run tells enough."""
-    runs = [run for run in group.runs if tells_enough(run) and machine.hosts(setting_of(run).ranks)]
+    runs = [run for run in group.runs if tells_enough(run) and machine.can_run(setting_of(run).ranks)]
     found = [estimate(work_as_published(paper, run, edge_rows), machine) for run in runs]
     if not found:
         return math.nan

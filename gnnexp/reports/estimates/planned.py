@@ -11,10 +11,10 @@ from gnnexp.planner.estimate import Estimate, estimate
 from gnnexp.planner.full_size import full_factor, full_size
 from gnnexp.planner.machine import Machine
 from gnnexp.planner.work import work_of
+from gnnexp.record.runs import Run
 from gnnexp.reports.published.cells import Cell, cells, papers
 from gnnexp.reports.published.graphs import published_graph
 from gnnexp.reports.values.setting import setting_of
-from gnnexp.runs import Run
 
 # Counts times this, or each run's to the size of its shape (`dataset.scale=1`).
 Scale = float | Literal["full"]

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.planner.machine import Machine
+from gnnexp.record.runs import Run
 from gnnexp.reports.estimates.planned import Planned, Scale, plan, tells_enough
 from gnnexp.reports.published.order import Compared, pairs_in_order
 from gnnexp.reports.table import Table
 from gnnexp.reports.values.setting import setting_of
-from gnnexp.runs import Run
 
 _COLUMNS = ("system", "dataset", "model", "ranks", "hardware", "S s", "L s", "FB s", "sync s", "hidden s", "epoch s",
             "device GB", "place", "measured s", "measured / estimated", "published s", "published / estimated")

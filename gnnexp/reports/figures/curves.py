@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.drawing import Drawn, colour_of, finish, panel_figure
 from gnnexp.reports.figures.panels import Panel, caption_of, names_of
 from gnnexp.reports.table import Group, Table
 from gnnexp.reports.values.metrics import axis_of, epoch_value
 from gnnexp.reports.values.spread import mean_and_interval
-from gnnexp.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

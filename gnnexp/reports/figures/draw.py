@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.figures import bars, curves, lines, load_range, matrix, stacked
 from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.drawing import Drawn, save
 from gnnexp.reports.figures.panels import Panel, cut
 from gnnexp.reports.table import Table, save_table
-from gnnexp.runs import Run
 
 _DRAW: Mapping[str, Callable[[Figure, Sequence[Panel]], Drawn]] = {
     "stacked": stacked.draw, "lines": lines.draw, "curves": curves.draw, "range": load_range.draw, "bars": bars.draw,

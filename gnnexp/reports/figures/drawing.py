@@ -119,5 +119,13 @@ def save(figures: Mapping[str, Figure], folder: Path, title: str) -> list[Path]:
         figure.suptitle(title, fontsize=10)
         for suffix in ("png", "svg"):
             files.append(folder / f"{name}.{suffix}")
-            figure.savefig(files[-1])
+            save_figure(figure, files[-1])
     return files
+
+
+def save_figure(figure: Figure, file: Path) -> None:
+    """As its ending says; the same drawing gives the same file, so that a report that is made again changes nothing."""
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": "gnnexp"}):  # else its ids are drawn at random
+        figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gnnexp.errors import DataError
 from gnnexp.measure.phases import FORWARD_BACKWARD
-from gnnexp.records import read_epochs
+from gnnexp.record.records import read_epochs
+from gnnexp.record.runs import Run
 from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.drawing import Drawn, bars_width, colour_of, finish, panel_figure
 from gnnexp.reports.figures.panels import Panel, caption_of, names_of, runs_of
 from gnnexp.reports.table import Group, Table
 from gnnexp.reports.values.metrics import axis_of, typical_epoch
-from gnnexp.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.table import Group, group_runs, mixtures
 from gnnexp.reports.values.labels import said
 from gnnexp.reports.values.metrics import typical_epoch, values_of
-from gnnexp.runs import Run
 
 _SEEDS = "Over several seeds: mean and 95 % interval (Student's t)."
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnexp.reports.figures.description import Figure
-from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, finish, panel_figure, stack
+from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, finish, panel_figure, save_figure, stack
 from gnnexp.reports.figures.panels import Panel, caption_of, runs_of
 from gnnexp.reports.table import Group, Table
 from gnnexp.reports.values.metrics import typical_epoch
@@ -58,7 +58,7 @@ def draw_breakdown(groups: Sequence[Group], files: Sequence[Path], title: str = 
     canvas.suptitle(title, fontsize=10)
     for file in files:
         file.parent.mkdir(parents=True, exist_ok=True)
-        canvas.savefig(file)
+        save_figure(canvas, file)
 
 
 def _bars(axes: Axes, series: Mapping[str, Group]) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.kinds.rank_load import RankLoad, rank_loads, tells_redundancy
 from gnnexp.reports.table import Table, seconds_cell
 from gnnexp.reports.values.labels import ALWAYS, figure_name, label_runs
-from gnnexp.runs import Run
 
 _COLUMNS = (
     "computation s max", "computation s min", "communication s max", "communication s min", "wait s max", "epoch s",

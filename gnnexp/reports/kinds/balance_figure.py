@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.figures.drawing import colour_of, empty_figure, save
 from gnnexp.reports.kinds.balance import Balance, find_balances
-from gnnexp.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.published.cells import number_of, printed
 from gnnexp.reports.published.graphs import published_graph
 from gnnexp.reports.table import Table, megabytes_cell, seconds_cell
 from gnnexp.reports.values.labels import ALWAYS, label_runs
-from gnnexp.runs import Run
 
 BASELINE = "distdgl"
 _COLUMNS = ("epoch s", f"x {BASELINE}", "edges computed", "MB sent", "paper s", f"paper x {BASELINE}")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.kinds import (
     balance,
     balance_figure,
@@ -19,7 +20,6 @@ from gnnexp.reports.kinds import (
 from gnnexp.reports.offload import figure as offload_figure
 from gnnexp.reports.offload import offload
 from gnnexp.reports.table import Table
-from gnnexp.runs import Run
 
 
 class Kind(NamedTuple):

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.published.cells import printed
 from gnnexp.reports.published.graphs import published_graph
 from gnnexp.reports.table import Table
 from gnnexp.reports.values.setting import setting_of
-from gnnexp.runs import Run
 
 SPRING = "spring"
 # A partition with a part of more than this times the mean, of vertices or in a vertex-cut of edges, is not compared.

@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import Any
 
 from gnnexp.measure.phases import FORWARD_BACKWARD
-from gnnexp.records import read_epochs
-from gnnexp.runs import Run
+from gnnexp.record.records import read_epochs
+from gnnexp.record.runs import Run
 
 _GRADIENTS = "gradients"
 # No vertex data: the gradients' sum, and what tells the lengths of an exchange (its bytes are sent, though).

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.published.cells import printed
 from gnnexp.reports.published.graphs import graph_like
 from gnnexp.reports.table import Table
 from gnnexp.reports.values.setting import Setting, setting_columns, setting_of, splits_one_batch
-from gnnexp.runs import Run
 
 _ORIGINS = ("host", "local", "peer", "remote", "disk")
 _COLUMNS = ("edges micro", "edges mini", "edges ratio", "features micro", "features mini", "features ratio",

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnexp.records import read_epochs
+from gnnexp.record.records import read_epochs
+from gnnexp.record.runs import Run
 from gnnexp.reports.figures.drawing import empty_figure, save
 from gnnexp.reports.table import Table
 from gnnexp.reports.values.setting import Setting, setting_columns, setting_of, splits_one_batch
-from gnnexp.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnexp.measure.phases import Phase
+from gnnexp.record.runs import Run
 from gnnexp.reports.figures.drawing import Part, empty_figure, save, stack
 from gnnexp.reports.published.cells import number_of, printed
 from gnnexp.reports.table import Table, seconds_cell
 from gnnexp.reports.values.labels import ALWAYS, figure_name, label_runs
-from gnnexp.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

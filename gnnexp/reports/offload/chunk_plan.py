@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.values.setting import setting_of
-from gnnexp.runs import Run
 
 
 @dataclass(frozen=True)

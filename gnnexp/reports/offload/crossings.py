@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.kinds.rank_load import Line, computation_s, exchange_s, warm_epochs
-from gnnexp.runs import Run
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.figures.drawing import Part, colour_of, empty_figure, save, stack
 from gnnexp.reports.offload.offload import Offloaded, find_offloaded
-from gnnexp.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

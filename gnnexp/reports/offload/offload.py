@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from fractions import Fraction
 
-from gnnexp.records import read_epochs
+from gnnexp.record.records import read_epochs
+from gnnexp.record.runs import Run
 from gnnexp.reports.kinds.rank_load import tells_redundancy
 from gnnexp.reports.offload.chunk_plan import ChunkPlan, plan_of
 from gnnexp.reports.offload.crossings import Breakdown, breakdown_of
 from gnnexp.reports.table import Table
 from gnnexp.reports.values.labels import ALWAYS, figure_name, label_runs
-from gnnexp.runs import Run
 
 _KINDS = ("topology", "vertex", "intermediate")
 _MEMORY = (*(f"{kind} MB" for kind in _KINDS), "device peak MB", "promised MB")

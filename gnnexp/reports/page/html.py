@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
-from gnnexp.records import write_text
+from gnnexp.record.records import write_text
 from gnnexp.reports.page.inline_svg import inline_svg
 from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine
 from gnnexp.reports.table import Table

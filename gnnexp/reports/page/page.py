@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.table import Table
-from gnnexp.runs import Run
 
 # Of figures without one of their own.
 _CAPTIONS = {

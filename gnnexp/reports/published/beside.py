@@ -9,6 +9,7 @@ from typing import Any
 
 from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.record.runs import Run
 from gnnexp.reports.claims.expression import check_expression, evaluate
 from gnnexp.reports.published.cells import Cell, cells, number_of, papers, printed
 from gnnexp.reports.published.graphs import published_graph
@@ -16,7 +17,6 @@ from gnnexp.reports.published.order import Compared, pairs_in_order
 from gnnexp.reports.table import Group, Table, shared_caption
 from gnnexp.reports.values.metrics import check_metric, value_of
 from gnnexp.reports.values.spread import interval_cell, mean_and_interval
-from gnnexp.runs import Run
 
 _KEYS = ("paper", "source", "columns", "where", "settings", "systems", "edge_rows", "over")
 EPOCH = "time/epoch_s"

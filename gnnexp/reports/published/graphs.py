@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gnnexp.planner.full_size import full_size
 from gnnexp.planner.work import Work
-from gnnexp.runs import Run
+from gnnexp.record.runs import Run
 
 # Synthetic graphs by `dataset.shape`; others go by their name.
 _LIKE = {

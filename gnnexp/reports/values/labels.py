@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.values.setting import setting_of
-from gnnexp.runs import Run
 
 # Columns of every table; other labels head a column where they differ.
 ALWAYS = ("system", "dataset", "ranks")

@@ -10,7 +10,7 @@ from typing import Any
 from gnnexp.config.signature import unknown
 from gnnexp.errors import Problem
 from gnnexp.measure.ledger import TAGS
-from gnnexp.runs import Run
+from gnnexp.record.runs import Run
 
 _ROOMS = ("time", "comm", "work", "tier", "memory", "imbalance", "eval", "quality", "loss")
 _SPLITS = ("val", "test")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gnnexp.config.schema import run_config
-from gnnexp.runs import Run
+from gnnexp.record.runs import Run
 
 
 @dataclass(frozen=True, order=True)

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from gnnexp.config.compose import compose
+from gnnexp.record.runs import Run
 from gnnexp.reports.claims.claim import Check, Claim, claims_of
 from gnnexp.reports.claims.expression import names_in
-from gnnexp.runs import Run
 from gnnexp.sweep import load_sweep
 
 FOLDER = Path(__file__).parents[3] / "gnnexp" / "reports" / "claims"

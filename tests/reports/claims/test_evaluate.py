@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.claims.claim import Check, Claim, Expects, claiming_papers, claims_of
 from gnnexp.reports.claims.evaluate import compare, outcome, taken
 from gnnexp.reports.claims.page import evaluated, make_table, published_cell, sweeps_of
-from gnnexp.runs import Run
 
 RATIO = Expects("ratio", 1.5, 2.5, None, "higher")
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.claims.expression import check_expression, evaluate, names_in
-from gnnexp.runs import Run
 
 EPOCHS = [{"time/epoch_s": 9.0, "acc/val": 0.1, "comm/rounds_gradients": 4.0}, {"time/epoch_s": 2.0, "acc/val": 0.4},
           {"time/epoch_s": 4.0, "comm/rounds_gradients": 4.0}]

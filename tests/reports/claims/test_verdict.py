@@ -48,5 +48,15 @@ def test_the_same_within_what_seeds_spread(value: float, half: float, found: str
 
 
 def test_an_interval_that_reaches_the_range_is_inside() -> None:
-    assert verdict([(1.0, 0.2)], RANGE, CHECK) == "holds"
+    assert verdict([(1.15, 0.12)], RANGE, CHECK) == "holds"
     assert verdict([(1.0, 0.1)], RANGE, CHECK) == "does not hold"
+
+
+def test_an_interval_that_reaches_no_effect_too_decides_nothing() -> None:
+    assert verdict([(1.0, 0.2)], RANGE, CHECK) == "not decided"
+    assert verdict([(2.0, 0.1), (1.5, 0.6)], RANGE, CHECK) == "not decided"
+    assert verdict([(0.9, 0.05), (1.5, 0.6)], RANGE, CHECK) == "does not hold", "the other one is enough"
+    assert verdict([(1.2, 0.5)], AT_LEAST, CHECK) == "not decided"
+    assert verdict([(1.2, 0.1)], AT_LEAST, CHECK) == "holds"
+    assert verdict([(4.5, 4.0)], UP_TO, CHECK) == "not decided"
+    assert verdict([(1.0, 0.3)], Expects("ratio", 0.8, 1.2, None, "lower"), CHECK) == "holds", "no effect is claimed"

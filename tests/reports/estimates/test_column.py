@@ -11,11 +11,11 @@ import pytest
 from gnnexp.planner.estimate import estimate
 from gnnexp.planner.machine import Machine
 from gnnexp.planner.work import work_of
+from gnnexp.record.runs import Run
 from gnnexp.reports.estimates.column import estimated_s, with_estimates
 from gnnexp.reports.published.beside import Beside, make_table
 from gnnexp.reports.published.beside import make_table as make_beside
 from gnnexp.reports.table import Group, make_columns
-from gnnexp.runs import Run
 
 MACHINE = Machine("box", 1, 2, flops=1e9, gather=1e9, sampling=1e6, host=1e8, link=1e8, latency=1e-4,
                   stream=1e9, step_s=0.0, concurrent=True, device_memory=4000, source="data sheet")
@@ -90,6 +90,15 @@ def test_several_whole_nodes_of_a_cluster_are_a_smaller_one() -> None:
     assert [ranks for ranks in range(1, 12) if cluster.hosts(ranks)] == [4, 6, 8], "one node has other links"
     run = run_of("dgl", 1e6, workers=4)
     assert estimated_s(group_of(run), cluster) == estimate(work_of(run).scaled(2.0), cluster).epoch_s
+
+
+def test_fewer_devices_of_one_node_leave_the_others_idle() -> None:
+    node = replace(MACHINE, workers=4)
+    assert [ranks for ranks in range(1, 7) if node.can_run(ranks)] == [1, 2, 3, 4]
+    cores = replace(node, concurrent=False)
+    assert [ranks for ranks in range(1, 7) if cores.can_run(ranks)] == [4], "fewer ranks have more cores each"
+    assert not replace(node, nodes=2).can_run(3), "a node's network is shared by its ranks"
+    assert estimated_s(group_of(run_of("dgl", 1e6)), node) == estimated_s(group_of(run_of("dgl", 1e6)), MACHINE)
 
 
 def test_memory_of_published_code_that_keeps_edges_rows() -> None:

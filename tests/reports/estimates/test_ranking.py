@@ -10,8 +10,8 @@ import pytest
 
 from gnnexp.errors import ConfigError
 from gnnexp.planner.machine import Machine
+from gnnexp.record.runs import Run
 from gnnexp.reports.estimates.ranking import make_table
-from gnnexp.runs import Run
 
 # A second per float operation, everything else is free.
 SLOW = Machine("slow", 1, 2, flops=1.0, gather=1e30, stream=1e30, sampling=1e30, host=1e30, link=1e30,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from figure_runs import figure_run
 
 from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.draw import draw
+from gnnexp.reports.figures.drawing import save
 
 BARS = Figure("bars", "bars", ("comm/bytes_features", "comm/bytes_gradients"), series=("system",))
 RUNS = [figure_run("dgl", metrics={"comm/bytes_features": 3e6, "comm/bytes_gradients": 1e6}),
@@ -42,3 +44,9 @@ def test_what_failed_or_was_not_recorded_is_said() -> None:
     assert "Failed: quiver (OOM)." in drawn.table.caption
     assert len(axes.containers) == 1, "no bar and no name in the legend"
     assert axes.get_ylabel() == "see legend", "counts and MB"
+
+
+def test_the_same_figure_is_the_same_file(tmp_path: Path) -> None:
+    files = [file for name in "ab" for file in save({"bars": draw(BARS, RUNS, ()).canvas}, tmp_path / name, "title")]
+    png, svg, other_png, other_svg = (file.read_bytes() for file in files)
+    assert png == other_png and svg == other_svg and svg.startswith(b"<?xml")

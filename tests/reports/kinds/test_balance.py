@@ -10,11 +10,11 @@ import pytest
 from run_folder import write_job, write_result
 
 from gnnexp.cli.main import run_command
+from gnnexp.record.runs import Run, read_run
 from gnnexp.reports.kinds import balance_figure
 from gnnexp.reports.kinds.balance import find_balances, make_table
 from gnnexp.reports.kinds.rank_load import computation_s, rank_loads
 from gnnexp.reports.table import Table
-from gnnexp.runs import Run, read_run
 
 Record = dict[str, Any]
 FIGURES = (

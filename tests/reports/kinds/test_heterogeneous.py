@@ -7,8 +7,8 @@ from pathlib import Path
 
 from run_folder import write_job, write_result
 
+from gnnexp.record.runs import Run, read_run
 from gnnexp.reports.kinds.heterogeneous import make_table
-from gnnexp.runs import Run, read_run
 
 HEADER = ("system", "dataset", "ranks", "epoch s", "x distdgl", "edges computed", "MB sent", "paper s",
           "paper x distdgl")

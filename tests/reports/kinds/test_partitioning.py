@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from run_folder import write_job, write_result
 
+from gnnexp.record.runs import Run, read_run
 from gnnexp.reports.kinds.partitioning import find_partitions, make_table, spring_beside
 from gnnexp.reports.kinds.partitioning_figure import draw
-from gnnexp.runs import Run, read_run
 
 HEADER = (
     "dataset", "parts", "partitioner", "copies, full", "copies, artifact", "copies, cut", "SPRING / it, full",

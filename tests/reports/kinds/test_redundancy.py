@@ -10,8 +10,8 @@ import pytest
 from run_folder import write_job, write_result
 
 from gnnexp.cli.main import run_command
+from gnnexp.record.runs import Run, read_run
 from gnnexp.reports.kinds.redundancy import find_pairs, make_table
-from gnnexp.runs import Run, read_run
 
 HEADER = ("dataset", "ranks", "edges micro", "edges mini", "edges ratio", "features micro", "features mini",
           "features ratio", "paper's edges ratio", "paper's features ratio")

@@ -9,8 +9,8 @@ import pytest
 from run_folder import write_job, write_result
 
 from gnnexp.cli.main import run_command
+from gnnexp.record.runs import Run, read_run
 from gnnexp.reports.kinds.tasks import draw, find_spent, make_table
-from gnnexp.runs import Run, read_run
 
 HEADER = (
     "task", "system", "dataset", "ranks", "negatives s", "GNN s", "decoder s", "loss s", "sum s", "negatives %",

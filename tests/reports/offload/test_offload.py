@@ -10,12 +10,12 @@ import pytest
 from run_folder import write_job, write_result
 
 from gnnexp.cli.main import run_command
+from gnnexp.record.runs import Run, read_run
 from gnnexp.reports.offload import figure as offload_figure
 from gnnexp.reports.offload.chunk_plan import plan_of
 from gnnexp.reports.offload.crossings import breakdown_of
 from gnnexp.reports.offload.offload import find_offloaded, make_table
 from gnnexp.reports.table import Table
-from gnnexp.runs import Run, read_run
 
 Record = dict[str, Any]
 # 40 vertices; of 100 rows 20 are shared by ranks, 50 more stay where the next batch reads them.

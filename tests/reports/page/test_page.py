@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine, notes, page_figures, provenance, run_line
 from gnnexp.reports.table import Table
-from gnnexp.runs import Run
 
 HARDWARE = {"host": "vm", "cpu": "EPYC", "cores": 2, "threads": 4, "ram_bytes": 8 * 2**30, "gpus": ["H100"],
             "system": "Linux"}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from gnnexp.errors import ConfigError
+from gnnexp.record.runs import Run
 from gnnexp.reports.published.beside import make_table, read_beside
 from gnnexp.reports.table import Group
-from gnnexp.runs import Run
 
 OPTIONS = {"paper": "gsplit", "source": "Table 3", "over": "gsplit",
            "columns": {"load_s": "time/load_s", "epoch_s": "time/epoch_s"}}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gnnexp.record.runs import Run
 from gnnexp.reports.values.metrics import axis_of, check_header, check_metric, header_factor, typical_epoch, value_of
-from gnnexp.runs import Run
 
 EPOCHS = [
     {"time/epoch_s": 9.0, "acc/test": 0.1, "work/a": 1.0, "work/b": 10.0, "comm/bytes_gradients": 5.0},

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from gnnexp.errors import DataError, Problem
-from gnnexp.records import EPOCHS_FILE, RESULT_FILE
+from gnnexp.record.records import EPOCHS_FILE, RESULT_FILE
 
 FILES = (RESULT_FILE, EPOCHS_FILE, "job.json", "config.yaml")
 STATES = PurePosixPath("runs/sweeps")

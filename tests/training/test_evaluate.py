@@ -14,15 +14,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
-from gnnexp.evaluate import Evaluation, chunks_by_edges, split_by_edges
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.samplers.full import FullSampler
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
+from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.evaluate import Evaluation, chunks_by_edges, split_by_edges
 
 
 def _inference(config: dict[str, Any]) -> tuple[dict[int, list[float]], dict[str, float], list[str]]:
@@ -117,7 +117,7 @@ def test_chunks_respect_the_limit(limit):
 def test_idle_buffers_make_room_only_where_there_is_none(monkeypatch, tmp_path, available, released):
     job, paradigm = assemble(small_config(MODELS["gcn"]), Artifacts(nasty_graph()), tmp_path, read_environment())
     pool = job.model.backend.pool
-    monkeypatch.setattr("gnnexp.evaluate.psutil.virtual_memory", lambda: SimpleNamespace(available=available))
+    monkeypatch.setattr("gnnexp.training.evaluate.psutil.virtual_memory", lambda: SimpleNamespace(available=available))
     freed = []
     monkeypatch.setattr(pool, "trim", lambda: freed.append(True))
     assert "acc/val" in Evaluation(job, paradigm).after(job.run.train.epochs - 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.errors import DataError, Problem
-from gnnexp.records import RESULT_FILE, figure_of_merit, warm_median
+from gnnexp.record.records import RESULT_FILE, figure_of_merit, warm_median
 
 RUNS = Path("runs")
 
@@ -26,7 +26,7 @@ class Run:
         summary: figures at the best validation epoch.
         status: `finished` or `failed`.
         reason: why it failed.
-        kind: of the failure (`gnnexp.failure.Kind`).
+        kind: of the failure (`gnnexp.record.failure.Kind`).
         facts: what the paradigm decided before the first epoch (`Paradigm.facts`).
         quality: of the partition, what making it took, and what its method tells (`gnnexp.prepare.read_quality`); empty
             where nothing was partitioned.

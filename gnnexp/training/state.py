@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from gnnexp.checkpoint import Checkpoint, Position, latest_checkpoint, remove_unfinished, save_checkpoint
 from gnnexp.errors import DataError, GnnexpError, Problem
-from gnnexp.interruption import Wish
 from gnnexp.job import Job
 from gnnexp.measure.record import RankRecord, losses_of_others, record_of
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.parameters import join, put, take
-from gnnexp.records import EpochLog
+from gnnexp.record.records import EpochLog
+from gnnexp.training.checkpoint import Checkpoint, Position, latest_checkpoint, remove_unfinished, save_checkpoint
+from gnnexp.training.interruption import Wish
+from gnnexp.training.parameters import join, put, take
 
 logger = logging.getLogger(__name__)
 

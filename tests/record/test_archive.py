@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from run_folder import write_epochs, write_job, write_result
 
-from gnnexp.archive import pack, unpack
 from gnnexp.cli.main import run_command
 from gnnexp.errors import DataError
-from gnnexp.runs import find_runs, read_run
+from gnnexp.record.archive import pack, unpack
+from gnnexp.record.runs import find_runs, read_run
 
 
 def make_sweep(folder: Path, name: str = "some", ended: int = 2) -> list[Path]:

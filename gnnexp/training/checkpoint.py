@@ -23,7 +23,7 @@ import torch
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.writer import sync
-from gnnexp.records import write_json
+from gnnexp.record.records import write_json
 
 FOLDER = "checkpoints"
 SHARED, META = "shared.pt", "checkpoint.json"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from reference_sampling import graphs, reference_blocks
 
 import gnnexp.prepare
-import gnnexp.presample
+import gnnexp.training.presample
 from gnnexp.errors import DataError
 from gnnexp.graph.arrays import META
 from gnnexp.graph.block import Batch, BatchKey, Block
@@ -28,12 +28,12 @@ from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.counter import Purpose, mix, stream
 from gnnexp.paradigms.loops.targets import TargetSchedule
 from gnnexp.prepare import prepare_presample
-from gnnexp.presample import Tally, presample, presample_key
 from gnnexp.samplers.base import Topology
 from gnnexp.samplers.fused import FusedSampler
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 from gnnexp.testing.graphs import csc, nasty_graph
 from gnnexp.testing.steps import small_config
+from gnnexp.training.presample import Tally, presample, presample_key
 
 ARRAYS = ("destinations", "inputs", "edges")
 FANOUTS = [4, 3]
@@ -202,7 +202,7 @@ def test_threads_change_nothing(config: dict[str, Any], monkeypatch: pytest.Monk
     graph = nasty_graph()
     found = []
     for threads in (0, 1, 2, 5):
-        monkeypatch.setattr(gnnexp.presample, "_THREADS", threads)
+        monkeypatch.setattr(gnnexp.training.presample, "_THREADS", threads)
         made = presample({**config, "sampler": {**config["sampler"], "threads": threads}}, graph, 3)
         found.append([getattr(made, name).tolist() for name in ARRAYS] + [made.convergence])
     assert all(other == found[0] for other in found[1:])

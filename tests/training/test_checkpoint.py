@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import torch
 
-from gnnexp import checkpoint
-from gnnexp.checkpoint import Position, checkpoint_folders, latest_checkpoint, open_checkpoint, save_checkpoint
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import Environment
 from gnnexp.errors import DataError
 from gnnexp.measure.phases import PhaseTimer
+from gnnexp.training import checkpoint
+from gnnexp.training.checkpoint import Position, checkpoint_folders, latest_checkpoint, open_checkpoint, save_checkpoint
 
 
 def alone() -> Communicator:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gnnexp.comm.environment import Environment
 from gnnexp.measure.phases import PhaseTimer
-from gnnexp.records import write_json
+from gnnexp.record.records import write_json
 
 PERIOD_S = 2.0
 

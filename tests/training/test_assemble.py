@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gnnexp.assemble import Artifacts, assemble
 from gnnexp.comm.environment import Environment
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
+from gnnexp.training.assemble import Artifacts, assemble
 
 
 @pytest.mark.parametrize(("throttle", "said"), [(None, None), (1.875e9, "emulated: 1.875e+09 bytes/s")])

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gnnexp.attempts import read_attempts
 from gnnexp.config.build import build
 from gnnexp.launchers.base import Outcome
-from gnnexp.records import RESULT_FILE, read_epochs, summarize, write_json
+from gnnexp.record.attempts import read_attempts
+from gnnexp.record.records import RESULT_FILE, read_epochs, summarize, write_json
 from gnnexp.trackers.base import Tracker, TrackingError
 
 
