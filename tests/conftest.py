@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
@@ -17,3 +22,21 @@ settings.load_profile("gnnexp")
 def steps(request: pytest.FixtureRequest) -> int:
     """How many steps of training a case compares."""
     return WHOLE if request.node.get_closest_marker("slow") else QUICK
+
+
+@pytest.fixture(scope="session")
+def mlflow_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], str]:
+    """Put an empty MLflow store into a folder; its URI. MLflow takes seconds to make one, by all of its migrations."""
+
+    @cache
+    def empty() -> Path:
+        from mlflow import MlflowClient
+
+        file = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+        MlflowClient(tracking_uri=f"sqlite:///{file}").search_experiments()
+        return file
+
+    def put(folder: Path) -> str:
+        return f"sqlite:///{shutil.copy(empty(), folder / 'mlflow.db')}"
+
+    return put

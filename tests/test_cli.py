@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -143,7 +143,10 @@ def test_a_run_never_writes_into_a_folder_that_exists(workplace: Path, capsys: p
     assert list((workplace / "taken").iterdir()) == []
 
 
-def test_a_run_from_the_console_to_mlflow(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_from_the_console_to_mlflow(
+    workplace: Path, mlflow_store: Callable[[Path], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    uri = mlflow_store(workplace)
     done = gnnexp("run", *SMALL, "hardware.workers=2", "hydra.run.dir=runs/one")
     assert done.returncode == 0, done.stderr
     assert "epoch   0" in done.stdout and "epoch   1" in done.stdout and "runs/one" in done.stdout
@@ -157,7 +160,7 @@ def test_a_run_from_the_console_to_mlflow(workplace: Path, capsys: pytest.Captur
     assert (run / "figures" / "breakdown.png").exists()
     from mlflow import MlflowClient
 
-    client = MlflowClient(tracking_uri=f"sqlite:///{workplace / 'mlflow.db'}")
+    client = MlflowClient(tracking_uri=uri)
     (found,) = client.search_runs([client.get_experiment_by_name("gnnexp").experiment_id])
     assert found.info.status == "FINISHED" and found.data.tags["paradigm"] == "data_parallel"
     assert len(client.get_metric_history(found.info.run_id, "time/epoch_s")) == 2

@@ -74,12 +74,15 @@ def test_other_reports_leave_the_sweeps_page_alone() -> None:
     assert read_strictly(Path("mine/report.html").read_text(encoding="utf-8")).problems == []
 
 
-def test_it_is_delivered_once_later_and_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_delivered_once_later_and_again(
+    tmp_path: Path, mlflow_store: Callable[[Path], str], capsys: pytest.CaptureFixture[str]
+) -> None:
     away = {**MLFLOW, "uri": f"sqlite:///{tmp_path / 'later' / 'mlflow.db'}"}
     write_sweep(away)
     assert run_command(["report", "mine"]) == 0
     assert "gnnexp report --sync" in capsys.readouterr().out
     (tmp_path / "later").mkdir()
+    mlflow_store(tmp_path / "later")
     assert run_command(["report", "--sync"]) == 0
     assert "2 runs delivered, 1 report\n" in capsys.readouterr().out
     assert run_command(["report", "--sync"]) == 0

@@ -89,8 +89,9 @@ def check(place: Path, good: int, bad: int) -> None:
 
 @pytest.mark.parametrize(("good", "bad", "kills", "workers"), [
     (2, 1, [1], 1), pytest.param(21, 3, [7, 15], 2, marks=pytest.mark.slow)])
-def test_a_sweep_that_is_killed_half_way(tmp_path, monkeypatch, capfd, good, bad, kills, workers):
+def test_a_sweep_that_is_killed_half_way(tmp_path, mlflow_store, monkeypatch, capfd, good, bad, kills, workers):
     monkeypatch.chdir(tmp_path)
+    mlflow_store(tmp_path)
     file = write_sweep(tmp_path, good, bad, workers)
     for ended in kills:
         kill_after(sweep(file, tmp_path), tmp_path, ended)

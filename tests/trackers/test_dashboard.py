@@ -22,10 +22,10 @@ GRAPH = {"num_nodes": 1797, "num_edges": 24678}
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+def store(tmp_path_factory: pytest.TempPathFactory, mlflow_store: Callable[[Path], str]) -> str:
     """A store with three runs: exact, not exact, failed."""
     folder = tmp_path_factory.mktemp("dashboard")
-    uri = f"sqlite:///{folder / 'mlflow.db'}"
+    uri = mlflow_store(folder)
     tracker = MlflowTracker(uri)
     for name, exact in (("exact", True), ("inexact", False), ("failed", None)):
         run = folder / name
@@ -113,10 +113,12 @@ def test_the_experiment_opens_with_the_columns_that_exist(store: str, search: Ca
         "those that these runs, without memory and partitioner, do not record"
 
 
-def test_an_experiment_of_an_earlier_version_is_described_and_its_users_words_stay(tmp_path: Path) -> None:
+def test_an_experiment_of_an_earlier_version_is_described_and_its_users_words_stay(
+    tmp_path: Path, mlflow_store: Callable[[Path], str]
+) -> None:
     from mlflow import MlflowClient
 
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    uri = mlflow_store(tmp_path)
     client = MlflowClient(tracking_uri=uri)
     client.create_experiment("gnnexp", tags={"mlflow.note.content": "mine", "mlflow.sharedViewState.gnnexp": "old"})
     MlflowTracker(uri).view("http://x")
