@@ -237,7 +237,7 @@ def test_the_figures_are_those_that_the_runs_support(tmp_path: Path, monkeypatch
     from matplotlib.figure import Figure
 
     kept: dict[str, Figure] = {}
-    monkeypatch.setattr(Figure, "savefig", lambda self, file: kept.update({Path(file).name: self}))
+    monkeypatch.setattr(Figure, "savefig", lambda self, file, **_: kept.update({Path(file).name: self}))
     runs = [make_run(tmp_path / "a", WARM), make_run(tmp_path / "b", WARM, "hongtu_base", **BASE),
             in_memory(tmp_path / "c")]
     assert offload_figure.draw(runs[2:], tmp_path / "none") == [], "nothing is offloaded"
@@ -256,7 +256,7 @@ def test_curves_run_along_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     from matplotlib.figure import Figure
 
     kept: dict[str, Figure] = {}
-    monkeypatch.setattr(Figure, "savefig", lambda self, file: kept.update({Path(file).name: self}))
+    monkeypatch.setattr(Figure, "savefig", lambda self, file, **_: kept.update({Path(file).name: self}))
     files = offload_figure.draw(by_chunks(tmp_path / "a"), tmp_path / "out")
     assert [file.name for file in files] == [
         f"{name}.{suffix}" for name in ("offload", "chunks", "replication") for suffix in ("png", "svg")]
