@@ -17,6 +17,7 @@ from gnnexp.config.overrides import is_group, parse
 from gnnexp.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
+    from hydra.conf import HydraConf
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
 
@@ -47,7 +48,7 @@ def composition(folders: ConfigFolders, lines: Sequence[str], *, final: bool) ->
 
     register_resolvers()
     try:
-        return _contents(_composed(folders, lines), final=final)
+        return _contents(*_composed(folders, lines), final=final)
     except YAMLError as error:
         reason = f"not YAML: {' '.join(str(error).split())}"
         raise ConfigError(Problem("configuration", " ".join(lines), reason, "correct the file")) from None
@@ -56,46 +57,94 @@ def composition(folders: ConfigFolders, lines: Sequence[str], *, final: bool) ->
         raise ConfigError(Problem("configuration", " ".join(lines), reason, "correct the override or file")) from error
 
 
-def _contents(composed: DictConfig, *, final: bool) -> Composition:
-    """`composed` as plain dicts; it is of no use afterwards."""
+class _Groups(NamedTuple):
+    """What a choice of groups composes to; not to be changed.
+
+    Attributes:
+        config: without Hydra's own node, which is larger than all else and the same for all values.
+        hydra: that node, where `${hydra:…}` looks it up.
+        run_dir: `hydra.run.dir`, not resolved.
+        choices: as in `Composition`.
+    """
+
+    config: DictConfig
+    hydra: HydraConf
+    run_dir: str
+    choices: dict[str, str | None]
+
+
+def _contents(groups: _Groups, values: Sequence[Override], *, final: bool) -> Composition:
+    """`groups` with `values`, as plain dicts."""
     from hydra.core.hydra_config import HydraConfig
-    from omegaconf import OmegaConf, open_dict
+    from omegaconf import OmegaConf
     from omegaconf.errors import InterpolationToMissingValueError
 
+    composed = deepcopy(groups.config)
+    for override in values:
+        _apply(override, composed)
     run_dir = "runs/unnamed"  # if a value is missing that names it: that is reported, and there will be no run
     if final:
-        HydraConfig.instance().set_config(composed)  # lets ${hydra:…} resolve
+        HydraConfig.instance().cfg = groups.hydra  # lets ${hydra:…} resolve
         with suppress(InterpolationToMissingValueError):
-            run_dir = str(composed.hydra.run.dir)
-    choices = dict(composed.hydra.runtime.choices)
-    with open_dict(composed):
-        del composed["hydra"]
+            run_dir = _resolved(groups.run_dir, composed)
     config = OmegaConf.to_container(composed, resolve=final)
     assert isinstance(config, dict)
-    return Composition({str(key): value for key, value in config.items()}, run_dir, choices)
+    return Composition({str(key): value for key, value in config.items()}, run_dir, dict(groups.choices))
 
 
-def _composed(folders: ConfigFolders, lines: Sequence[str]) -> DictConfig:
-    """With Hydra's own node; to be changed at will."""
+def _resolved(run_dir: str, config: DictConfig) -> str:
+    """`hydra.run.dir` as it reads in `config`."""
+    from omegaconf import OmegaConf, open_dict
+
+    with open_dict(config):
+        config["hydra"] = OmegaConf.create({"run": {"dir": run_dir}})
+        try:
+            return str(config.hydra.run.dir)
+        finally:
+            del config["hydra"]
+
+
+def _composed(folders: ConfigFolders, lines: Sequence[str]) -> tuple[_Groups, list[Override]]:
+    """What was kept of the groups in `lines`, and the values to be applied to a copy of it."""
     overrides, problems = parse(lines)
     assert not problems, problems
     values = [override for override in overrides if not is_group(override, folders)]
-    if any(str(override.key_or_group).startswith("hydra") or override.package is not None for override in values):
-        return _by_hydra(folders, lines)  # its own node may refer to any line, and it says what a package may not be
+    if any(_needs_hydra(override) for override in values):
+        return _by_hydra(folders, lines), []
     choices = tuple(str(override.input_line) for override in overrides if is_group(override, folders))
-    composed = deepcopy(_kept(folders, choices, folders.stamp(), Path.cwd()))
-    for override in values:
-        _apply(override, composed)
-    return composed
+    return _kept(folders, choices, folders.stamp(), Path.cwd()), values
+
+
+def _needs_hydra(override: Override) -> bool:
+    """Its own node may refer to any line, and it says what a package may not be."""
+    own = str(override.key_or_group).startswith("hydra") or "${hydra" in str(override.input_line)
+    return own or override.package is not None
 
 
 @lru_cache(maxsize=256)
-def _kept(folders: ConfigFolders, choices: tuple[str, ...], stamp: int, cwd: Path) -> DictConfig:
-    """Not to be changed. Files by their `stamp`; Hydra notes the working directory."""
+def _kept(folders: ConfigFolders, choices: tuple[str, ...], stamp: int, cwd: Path) -> _Groups:
+    """Files by their `stamp`; Hydra notes the working directory."""
     return _by_hydra(folders, choices)
 
 
-def _by_hydra(folders: ConfigFolders, lines: Sequence[str]) -> DictConfig:
+def _by_hydra(folders: ConfigFolders, lines: Sequence[str]) -> _Groups:
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf, open_dict
+
+    composed = _compose(folders, lines)
+    HydraConfig.instance().set_config(composed)
+    hydra = HydraConfig.instance().cfg
+    assert hydra is not None
+    run = OmegaConf.to_container(composed.hydra.run)
+    assert isinstance(run, dict)
+    choices = dict(composed.hydra.runtime.choices)
+    config = deepcopy(composed)
+    with open_dict(config):
+        del config["hydra"]
+    return _Groups(config, hydra, str(run["dir"]), choices)
+
+
+def _compose(folders: ConfigFolders, lines: Sequence[str]) -> DictConfig:
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 

@@ -97,10 +97,14 @@ class Block:
         """The same edges by source; built once per block, and only where a backward pass needs it."""
         return transpose(self)
 
+    def arrays(self) -> list[Tensor]:
+        """What the block is made of, without its transpose."""
+        held = (getattr(self, name) for name in _ARRAYS)
+        return [array for array in held if array is not None]
+
     def nbytes(self) -> int:
         """Bytes of the block's own arrays (the topology share of a batch)."""
-        held = (getattr(self, name) for name in _ARRAYS)
-        return sum(array.numel() * array.element_size() for array in held if array is not None)
+        return sum(array.numel() * array.element_size() for array in self.arrays())
 
     def to(self, device: torch.device) -> Block:
         """The same block on another device (itself where it is there already)."""
@@ -144,6 +148,10 @@ class Transpose:
     indptr: Tensor
     destinations: Tensor
     edges: Tensor
+
+    def arrays(self) -> list[Tensor]:
+        """What it is made of."""
+        return [self.indptr, self.destinations, self.edges]
 
 
 def transpose(block: Block) -> Transpose:

@@ -41,14 +41,17 @@ class DeviceTier:
     Args:
         device: the rank's.
         timer: is told how long crossings took; None: nobody is.
+        reads_transpose: whether backward passes there go over a chunk's transpose, which then crosses.
 
     Attributes:
         counts: `tier/h2d_bytes` and `tier/d2h_bytes` since they were last taken, and rows by the names they were given.
         peak_bytes: most that was held at once while measured, 0 before.
     """
 
-    def __init__(self, device: torch.device, timer: PhaseTimer | None = None) -> None:
-        self.device = device
+    def __init__(
+        self, device: torch.device, timer: PhaseTimer | None = None, *, reads_transpose: bool = False
+    ) -> None:
+        self.device, self.reads_transpose = device, reads_transpose
         self.counts: Counter[str] = Counter()
         self.peak_bytes = 0
         self._timer, self._measured, self._held_bytes = timer, False, 0

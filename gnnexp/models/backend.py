@@ -44,9 +44,11 @@ class Backend(ABC):
 
     Attributes:
         name: as in `model.kernel`.
+        reads_transpose: whether backward passes go over a block's transpose: a chunk then brings it to the device.
     """
 
     name: str
+    reads_transpose = False
 
     def release(self) -> None:
         """Free memory that is kept for the next step."""

@@ -43,6 +43,7 @@ class NumbaBackend(Backend):
     """
 
     name = "numba"
+    reads_transpose = True
 
     def __init__(self) -> None:
         self.pool = Pool()

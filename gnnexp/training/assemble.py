@@ -113,10 +113,11 @@ def _job(
             store.begin(run.train, run.seed)
     task.setup(graph)
     model.setup(graph.num_features, graph.num_classes, GraphFacts.of(graph), seed=run.seed, dtype=dtype, device=device)
+    assert model.backend is not None
     model.decoder = task.decoder(graph.num_classes, seed=run.seed, dtype=dtype, device=device)
     return Job(
         run, config, shard, comm, group_comm, batch_comm, timer, sampler, store, model, task, device,
-        DeviceTier(device, timer), directory, facts, parts
+        DeviceTier(device, timer, reads_transpose=model.backend.reads_transpose), directory, facts, parts
     )
 
 

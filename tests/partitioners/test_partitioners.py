@@ -63,7 +63,9 @@ def test_more_parts_than_vertices_are_refused(name: str, num_parts: int) -> None
         ALL[name]().partition(random_graph(30, 60, 0), num_parts)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if not name.startswith("metis")])
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=pytest.mark.slow if name.startswith("restream") else ()) for name in ALL
+    if not name.startswith("metis")])
 def test_many_parts_need_wider_owners(name: str) -> None:
     partition = ALL[name]().partition(random_graph(40_000, 10, 0), 33_000)
     assert partition.node_owner.dtype == torch.int32

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from gnnexp.graph.block import Block
 from gnnexp.measure.tier import DeviceTier
 from gnnexp.models.layer import Layer
 from gnnexp.models.local import normalised_weights
 from gnnexp.samplers.chunks import Chunk
 
 Work = Callable[[Chunk, Tensor, Tensor | None], Tensor]
+# Of a chunk: forward, backward with a forward pass again, or backward over the transpose alone.
+Pass = Literal["forward", "again", "transposed"]
 
 
 def in_chunks(
@@ -76,7 +79,7 @@ def run_backward(
 ) -> None:
     """One chunk again, with a graph; its gradients are added to `[S, d]` and `[E, k]`, and to parameters'."""
     host = (x, edges, gradient, x_gradient, edges_gradient)
-    with visit(chunk, tier, host, backward=True) as here, torch.enable_grad():
+    with visit(chunk, tier, host, "again") as here, torch.enable_grad():
         rows = tier.enter(x.detach(), chunk.rows).requires_grad_(x_gradient is not None)
         own = None if edges is None else tier.enter(edges.detach()[chunk.edges])
         if own is not None and edges_gradient is not None:
@@ -94,25 +97,30 @@ def run_transposed(
     transposed: Work, chunk: Chunk, edges: Tensor | None, tier: DeviceTier, gradient: Tensor, x_gradient: Tensor
 ) -> None:
     """The gradient of a chunk's rows, added to `[S, d]`."""
-    with visit(chunk, tier, (edges, gradient, x_gradient), backward=True) as here, torch.no_grad():
+    with visit(chunk, tier, (edges, gradient, x_gradient), "transposed") as here, torch.no_grad():
         own = None if edges is None else tier.enter(edges.detach()[chunk.edges])
         tier.add(transposed(here, tier.enter(gradient), own), x_gradient, chunk.rows)
 
 
 @contextmanager
 def visit(
-    chunk: Chunk, tier: DeviceTier, host: Iterable[Tensor | None], *, backward: bool = False
+    chunk: Chunk, tier: DeviceTier, host: Iterable[Tensor | None], what: Pass = "forward"
 ) -> Iterator[Chunk]:
     """The chunk on the device; `host` is what it is worked on with and lies elsewhere."""
     block = chunk.block
-    topology = [getattr(block, field.name) for field in fields(block)]
-    if backward:
-        topology += [block.transpose.indptr, block.transpose.destinations, block.transpose.edges]
-    arrays = [array for array in topology if isinstance(array, Tensor)]
+    arrays = _topology(block, what, reads_transpose=tier.reads_transpose)
     num_bytes = sum(array.numel() * array.element_size() for array in arrays)
     with tier.chunk(num_bytes, (*arrays, *host)):
         yield chunk if block.sources.device == tier.device else replace(chunk, block=block.to(tier.device))
         block.static_weights.clear()  # nothing of a chunk stays
+
+
+def _topology(block: Block, what: Pass, *, reads_transpose: bool) -> list[Tensor]:
+    """What a pass brings of a block."""
+    if what == "forward" or not reads_transpose:
+        return block.arrays()
+    turned = block.transpose.arrays()
+    return [block.degree, *turned] if what == "transposed" else [*block.arrays(), *turned]
 
 
 class _InChunks(Function):

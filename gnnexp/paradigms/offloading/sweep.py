@@ -165,7 +165,7 @@ class Sweeps:
         self, index: int, chunk: Chunk, key: BatchKey, buffer: Tensor | None, into: Tensor | None
     ) -> None:
         tier, layer, host = self._job.tier, self._layers[index], self._rows[index]
-        with visit(chunk, tier, (buffer, into, *self._host_rows), backward=True) as here:
+        with visit(chunk, tier, (buffer, into, *self._host_rows), "again") as here:
             gradient, own = self._gradients_of(index + 1, here), self._own_rows(index, here)
             if buffer is not None:
                 of_own = layer.backward(here.block, buffer, own, key, gradient, into)
