@@ -19,7 +19,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.reports.layout import read_layout
 
 # Raised when the same configuration starts to give other results: older runs are then no longer taken as finished.
-RESULT_VERSION = 1
+RESULT_VERSION = 2
 # Keys that change neither a result nor a time of it.
 _WITHOUT_RESULTS = {
     "hardware": {"launcher", "timeout_s", "max_restarts", "detach", "sampling", "latency"},
@@ -50,7 +50,7 @@ class Sweep:
     Attributes:
         name: of its file.
         description: one sentence.
-        cases: in order, without repetition.
+        cases: in the file's order, but all of a seed before those of the next; without repetition.
         report: how to show it, as its file says: what `read_layout` reads.
         command: that was typed for it.
     """
@@ -83,19 +83,27 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
         *([f"{key}={_text(value)}" for value in values] for key, values in content.get("axes", {}).items()),
     ]
     chosen = "full_cases" if full and "full_cases" in content else "cases"
-    cases = [case["overrides"] for case in content.get(chosen, [])] or [[]]
+    cases = [expand_values([str(line) for line in case["overrides"]]) for case in content.get(chosen, [])] or [[]]
     more = [*([str(line)] for line in (content["full"] if full else ())), *expand_values(overrides)]
-    count = len(cases) * math.prod(len(axis) for axis in [*axes, *more])
+    count = sum(math.prod(map(len, [*axes, *case, *more])) for case in cases)
     if count > _MAX_CASES:
         raise ConfigError(Problem(str(file), f"{count} runs", f"at most {_MAX_CASES} in one sweep", "split it"))
     expanded: dict[tuple[str, ...], Case] = {}
     for case in cases:
-        for combination in itertools.product(*axes, *([str(line)] for line in case), *more):
+        for combination in itertools.product(*axes, *case, *more):
             lines = last_of_each_key(combination)
             expanded.setdefault(lines, Case("", lines))
-    found = label_cases(list(expanded))
+    found = label_cases(_seed_by_seed(list(expanded)))
     name = f"{file.stem}_full" if full else file.stem
     return Sweep(name, content.get("description", ""), tuple(found), content.get("report", {}))
+
+
+def _seed_by_seed(cases: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """All cases of the first seed, then of the next: what is compared runs close together, whatever else the machine
+    does meanwhile; how it drifts is in the spread over seeds."""
+    seeds = [next((line for line in case if key_of(line) == "seed"), "") for case in cases]
+    order = list(dict.fromkeys(seeds))
+    return [case for _, case in sorted(zip(seeds, cases, strict=True), key=lambda pair: order.index(pair[0]))]
 
 
 def _find(name: str) -> Path:

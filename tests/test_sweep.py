@@ -35,7 +35,15 @@ def test_axes_are_multiplied_in_order(tmp_path: Path) -> None:
 def test_cases_are_multiplied_with_axes(tmp_path: Path) -> None:
     sweep = load_sweep(write(tmp_path, "axes: {seed: [0, 1]}\ncases: [{overrides: [m=p, n=q]}, {overrides: [m=r]}]"))
     assert combinations(sweep) == [
-        ("seed=0", "m=p", "n=q"), ("seed=1", "m=p", "n=q"), ("seed=0", "m=r"), ("seed=1", "m=r")]
+        ("seed=0", "m=p", "n=q"), ("seed=0", "m=r"), ("seed=1", "m=p", "n=q"), ("seed=1", "m=r")], "seed by seed"
+
+
+def test_a_case_may_have_axes_of_its_own(tmp_path: Path) -> None:
+    file = write(tmp_path, "axes: {seed: [0, 1]}\ncases: [{overrides: [m=p]}, {overrides: [m=q, 'seed=1,2', n=7]}]")
+    assert combinations(load_sweep(file)) == [
+        ("seed=0", "m=p"), ("seed=1", "m=p"), ("seed=1", "m=q", "n=7"), ("seed=2", "m=q", "n=7")]
+    with pytest.raises(ConfigError, match="at most"):
+        load_sweep(write(tmp_path, "cases: [{overrides: ['a=range(100)', 'b=range(101)']}]"))
 
 
 def test_typed_overrides_win_and_may_be_axes(tmp_path: Path) -> None:

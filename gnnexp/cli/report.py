@@ -29,6 +29,7 @@ from gnnexp.reports.layout import Layout, layout_of
 from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.published import beside
 from gnnexp.reports.table import Table, group_runs, make_columns, make_table, row_keys, save_table
+from gnnexp.reports.values.metrics import unrecorded
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import read_run as read_record
 from gnnexp.trackers.delivery import undelivered
@@ -175,6 +176,9 @@ def show(
     drawn, data = draw_all(choice.layout.figures or usual, runs, keys, folder, choice.name)
     for table in tables.values():
         console.print(table.rich(f"report {choice.name}"))
+    asked = [*choice.layout.columns.values(), *(metric for one in choice.layout.figures or () for metric in one.y)]
+    for slip in unrecorded(runs, asked):
+        console.print(f"[yellow]warning[/yellow] {slip}", soft_wrap=True)
     files = [*figures, *drawn]
     files += [file for name, table in tables.items() for file in save_table(table, folder, name, formats)]
     subject = Subject(choice.name, choice.layout.kind, choice.sweep, folder, delivered=out is None)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from copy import deepcopy
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from gnnexp.config.folders import ConfigFolders
 from gnnexp.config.overrides import is_group, parse
@@ -62,7 +62,7 @@ class _Groups(NamedTuple):
 
     Attributes:
         config: without Hydra's own node, which is larger than all else and the same for all values.
-        hydra: that node, where `${hydra:…}` looks it up.
+        hydra: that node, where `${hydra:…}` looks it up; `run.dir` is that of the last values.
         run_dir: `hydra.run.dir`, not resolved.
         choices: as in `Composition`.
     """
@@ -76,7 +76,7 @@ class _Groups(NamedTuple):
 def _contents(groups: _Groups, values: Sequence[Override], *, final: bool) -> Composition:
     """`groups` with `values`, as plain dicts."""
     from hydra.core.hydra_config import HydraConfig
-    from omegaconf import OmegaConf
+    from omegaconf import OmegaConf, read_write
     from omegaconf.errors import InterpolationToMissingValueError
 
     composed = deepcopy(groups.config)
@@ -87,6 +87,9 @@ def _contents(groups: _Groups, values: Sequence[Override], *, final: bool) -> Co
         HydraConfig.instance().cfg = groups.hydra  # lets ${hydra:…} resolve
         with suppress(InterpolationToMissingValueError):
             run_dir = _resolved(groups.run_dir, composed)
+        node = cast("DictConfig", groups.hydra).hydra
+        with read_write(node):
+            node.run.dir = run_dir
     config = OmegaConf.to_container(composed, resolve=final)
     assert isinstance(config, dict)
     return Composition({str(key): value for key, value in config.items()}, run_dir, dict(groups.choices))
@@ -109,10 +112,17 @@ def _composed(folders: ConfigFolders, lines: Sequence[str]) -> tuple[_Groups, li
     overrides, problems = parse(lines)
     assert not problems, problems
     values = [override for override in overrides if not is_group(override, folders)]
+    run_dirs = [override for override in values if _is_run_dir(override)]  # one in every case of a sweep
+    values = [override for override in values if override not in run_dirs]
     if any(_needs_hydra(override) for override in values):
         return _by_hydra(folders, lines), []
     choices = tuple(str(override.input_line) for override in overrides if is_group(override, folders))
-    return _kept(folders, choices, folders.stamp(), Path.cwd()), values
+    groups = _kept(folders, choices, folders.stamp(), Path.cwd())
+    return groups._replace(run_dir=str(run_dirs[-1].value())) if run_dirs else groups, values
+
+
+def _is_run_dir(override: Override) -> bool:
+    return str(override.input_line).startswith("hydra.run.dir=") and isinstance(override.value(), str)
 
 
 def _needs_hydra(override: Override) -> bool:

@@ -21,6 +21,7 @@ LINES = (
     ["~model.dropout", "~train.lr", "+train.lr=${seed}", "seed=7"],
     ["name='a b'", "train.batch_size=null", "++feature_store={_target_:components.Store,width:4}"],
     ["hardware.workers=2", "task.dim=${model.hidden}", "model.hidden=12"],
+    ["system=p3", "hydra.run.dir=runs/here", "train.lr=1", "hydra.run.dir='runs/${model.hidden}, so-named'"],
 )
 
 
@@ -33,6 +34,15 @@ def test_as_hydra_composes(lines: list[str]) -> None:
         made, whole = composition(folders, lines, final=True), composition(folders, [*lines, BY_HYDRA], final=True)
         assert made.config == whole.config and made.choices == whole.choices
         assert made.run_dir.rpartition("-")[2] == whole.run_dir.rpartition("-")[2]
+
+
+def test_files_may_name_the_run_directory(tmp_path: Path) -> None:
+    (tmp_path / "hardware").mkdir()
+    (tmp_path / "hardware" / "mine.yaml").write_text("beside: ${hydra:run.dir}/mine\n")
+    folders = find_folders(str(tmp_path))
+    for lines in (["name=a"], ["name=b"], ["hydra.run.dir=runs/c"], ["name=a"]):
+        made = composition(folders, ["hardware=mine", *lines], final=True)
+        assert made.config["hardware"]["beside"] == f"{made.run_dir}/mine"
 
 
 @pytest.mark.parametrize("line", [

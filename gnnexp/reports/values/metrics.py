@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gnnexp.config.signature import unknown
+from gnnexp.config.signature import nearest, unknown
 from gnnexp.errors import Problem
 from gnnexp.measure.ledger import TAGS
 from gnnexp.record.runs import Run
@@ -85,6 +85,16 @@ def epoch_value(epoch: Mapping[str, float], metric: str) -> float:
 def values_of(runs: Sequence[Run], metric: str) -> list[float]:
     """Of every run that recorded it."""
     return [value for run in runs if not math.isnan(value := value_of(run, metric))]
+
+
+def unrecorded(runs: Sequence[Run], metrics: Iterable[str]) -> list[str]:
+    """A sentence for each name in `metrics` that none of the finished `runs` has: what looks like a slip is told."""
+    done = [run for run in runs if run.status == "finished"]
+    names = list(dict.fromkeys(name for metric in metrics for name in terms(metric)))
+    absent = [name for name in names if done and all(math.isnan(value_of(run, name)) for run in done)]
+    known = {name for run in done for names in (*run.epochs, run.summary) for name in names}
+    known |= {f"quality/{name}" for run in done for name in run.quality}
+    return [f"no run has {name}" + (f"; {near}?" if (near := nearest(name, known)) else "") for name in absent]
 
 
 def header_factor(header: str) -> float:

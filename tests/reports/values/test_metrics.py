@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gnnexp.record.runs import Run
-from gnnexp.reports.values.metrics import axis_of, check_header, check_metric, header_factor, typical_epoch, value_of
+from gnnexp.reports.values.metrics import (
+    axis_of,
+    check_header,
+    check_metric,
+    header_factor,
+    typical_epoch,
+    unrecorded,
+    value_of,
+)
 
 EPOCHS = [
     {"time/epoch_s": 9.0, "acc/test": 0.1, "work/a": 1.0, "work/b": 10.0, "comm/bytes_gradients": 5.0},
@@ -77,3 +86,12 @@ def test_names() -> None:
     (problem,) = check_metric("y", "memry/peak")
     assert "memory" in problem.mend
     assert all(len(check_metric("y", name)) == 1 for name in ("epoch_s", "", 3, None, "time/a_s + b"))
+
+
+def test_names_that_no_run_has_are_told_with_the_nearest() -> None:
+    asked = ["work/a + work/aa", "comm/bytes_features", "acc/test", "quality/edge_cuts", "time/epoch", "acc/best"]
+    assert unrecorded([make_run()], asked) == [
+        "no run has work/aa; work/a?", "no run has quality/edge_cuts; quality/edge_cut?",
+        "no run has time/epoch; time/epoch_s?", "no run has acc/best; acc/test?"]
+    assert unrecorded([replace(make_run(), status="failed")], asked) == [], "what failed has recorded nothing"
+    assert unrecorded([make_run([]), make_run()], ["work/a"]) == []
