@@ -44,10 +44,12 @@ def main() -> int:
     failed = []
     for name in options.sweeps or published_sweeps():
         print(f"== {name}", flush=True)
-        if not options.report_only and _gnnexp("sweep", name, "tracker=none"):
+        out = ["--out", str(RESULTS / name)]
+        if not options.report_only and _gnnexp("sweep", name, *out, "tracker=none"):
             failed.append(name)
         if runs_of_sweep(name):
-            _gnnexp("report", name, "--markdown", "--csv", "--out", str(RESULTS / name))
+            if options.report_only:
+                _gnnexp("report", name, "--markdown", "--csv", *out)
             _gnnexp("export", name, "--out", str(RESULTS / "records" / f"{name}.tar.xz"))
             for copy in [*(RESULTS / name).glob("*.png"), *(RESULTS / name).glob("*.html")]:  # of .svg and .md, larger
                 copy.unlink()

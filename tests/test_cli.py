@@ -217,6 +217,9 @@ def test_a_sweep_goes_on_after_a_failure_and_skips_what_is_finished(
     assert "1 finished before" in capsys.readouterr().out
     assert run_command(["sweep", "seeds.yaml", "--dry-run"]) == 0
     assert "2 finished before" in capsys.readouterr().out
+    assert run_command(["sweep", "seeds.yaml", "--out", "elsewhere"]) == 0
+    assert (workplace / "elsewhere" / "table.md").exists()
+    assert run_command(["sweep", "seeds.yaml", "--out", "seeds.yaml"]) == 2, "a file is no folder"
     assert run_command(["report", "seeds", "--markdown"]) == 0
     assert "±" in capsys.readouterr().out, "two seeds in one row"
     assert (workplace / "reports" / "seeds" / "breakdown.svg").exists()

@@ -134,6 +134,7 @@ def _add_sweep(commands: Commands[argparse.ArgumentParser]) -> None:
     sweep.add_argument("--jobs", type=int, default=1, metavar="N", help="how many runs at a time on this machine")
     sweep.add_argument("--full", action="store_true", help="in the paper's size, for a cluster")
     sweep.add_argument("--dry-run", action="store_true", help="check and list the runs, start none")
+    sweep.add_argument("--out", metavar="DIR", help="folder of its report (default: reports/<name>)")
     sweep.set_defaults(command=_lazy("sweep"))
 
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from gnnexp.cli.cases import State, begun_by_key, run_case, save_states
 from gnnexp.cli.console import make_console, states_table
 from gnnexp.cli.plan import disk_of, tell_plan
-from gnnexp.cli.prepare import checked, dataset_of
+from gnnexp.cli.prepare import check_folder, checked, dataset_of
 from gnnexp.cli.provenance import with_root
 from gnnexp.cli.report import Choice, show
 from gnnexp.cli.side_by_side import run_side_by_side
@@ -36,6 +36,9 @@ def main(options: argparse.Namespace) -> int:
     """Run what has not finished; 0 only if everything has."""
     if options.jobs < 1:
         raise ConfigError(Problem("--jobs", options.jobs, "must be at least 1", "--jobs 2"))
+    out = Path(options.out) if options.out else None
+    if out and (problems := check_folder("--out", out)):
+        raise ConfigError(problems)
     console = make_console()
     sweep = replace(load_sweep(options.name, options.overrides, full=options.full), command=_command(options))
     composed, states = check_all(sweep, options.config_dir)
@@ -52,7 +55,7 @@ def main(options: argparse.Namespace) -> int:
         console.print(f"when the jobs have ended: gnnexp sweep {sweep.name}, which runs what is left, and reports")
         return 0
     paths = [Path(state.run_dir) for state in states if state.run_dir]
-    show(console, Choice(sweep.name, paths, read_layout(sweep.report), sweep.name))
+    show(console, Choice(sweep.name, paths, read_layout(sweep.report), sweep.name), out)
     if counted["interrupted"]:
         return 130
     return 0 if counted["finished"] + counted["finished before"] == len(states) else 1
