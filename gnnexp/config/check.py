@@ -154,7 +154,10 @@ def _check_straggler(config: Mapping[str, Any]) -> list[Problem]:
     if not 0 <= straggler["rank"] < ranks:
         problems.append(Problem("hardware.straggler.rank", straggler["rank"], f"must be 0..{ranks - 1}",
                                 "hardware.straggler.rank=0"))
-    if straggler["phase"] in ("sample", "load") and config["train"].get("overlap"):
+    if straggler["phase"] in ("negatives", "decode") and config["task"]["_target_"].endswith(".NodeClassification"):
+        problems.append(Problem("hardware.straggler.phase", straggler["phase"], "classes of vertices need neither "
+                                "negatives nor a decoder", "hardware.straggler.phase=loss, or task=link_prediction"))
+    if straggler["phase"] in ("sample", "negatives", "load") and config["train"].get("overlap"):
         problems.append(Problem("hardware.straggler.phase", straggler["phase"], "with train.overlap=true batches are "
                                 "prepared in the background, which is not delayed", "set train.overlap=false"))
     if not 0 <= straggler["seconds"] < math.inf:

@@ -59,7 +59,7 @@ class Straggler:
     """
 
     rank: int
-    phase: Literal["sample", "load", "forward", "backward", "sync", "update"]
+    phase: Literal["sample", "negatives", "load", "forward", "decode", "loss", "backward", "sync", "update"]
     seconds: float
 
 

@@ -74,6 +74,8 @@ def test_a_straggler_must_be_a_rank(default: dict[str, Any]) -> None:
     wrong = changed(default, hardware__workers=2, hardware__straggler=straggler)
     assert keys(check_config(wrong)) == [
         "hardware.straggler.phase", "hardware.straggler.rank", "hardware.straggler.seconds"]
+    wrong["hardware"]["straggler"] = {**straggler, "phase": "decode"}
+    assert "hardware.straggler.phase" in keys(check_config(wrong)), "vertices are classified"
     wrong["hardware"]["straggler"] = {**straggler, "phase": "forward"}
     assert keys(check_config(wrong)) == ["hardware.straggler.rank", "hardware.straggler.seconds"]
 
