@@ -122,7 +122,9 @@ def _composed(folders: ConfigFolders, lines: Sequence[str]) -> tuple[_Groups, li
 
 
 def _is_run_dir(override: Override) -> bool:
-    return str(override.input_line).startswith("hydra.run.dir=") and isinstance(override.value(), str)
+    """A plain text for it: that changes nothing else."""
+    line = str(override.input_line)
+    return line.startswith("hydra.run.dir=") and "${hydra" not in line and isinstance(override.value(), str)
 
 
 def _needs_hydra(override: Override) -> bool:

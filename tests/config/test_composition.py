@@ -22,6 +22,7 @@ LINES = (
     ["name='a b'", "train.batch_size=null", "++feature_store={_target_:components.Store,width:4}"],
     ["hardware.workers=2", "task.dim=${model.hidden}", "model.hidden=12"],
     ["system=p3", "hydra.run.dir=runs/here", "train.lr=1", "hydra.run.dir='runs/${model.hidden}, so-named'"],
+    ["system=p3", "hydra.run.dir=runs/${hydra.job.name}-${hydra:runtime.choices.model}"],
 )
 
 
