@@ -153,7 +153,8 @@ def _by_hydra(folders: ConfigFolders, lines: Sequence[str]) -> _Groups:
     config = deepcopy(composed)
     with open_dict(config):
         del config["hydra"]
-    return _Groups(config, hydra, str(run["dir"]), choices)
+    run_dir = str(run["dir"]).replace("${hydra.", "${hydra:")  # the node is not in what it is resolved with
+    return _Groups(config, hydra, run_dir, choices)
 
 
 def _compose(folders: ConfigFolders, lines: Sequence[str]) -> DictConfig:
