@@ -16,7 +16,7 @@ _STARTS = re.compile(rf"{_PROGRAM} (?=\S)")
 _BETWEEN = re.compile(rf"\s*&&\s*|\s{{2,}}(?={_PROGRAM} )")
 _INLINE = re.compile(rf"`({_PROGRAM} [^`]+)`")
 # A word that stands for any name, not for itself; RUN_DIR and the like stand for something that there is.
-_ANY = re.compile(r"(?:[\w.]+=)?([A-Z][A-Z_]*)|group=choice|key=value")
+_ANY = re.compile(r"(?:[\w.]+=)?([A-Z][A-Z_]*)|\S*/NAME\.\S*|group=choice|key=value")
 PLACES = ("RUN_DIR", "FOLDER")
 # Commands that need no further word; others alone are named, not shown.
 _ALONE = ("info", "ui", "report")
