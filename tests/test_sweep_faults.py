@@ -9,9 +9,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from command_line import start
+from rank_processes import ranks_of
 
 from gnnexp.cli.main import run_command
 from gnnexp.record.records import read_epochs
@@ -44,7 +44,7 @@ def kill_after(going: subprocess.Popen[str], place: Path, ended: int) -> None:
     """SIGKILL the sweeping process when `ended` runs have their result and the next one trains."""
     while going.poll() is None:
         begun = [path for path in place.glob("runs/storm/*") if (path / "epochs.jsonl").exists()]
-        if len(results(place)) >= ended and len(begun) > ended:
+        if len(results(place)) >= ended and len(begun) > ended and workers(place):
             break
         time.sleep(0.02)
     assert going.poll() is None, going.communicate()[0]
@@ -57,8 +57,7 @@ def kill_after(going: subprocess.Popen[str], place: Path, ended: int) -> None:
 
 
 def workers(place: Path) -> list[int]:
-    return [process.pid for process in psutil.process_iter(["cmdline"])
-            if "gnnexp.worker" in (process.info["cmdline"] or []) and str(place) in " ".join(process.info["cmdline"])]
+    return [process.pid for run_dir in place.glob("runs/storm/*") for process in ranks_of(run_dir).values()]
 
 
 def check(place: Path, good: int, bad: int) -> None:

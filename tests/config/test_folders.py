@@ -21,11 +21,14 @@ def test_the_package_carries_the_folders_of_the_checkout() -> None:
 
 
 @pytest.mark.slow
-def test_a_wheel_carries_every_yaml_file(tmp_path: Path) -> None:
+def test_a_wheel_carries_every_file_of_data(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path), str(PACKAGE.parent)]
     subprocess.run(command, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
-    carried = {name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".yaml")}
-    root = PACKAGE.parent
-    files = [file for name in ("conf", "sweeps") for file in (root / name).rglob("*.yaml")]
-    assert carried == {f"gnnexp/{file.relative_to(root)}" for file in files}
+    carried = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("gnnexp/")}
+    root, linked = PACKAGE.parent, (PACKAGE / "conf", PACKAGE / "sweeps")
+    own = [file for file in PACKAGE.rglob("*") if file.is_file() and "__pycache__" not in file.parts
+           and not any(file.is_relative_to(folder) for folder in linked)]
+    files = [*own, *(root / "conf").rglob("*.yaml"), *(root / "sweeps").rglob("*.yaml")]
+    assert carried == {f"gnnexp/{str(file.relative_to(root)).removeprefix('gnnexp/')}" for file in files}
+    assert {Path(name).suffix for name in carried} >= {".py", ".yaml", ".csv"}
