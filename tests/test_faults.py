@@ -57,6 +57,21 @@ def test_a_rank_that_hangs_is_named(place, capfd):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("pause", [0.02, 0.3, 1.0])
+def test_who_presses_ctrl_c_again_and_again_has_a_run_that_goes_on(place, pause):
+    process = start("run", "hydra.run.dir=run", *SMALL, "hardware.workers=2", "train.epochs=400")
+    until_epoch(process, "run", 3)
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        time.sleep(pause)
+    output = finish(process)
+    assert process.returncode in (130, -signal.SIGINT), "to a shell the same: 130"
+    assert "Traceback" not in output, output
+    assert result("run")["kind"] == "interrupted" and not workers("run")
+    assert run_command(["resume", "run"]) == 0 and len(curve("run")) == 400
+
+
+@pytest.mark.slow
 def test_a_frozen_rank_is_named(place):
     more = ["hardware.workers=2", "hardware.timeout_s=8", "train.epochs=5000"]
     process = start("run", "hydra.run.dir=run", *SMALL, *more)

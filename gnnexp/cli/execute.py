@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from gnnexp.config.compose import Composed
 from gnnexp.config.schema import run_config
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.launchers.base import Launcher, Outcome
+from gnnexp.launchers.interrupts import noted
 from gnnexp.launchers.kept import Launchers
 from gnnexp.preflight import summary
 from gnnexp.prepare import read_quality
@@ -91,8 +93,11 @@ def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console, launch
         except KeyboardInterrupt:
             outcome = Outcome(130, "interrupted", "interrupted before the ranks were started", "interrupted")
         printer.close()
-        if outcome.status != "submitted":
-            outcome = settle(run_dir, outcome)
+        with noted() as asked:  # how it ended is written down, whatever is asked meanwhile
+            if outcome.status != "submitted":
+                outcome = settle(run_dir, outcome)
+        if asked.first is not None and outcome.status != "interrupted":
+            signal.raise_signal(asked.first)
         if outcome.status == "finished":
             draw(run_dir)
         deliver_rest(follower, tracker, console)

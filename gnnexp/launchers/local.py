@@ -7,9 +7,8 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import psutil
@@ -17,25 +16,13 @@ import psutil
 from gnnexp.config.schema import HardwareConfig, run_config
 from gnnexp.errors import Problem
 from gnnexp.launchers.base import Launcher, Outcome
+from gnnexp.launchers.interrupts import Interrupts, noted
 from gnnexp.launchers.ranks import Ranks
 from gnnexp.launchers.status import Death, judge, kernel_kills, read_statuses
 from gnnexp.launchers.variables import worker_variables
 from gnnexp.launchers.watch import STOP_S, Watchdog
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _LISTEN_S = 0.1
-
-
-class InterruptedLaunchError(Exception):
-    """A signal asked the launching process to stop.
-
-    Attributes:
-        number: which signal.
-    """
-
-    def __init__(self, number: signal.Signals) -> None:
-        super().__init__(number.name)
-        self.number = number
 
 
 class LocalLauncher(Launcher):
@@ -72,21 +59,17 @@ class LocalLauncher(Launcher):
         shutil.rmtree(run_dir / "status", ignore_errors=True)  # words of an earlier attempt
         for folder in ("logs", "status"):
             (run_dir / folder).mkdir(exist_ok=True)
-        with _signals_raise():
-            try:
-                ranks = self._started(run_dir, hardware)
-            except InterruptedLaunchError as error:
-                self.close()
-                return _interrupted(error.number)
+        with noted() as asked:
+            ranks = self._started(run_dir, hardware)
             watchdog, kills = Watchdog(run_dir, ranks.pids, hardware.workers, hardware.timeout_s), kernel_kills()
             with _passed_on(watchdog):
                 watchdog.start()
                 try:
-                    _wait(ranks, hardware.workers)
-                except InterruptedLaunchError as error:
-                    _stop(ranks, hardware.workers, error.number)
-                    self.close()
-                    return _interrupted(error.number)
+                    stopped = _wait(ranks, hardware.workers, asked)
+                    if stopped:
+                        _stop(ranks, hardware.workers, stopped, asked)
+                        self.close()
+                        return _interrupted(stopped)
                 finally:
                     watchdog.close()
         outcome = _outcome(run_dir, hardware.workers, ranks.exit_codes, watchdog, kernel_kills() > kills)
@@ -108,23 +91,30 @@ class LocalLauncher(Launcher):
         return self._ranks
 
 
-def _wait(ranks: Ranks, num_ranks: int) -> None:
-    """Until every rank has ended; once one has failed, the others are asked to (and ended by the watchdog)."""
-    asked = False
+def _wait(ranks: Ranks, num_ranks: int, asked: Interrupts) -> signal.Signals | None:
+    """Until every rank has ended, or a signal has come: that one.
+
+    Once one rank has failed, the others are asked to end (and ended by the watchdog).
+    """
+    failed = False
     while len(ranks.exit_codes) < num_ranks and not ranks.lost:
+        if asked.first is not None:
+            return asked.first
         ranks.listen(_LISTEN_S)
-        if not asked and any(ranks.exit_codes.values()):
+        if not failed and any(ranks.exit_codes.values()):
             ranks.signal(signal.SIGTERM)
-            asked = True
+            failed = True
+    return None
 
 
-def _stop(ranks: Ranks, num_ranks: int, number: signal.Signals) -> None:
-    """Pass a signal on and give the ranks time for a checkpoint; a second signal ends the wait."""
-    end = time.monotonic() + STOP_S
-    with suppress(InterruptedLaunchError):
-        ranks.signal(number)
-        while len(ranks.exit_codes) < num_ranks and not ranks.lost and time.monotonic() < end:
-            ranks.listen(_LISTEN_S)
+def _stop(ranks: Ranks, num_ranks: int, number: signal.Signals, asked: Interrupts) -> None:
+    """Pass a signal on and give the ranks time for a checkpoint, if there are any yet; a further signal ends that."""
+    end, before = time.monotonic() + STOP_S, asked.count
+    ranks.signal(number)
+    while ranks.pids and len(ranks.exit_codes) < num_ranks and not ranks.lost:
+        if asked.count > before or time.monotonic() > end:
+            return
+        ranks.listen(_LISTEN_S)
 
 
 def _has_cuda() -> bool:
@@ -168,21 +158,6 @@ def _starter_lost(run_dir: Path) -> Outcome:
 def _interrupted(number: signal.Signals) -> Outcome:
     said = f"interrupted by {number.name}"
     return Outcome(128 + number, "interrupted", said, said, "interrupted")
-
-
-@contextmanager
-def _signals_raise() -> Iterator[None]:
-    """Signals raise here; the caller's handlers come back at the end."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise InterruptedLaunchError(signal.Signals(number))
-
-    before = {item: signal.signal(item, stop) for item in _SIGNALS}
-    try:
-        yield
-    finally:
-        for item, handler in before.items():
-            signal.signal(item, handler)
 
 
 @contextmanager

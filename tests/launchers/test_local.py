@@ -78,7 +78,8 @@ def test_a_users_mistake_seen_by_a_rank_has_exit_code_2_and_no_traceback(
 def start_driver(run_dir: Path, behaviours: list[str]) -> subprocess.Popen[str]:
     prepare(run_dir, behaviours)
     command = [sys.executable, str(HERE / "launch_driver.py"), str(run_dir), str(len(behaviours))]
-    driver = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(HERE)}, stdout=subprocess.PIPE, text=True)
+    driver = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(HERE)}, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
     running = wait_until(lambda: len(list((run_dir / "status").glob("rank_*.json"))) == len(behaviours), 60)
     assert running, "the workers did not start"
     return driver
@@ -93,6 +94,17 @@ def test_signals_end_everything(tmp_path: Path, number: signal.Signals, code: in
     assert driver.returncode == code
     assert f"interrupted by {number.name}" in output
     assert all(gone(pid) for pid in pids(tmp_path))
+
+
+@pytest.mark.parametrize("pause", [0.0, 0.3])
+def test_nobody_who_asks_again_and_again_sees_a_traceback(tmp_path: Path, pause: float) -> None:
+    driver = start_driver(tmp_path, ["ignore_term", "ignore_term"])
+    for _ in range(4):
+        driver.send_signal(signal.SIGINT)
+        time.sleep(pause)
+    output, _ = driver.communicate(timeout=20)
+    assert driver.returncode == 130 and output.count("interrupted by SIGINT") == 1, output
+    assert "Traceback" not in output and all(gone(pid) for pid in pids(tmp_path))
 
 
 def test_workers_die_with_a_killed_launcher(tmp_path: Path) -> None:
