@@ -108,7 +108,7 @@ def run_epoch(
             if paradigm.resumes_within_epoch and (wish := interruption.after_step()) != Wish.NOTHING:
                 break
     work, counts = paradigm.end_epoch(), paradigm.batch_counts()
-    times = timer.end_epoch()
+    times = timer.end_epoch().without(paradigm.untimed)
     traffic = job.comm.ledger.take()
     memory = {**memory, "host_peak_bytes": host_peak_bytes()}
     if job.device.type == "cuda":

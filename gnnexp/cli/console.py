@@ -62,9 +62,9 @@ def epoch_line(line: Mapping[str, Any]) -> str:
     phases = (("S", "sample"), ("N", "negatives"), ("L", "load"), ("FB", "fb"), ("D", "decode"), ("sync", "sync"),
               ("wait", "wait"))
     for label, phase in phases:
-        seconds = f"{metrics.get(f'time/{phase}_s', math.nan):.3f}"
-        if label not in ("N", "D") or seconds not in ("0.000", "nan"):  # of links alone, and since they are timed
-            parts.append(f"{label} {seconds}")
+        spent = metrics.get(f"time/{phase}_s", math.nan)
+        if label not in ("N", "D") or spent >= 0.0005:  # of links alone, and since they are timed
+            parts.append(f"{label} {'–' if math.isnan(spent) else format(spent, '.3f')}")
     return "  ".join([*parts, f"epoch {metrics.get('time/epoch_s', math.nan):.3f} s"])
 
 

@@ -174,11 +174,11 @@ def show(
     keys = row_keys(runs, choice.layout.rows)
     usual = [] if choice.layout.kind or choice.layout.figures is not None else usual_figures(runs, keys)
     drawn, data = draw_all(choice.layout.figures or usual, runs, keys, folder, choice.name)
-    for table in tables.values():
-        console.print(table.rich(f"report {choice.name}"))
     asked = [*choice.layout.columns.values(), *(metric for one in choice.layout.figures or () for metric in one.y)]
-    for slip in unrecorded(runs, asked):
-        console.print(f"[yellow]warning[/yellow] {slip}", soft_wrap=True)
+    slips = unrecorded(runs, asked)
+    for name, table in tables.items():
+        tables[name] = replace(table, caption=" ".join([table.caption, *(f"Warning: {slip}." for slip in slips)]))
+        console.print(tables[name].rich(f"report {choice.name}"))
     files = [*figures, *drawn]
     files += [file for name, table in tables.items() for file in save_table(table, folder, name, formats)]
     subject = Subject(choice.name, choice.layout.kind, choice.sweep, folder, delivered=out is None)

@@ -52,6 +52,9 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console) -> Outcome
     """
     job = read_job(run_dir)
     if is_finished(run_dir):
+        if overrides:
+            raise ConfigError(Problem("resume", " ".join(overrides), f"{run_dir} has finished: nothing of it changes",
+                                      "gnnexp run with all overrides and these: another run"))
         console.print(f"{run_dir} has finished before", soft_wrap=True, markup=False)
         return Outcome(0, "finished")
     config = changed(job["config"], overrides)

@@ -7,7 +7,7 @@ import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as AbstractSequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from gnnexp.errors import Problem
@@ -90,7 +90,10 @@ def check_keys(path: str, node: Mapping[str, Any], allowed: Mapping[str, Paramet
         if key == TARGET:
             continue
         if key not in allowed:
-            problems.append(unknown(f"{path}.{key}", value, key, allowed, f"{path}."))
+            problem = unknown(f"{path}.{key}", value, key, allowed, f"{path}.")
+            # As a rule no slip: a group that was chosen before, by the system's file, has this key.
+            without = problem if nearest(key, allowed) else replace(problem, mend=f"leave it out: '~{path}.{key}'")
+            problems.append(without)
         elif not fits(value, allowed[key].hint):
             problems.append(wrong_type(f"{path}.{key}", value, allowed[key].hint))
     for name, parameter in allowed.items():

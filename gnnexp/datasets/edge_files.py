@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from torch import Tensor
 
 from gnnexp.datasets.base import is_file
 from gnnexp.datasets.npz import DAMAGE, open_npy
@@ -110,7 +111,8 @@ class TextStream(EdgeStream):
         self.name, self._given, self._lines = str(path), num_nodes, chunk_lines
         comma = path.name.removesuffix(".gz").endswith(".csv")
         delimiter = text.delimiter if text.delimiter is not None else "," if comma else None
-        self._table = Table(path, "int64", delimiter, text.header, text.comments, 0, num_nodes)
+        self._table = Table(path, "int64", delimiter, text.header, text.comments, 0, num_nodes,
+                            settable=True)
 
     @cached_property
     def _survey(self) -> tuple[int, int]:
@@ -180,6 +182,12 @@ def open_edges(
         return TextStream(path, text or TextFormat(), num_nodes)
     raise DataError(Problem("dataset.path", str(path), f"a file of edges ends in .npy, .bin, {', '.join(TEXT)} (also "
                             ".gz)", "rename it, or convert it"))
+
+
+def note_types(types: Tensor | None) -> tuple[str, ...]:
+    """What a reader of the graph's description must know of `[E]` types: a column of weights or times has many."""
+    count = 0 if types is None or not types.numel() else int(types.max()) + 1
+    return (f"the third column of the edges is taken for their types: {count} relations",) if count else ()
 
 
 def files_of(path: Path) -> list[Path]:

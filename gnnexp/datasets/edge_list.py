@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from gnnexp.datasets.base import Dataset, check_memory, checked, data_folder, is_file, no_edges
-from gnnexp.datasets.edge_files import TEXT, PairType, TextFormat, files_of, open_edges
+from gnnexp.datasets.edge_files import TEXT, PairType, TextFormat, files_of, note_types, open_edges
 from gnnexp.datasets.features import Sparse, typed_rows
 from gnnexp.datasets.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
-from gnnexp.datasets.labels import as_labels, count_classes
+from gnnexp.datasets.labels import as_labels, count_classes, empty_classes
 from gnnexp.datasets.npz import open_npy
 from gnnexp.datasets.split import check_shares, given_split, random_split
 from gnnexp.datasets.tables import Table
@@ -251,7 +251,7 @@ class EdgeList(Dataset):
             edge_types=arrays.types,
             node_types=None if types is None else torch.from_numpy(types),
             name=self.name,
-            notes=self._notes(labels),
+            notes=(*self._notes(labels), *note_types(arrays.types)),
         )
         graph = checked(graph, trainable=labels is not None, findings=findings)
         assert edges is not None
@@ -259,7 +259,9 @@ class EdgeList(Dataset):
 
     def _notes(self, labels: np.ndarray | None) -> tuple[str, ...]:
         drawn = self.split == "random" and labels is not None
-        return (f"split drawn by gnnexp, seed {self.seed}",) if drawn else ()
+        empty = empty_classes(labels)
+        return (*((f"split drawn by gnnexp, seed {self.seed}",) if drawn else ()),
+                *((f"no vertex has the classes {empty}",) if empty else ()))
 
     def _read_edges(self, path: Path) -> np.ndarray:
         edges = self._rows(path, "int64", low=0, high=self.num_nodes)
@@ -335,7 +337,7 @@ class EdgeList(Dataset):
             return array
         comma = path.name.removesuffix(".gz").endswith(".csv")
         delimiter = self.delimiter if self.delimiter is not None else "," if comma else None
-        return Table(path, dtype, delimiter, self.header, self.comments, low, high).read()
+        return Table(path, dtype, delimiter, self.header, self.comments, low, high, settable=True).read()
 
     def _count_nodes(
         self, edges: tuple[int, int] | None, path: Path, **rows: np.ndarray | None

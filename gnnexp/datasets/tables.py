@@ -25,6 +25,17 @@ _MAX_LINE = 1 << 20
 _MAX_RATIO, _ALWAYS_UNPACKED = 100, 1 << 24
 
 
+_SEPARATORS = (",", ";", "\t", "|")
+
+
+def _numbers_between(line: str, separator: str) -> bool:
+    """Whether cutting the line there leaves numbers alone."""
+    try:
+        return len([float(cell) for cell in line.split(separator)]) > 1
+    except ValueError:
+        return False
+
+
 def unpacked_limit(path: Path) -> int:
     """Bytes that a packed text may have unpacked."""
     return max(_ALWAYS_UNPACKED, _MAX_RATIO * path.stat().st_size)
@@ -57,6 +68,7 @@ class Table:
         comments: lines (and ends of lines) from this on are skipped; empty = none.
         low: smallest number allowed, or None.
         high: first number that is too large, or None.
+        settable: whether the user says how it is to be read (`dataset.header`, `dataset.delimiter`).
     """
 
     path: Path
@@ -66,6 +78,7 @@ class Table:
     comments: str = ""
     low: int | None = None
     high: int | None = None
+    settable: bool = False
 
     def read(self) -> np.ndarray:
         """`[n, k]`, every row with the same number of columns.
@@ -158,15 +171,25 @@ class Table:
                 if (number == 1 and self.header) or not text.strip():
                     continue
                 cells = text.strip().split(self.delimiter)
-                width = width or len(cells)
-                why = self._wrong(cells, width)
+                why = self._wrong(cells, width or len(cells))
                 if why:
-                    problems.append(
-                        Problem(f"{self.path}, line {number}", line.strip()[:80], why, "correct or remove this line")
-                    )
+                    mend = self._mend(line, first=width == 0)
+                    problems.append(Problem(f"{self.path}, line {number}", line.strip()[:80], why, mend))
+                width = width or len(cells)
                 if len(problems) == _MAX_SHOWN:
                     break
         return problems
+
+    def _mend(self, line: str, *, first: bool) -> str:
+        """Of a line that is wrong; what is `first` may hold the columns' names."""
+        if not self.settable:
+            return "correct or remove this line"
+        other = next((mark for mark in _SEPARATORS if mark in line.strip() and mark != self.delimiter), None)
+        if other is not None and _numbers_between(line, other):
+            return f"set dataset.delimiter='{other}' if that separates the columns"
+        if first and not self.header:
+            return "set dataset.header=true if this line names the columns, else correct it"
+        return "correct or remove this line"
 
     def _wrong(self, cells: list[str], width: int) -> str:
         """What is wrong with a line, or nothing."""

@@ -163,8 +163,9 @@ def _check(
         problems.append(Problem(key, sorted(lengths), "arrays of one length", mend))
     for what, ids in (("source", src), ("destination", dst)):
         if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= num_nodes):
-            found = f"{what} ids {int(ids.min())}..{int(ids.max())}"
-            mend = "correct the edges, or set the number of vertices"
+            first = int(np.flatnonzero((ids < 0) | (ids >= num_nodes))[0])
+            found = f"{what} ids {int(ids.min())}..{int(ids.max())}, the first wrong one in row {first} (from 0)"
+            mend = "correct the edges, or the number of vertices: rows of features and labels, or dataset.num_nodes"
             problems.append(Problem(key, found, f"ids in 0..{num_nodes - 1}", mend))
     if types is not None and types.size and not 0 <= int(types.min()) <= int(types.max()) < 2**31:
         found = f"types {types.min()}..{types.max()}"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Literal, NamedTuple, get_args
 
@@ -34,7 +34,8 @@ class PhaseTimes:
 
     Attributes:
         epoch_s: wall time.
-        phases: exclusive time by phase; they and `unaccounted_s` add up to `epoch_s`.
+        phases: exclusive time by phase, without those that the paradigm cannot tell from others (`Paradigm.untimed`);
+            they and `unaccounted_s` add up to `epoch_s`.
         hidden: work done behind the phases by other threads, by phase, and the `comm` in it; never part of the sum.
         crossings: between the memories, wherever in the phases it was (on a GPU: beside them); never part of the sum.
     """
@@ -49,12 +50,17 @@ class PhaseTimes:
         """Wall time outside every phase."""
         return self.epoch_s - sum(self.phases.values())
 
+    def without(self, phases: Container[Phase]) -> PhaseTimes:
+        """Times of a paradigm that never entered `phases`."""
+        assert not any(self.phases[phase] for phase in self.phases if phase in phases), "it did"
+        return replace(self, phases={phase: spent for phase, spent in self.phases.items() if phase not in phases})
+
     def joined(self, later: PhaseTimes) -> PhaseTimes:
         """Times of two pieces of an epoch together."""
         return PhaseTimes(
             self.epoch_s + later.epoch_s,
-            # A piece that an earlier version recorded may lack a phase.
-            {phase: self.phases.get(phase, 0.0) + later.phases.get(phase, 0.0) for phase in PHASES},
+            {phase: self.phases.get(phase, 0.0) + later.phases.get(phase, 0.0)
+             for phase in PHASES if phase in self.phases or phase in later.phases},
             {what: self.hidden.get(what, 0.0) + later.hidden.get(what, 0.0)
              for what in self.hidden.keys() | later.hidden.keys()},
             {what: self.crossings.get(what, 0.0) + later.crossings.get(what, 0.0)

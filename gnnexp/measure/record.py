@@ -5,10 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, get_args
 
-from gnnexp.measure.ledger import Tag, Traffic
-from gnnexp.measure.phases import FORWARD_BACKWARD, PHASES, PhaseTimes
+from gnnexp.measure.ledger import TAGS, Tag, Traffic
+from gnnexp.measure.phases import FORWARD_BACKWARD, PHASES, Crossing, PhaseTimes
+
+_DERIVED = ("fb", "compute", "comm", "comm_exposed", "unaccounted", "epoch")
+_HIDDEN = tuple(f"hidden_{what}" for what in (*PHASES, "comm"))
+# All that `time/*` and `comm/*` may be; what a component counts or a task measures has names of its own.
+TIME_NAMES = frozenset(f"time/{name}_s{of}" for name in (*PHASES, *_DERIVED, *_HIDDEN, *get_args(Crossing))
+                       for of in ("", "_min", "_mean"))
+TRAFFIC_NAMES = frozenset(f"comm/{figure}_{tag}" for figure in ("bytes", "rounds") for tag in TAGS)
 
 
 @dataclass(frozen=True)
@@ -78,9 +85,9 @@ def losses_of_others(pieces: Sequence[RankRecord], rank: int) -> RankRecord | No
 
 
 def reduce_times(ranks: Sequence[RankRecord]) -> dict[str, float]:
-    """`time/*`: the slowest rank, with `_min` and `_mean` beside it (a single figure where it is the same for all)."""
+    """`time/*`: the slowest rank, with `_min` and `_mean` beside it; of phases that were timed."""
     columns: dict[str, list[float]] = {
-        f"{phase}_s": [rank.times.phases[phase] for rank in ranks] for phase in PHASES
+        f"{phase}_s": [rank.times.phases[phase] for rank in ranks] for phase in PHASES if phase in ranks[0].times.phases
     }
     columns["fb_s"] = [sum(r.times.phases[phase] for phase in FORWARD_BACKWARD) for r in ranks]
     columns["compute_s"] = [fb + r.times.phases["update"] for fb, r in zip(columns["fb_s"], ranks, strict=True)]

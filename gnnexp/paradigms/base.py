@@ -14,6 +14,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
 from gnnexp.job import Job
 from gnnexp.measure.needs import Drawn, Need, Profile, Resident
+from gnnexp.measure.phases import Phase
 from gnnexp.models.model import Model
 from gnnexp.paradigms.checks import num_ranks, pairs, store_of
 
@@ -40,6 +41,11 @@ class Paradigm(ABC, Generic[B]):
     takes_vertex_cut: ClassVar[bool] = False
     resumes_within_epoch: ClassVar[bool] = False
     evaluation_memory: int | None = None
+
+    @property
+    def untimed(self) -> frozenset[Phase]:
+        """Phases that are parts of others here and cannot be told apart: not recorded, rather than recorded as 0."""
+        return frozenset()
 
     @property
     def updates_on_host(self) -> bool:

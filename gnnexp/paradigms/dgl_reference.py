@@ -28,6 +28,7 @@ from gnnexp.job import Job
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.measure.ledger import all_reduce_share
 from gnnexp.measure.needs import Need
+from gnnexp.measure.phases import Phase
 from gnnexp.models.dgl_layers import SUPPORTED, DGLStack, supported, wants_self_loops
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
@@ -111,6 +112,11 @@ class DGLReference(Paradigm[DGLBatch]):
             drop_last=False, use_ddp=job.comm.size > 1, num_workers=workers,
             persistent_workers=workers > 0,
         )
+
+    @property
+    def untimed(self) -> frozenset[Phase]:
+        """DDP waits for the others and reduces gradients while backward runs."""
+        return frozenset(("sync", "wait")) if self.job.comm.size > 1 else frozenset()
 
     @property
     def module(self) -> nn.Module:

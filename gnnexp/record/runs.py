@@ -76,6 +76,8 @@ class Run:
         node: object = self.config
         for part in key.split("."):
             node = node.get(part) if isinstance(node, Mapping) else None
+        if key == "partitioner" and self.status == "finished" and not self.quality:
+            return "none"  # one is always chosen, but nothing was partitioned
         if isinstance(node, Mapping):
             return str(node.get("name") or choices.get(key))
         if node is None and key == "system":

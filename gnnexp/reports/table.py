@@ -56,9 +56,10 @@ class Group:
 
     @property
     def verdict(self) -> str:
-        """Instead of figures where there are none: `OOM` as in the papers' tables, `diverged`, or `failed`."""
+        """Instead of figures where there are none: `OOM` as in the papers' tables, or how it ended."""
         kinds = {run.kind for run in self.failed}
-        return {"out of memory": "OOM", "diverged": "diverged"}.get(kinds.pop() if len(kinds) == 1 else "", "failed")
+        ends = {"out of memory": "OOM", "diverged": "diverged", "interrupted": "interrupted"}
+        return ends.get(kinds.pop() if len(kinds) == 1 else "", "failed")
 
     def median(self, metric: str) -> float:
         """Median over the runs of their medians; NaN where no run recorded it."""

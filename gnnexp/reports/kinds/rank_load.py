@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -91,7 +92,8 @@ def _rank_load(epochs: Sequence[Line]) -> RankLoad:
         statistics.fmean(computation_s(epoch) for epoch in epochs),
         statistics.fmean(_traffic(epoch, "seconds", vertex_data) for epoch in epochs),
         statistics.fmean(_traffic(epoch, "seconds", {_GRADIENTS}) for epoch in epochs),
-        statistics.fmean(time["phases"]["wait"] for time in times), statistics.fmean(time["epoch_s"] for time in times),
+        statistics.fmean(time["phases"].get("wait", math.nan) for time in times),
+        statistics.fmean(time["epoch_s"] for time in times),
         _mean(_work(epoch, "computed") for epoch in epochs), _mean(_work(epoch, "redundant") for epoch in epochs),
         _mean(_work(epoch, "cross") for epoch in epochs) if crosses else None,
         _mean(_traffic(epoch, "sent_bytes", vertex_data) for epoch in epochs),

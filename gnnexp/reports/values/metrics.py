@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from gnnexp.config.signature import nearest, unknown
 from gnnexp.errors import Problem
-from gnnexp.measure.ledger import TAGS
+from gnnexp.measure.record import TIME_NAMES, TRAFFIC_NAMES
 from gnnexp.record.runs import Run
 
 _ROOMS = ("time", "comm", "work", "tier", "memory", "imbalance", "eval", "quality", "loss")
 _SPLITS = ("val", "test")
-_COUNTED = tuple(f"comm/{figure}_{tag}" for figure in ("bytes", "rounds") for tag in TAGS)
+# Rooms whose names are known before there is a run.
+_NAMES: Mapping[str, Set[str]] = {"time": TIME_NAMES, "comm": TRAFFIC_NAMES}
 # By the last word of a header: its factor, and what the metric must end in or hold.
 _UNITS: Mapping[str, tuple[float, str]] = {
     "ms": (1e3, "_s"), "s": (1.0, "_s"), "KB": (1e-3, "bytes"), "MB": (1e-6, "bytes"), "GB": (1e-9, "bytes"),
@@ -34,6 +35,8 @@ def check_metric(where: str, metric: object) -> list[Problem]:
                                     "time/epoch_s (docs/record.md)"))
         elif room not in _ROOMS and rest not in _SPLITS:
             problems.append(unknown(where, metric, room, _ROOMS))
+        elif name not in _NAMES.get(room, (name,)):
+            problems.append(unknown(where, metric, name, _NAMES[room]))
     return problems
 
 
@@ -138,7 +141,7 @@ def _of_the_run(run: Run, name: str) -> float | None:
 
 
 def _counted(epoch: Mapping[str, Any], name: str) -> bool:
-    return name in _COUNTED and any(other.startswith("comm/") for other in epoch)
+    return name in TRAFFIC_NAMES and any(other.startswith("comm/") for other in epoch)
 
 
 def typical_epoch(runs: Sequence[Run]) -> str:
