@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -23,8 +24,9 @@ _PIPE_WIDTH = 180  # without a terminal nobody can say how wide it is; tables mu
 
 
 def make_console() -> Console:
-    """Standard output, plain and wide when it is not a terminal."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    """Standard output, plain when it is not a terminal, and then as wide as `COLUMNS` says, or wide."""
+    told = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, width=None if told else _PIPE_WIDTH)
 
 
 def describe_presample(told: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -78,12 +79,14 @@ def check_all(sweep: Sweep, config_dir: str | None) -> tuple[list[Composed], lis
         ConfigError: every problem of every case, each named by its case.
     """
     composed: list[Composed] = []
-    problems: list[Problem] = []
+    wrong: dict[str, list[tuple[Case, Problem]]] = {}
     for number, case in enumerate(sweep.cases):
         try:
             composed.append(checked([*case.overrides, f"hydra.run.dir={_run_dir(sweep, case, number)}"], config_dir))
         except ProblemsError as error:
-            problems += [replace(problem, key=f"[{case.label}] {problem.key}") for problem in error.problems]
+            for problem in error.problems:
+                wrong.setdefault(str(problem), []).append((case, problem))
+    problems = [_of_cases(found, len(sweep.cases)) for found in wrong.values()]
     if not problems:
         problems = check_named(read_layout(sweep.report), {key for item in composed for key in known_keys(item)},
                                f"sweep {sweep.name}: ")
@@ -99,6 +102,14 @@ def check_all(sweep: Sweep, config_dir: str | None) -> tuple[list[Composed], lis
             state = replace(state, run_dir=str(begun[key]))
         states.append(state)
     return composed, states
+
+
+def _of_cases(found: Sequence[tuple[Case, Problem]], num_cases: int) -> Problem:
+    """One problem that some cases have in common, named by them."""
+    (first, problem), count = found[0], len(found)
+    where = "all cases" if count == num_cases > 1 else first.label
+    more = f", and {count - 1} more" if 1 < count < num_cases else ""
+    return replace(problem, key=f"[{where}{more}] {problem.key}")
 
 
 def known_keys(composed: Composed) -> set[str]:

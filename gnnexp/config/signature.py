@@ -64,23 +64,29 @@ def _hints(target: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
+# More names than these are not listed.
+_MANY = 70
+
+
 def nearest(word: str, allowed: Iterable[str]) -> str | None:
     """The most similar of `allowed`, or None when nothing is alike."""
     found = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.5)
     return found[0] if found else None
 
 
-def one_of(allowed: Iterable[str]) -> str:
-    """`allowed choices: a, b, c` for messages."""
-    return "allowed: " + (", ".join(sorted(allowed)) or "nothing")
+def one_of(allowed: Iterable[str], word: str = "") -> str:
+    """`allowed: a, b, c` for messages; of very many those that are like `word`."""
+    names = sorted(allowed)
+    if word and len(names) > _MANY:
+        return f"allowed: {', '.join(difflib.get_close_matches(word, names, n=8, cutoff=0.0))}, … ({len(names)} names)"
+    return "allowed: " + (", ".join(names) or "nothing")
 
 
 def unknown(key: str, value: object, word: str, allowed: Iterable[str], prefix: str = "") -> Problem:
     """The problem of a name that does not exist, with the nearest one that does."""
     names = list(allowed)
     close = nearest(word, names)
-    mend = f"did you mean {prefix}{close}?" if close else f"take one of {', '.join(sorted(names)) or 'none'}"
-    return Problem(key, value, one_of(names), mend)
+    return Problem(key, value, one_of(names, word), f"did you mean {prefix}{close}?" if close else "take one of these")
 
 
 def check_keys(path: str, node: Mapping[str, Any], allowed: Mapping[str, Parameter]) -> list[Problem]:

@@ -29,6 +29,9 @@ _MORE_BYTES = tuple((tag, f"comm/bytes_{tag}")
                     for tag in ("frontier", "topology", "activations", "endpoints", "embeddings", "parameters"))
 # Which keys tell runs apart when nobody says so, in this order.
 _KEYS = ("system", "dataset", "model", "sampler", "partitioner", "hardware.workers")
+# What systems bring from their papers; a comparison of systems has one `train=` for all.
+_HYPER_PARAMETERS = ("train.lr", "train.weight_decay", "train.optimizer", "train.batch_size", "train.batch_of",
+                     "train.epochs", "sampler.fanouts", "model.hidden", "model.layers", "model.dropout")
 # Of keys in which runs of one row differ so many are named.
 _MOST_NAMED = 4
 # A terminal of 200 characters has 8 to 10 for each of so many columns; the comparison table has up to 17.
@@ -109,7 +112,9 @@ class Table:
         table = RichTable(title=title or None, caption=self.caption, caption_justify="left", title_justify="left")
         for column, name in enumerate(self.header):
             numeric = any(row[column][:1].isdigit() for row in self.rows)
-            table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+            # Where there is little room text is folded, not numbers.
+            width = max(len(row[column]) for row in self.rows) if numeric else None
+            table.add_column(name, justify="right" if numeric else "left", overflow="fold", min_width=width)
         for row in self.rows:
             table.add_row(*row)
         return table
@@ -166,7 +171,7 @@ def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:
          *(_bytes_cell(group, name) if group.runs else "–" for _, name in sent), _count_cell(group))
         for group in groups
     ]
-    return Table(header, tuple(rows), _caption(groups))
+    return Table(header, tuple(rows), _caption(groups, keys))
 
 
 def make_columns(groups: Sequence[Group], keys: Sequence[str], columns: Mapping[str, str]) -> Table:
@@ -176,7 +181,7 @@ def make_columns(groups: Sequence[Group], keys: Sequence[str], columns: Mapping[
          _count_cell(group)) for group in groups
     ]
     what = "; ".join(f"{header}: {metric}" for header, metric in columns.items())
-    return Table((*_short(keys), *columns, "runs"), tuple(rows), f"{what}. {shared_caption(groups)}")
+    return Table((*_short(keys), *columns, "runs"), tuple(rows), f"{what}. {shared_caption(groups, keys)}")
 
 
 def _column_cell(group: Group, header: str, metric: str) -> str:
@@ -190,15 +195,26 @@ def _short(keys: Sequence[str]) -> list[str]:
     return [key.rpartition(".")[2] if key.startswith("hardware") else key for key in keys]
 
 
-def shared_caption(groups: Sequence[Group]) -> str:
-    """What is true of every comparison: which epochs, what `±` is, and what rows mix."""
+def shared_caption(groups: Sequence[Group], keys: Sequence[str] = ()) -> str:
+    """What is true of every comparison: which epochs, what `±` is, what rows mix, and what they do not have in common.
+
+    Args:
+        groups: the rows.
+        keys: config keys that name a row.
+    """
     runs = [run for group in groups for run in group.runs]
     notes = [f"Times, bytes and counts: {typical_epoch(runs)}."]
     if any(len(group.runs) > 1 for group in groups):
         notes.append("Over several runs: mean ± half the width of the 95 % interval (Student's t).")
     if found := mixtures(groups):
         notes.append(f"Rows take runs together that differ in {', '.join(found)}.")
+    if unequal := [key for key in _HYPER_PARAMETERS if key not in keys and len(_values(runs, key)) > 1]:
+        notes.append(f"Rows differ in hyper-parameters: {', '.join(unequal)}.")
     return " ".join(notes)
+
+
+def _values(runs: Sequence[Run], key: str) -> set[str]:
+    return {run.value(key) for run in runs} - {"null"}
 
 
 def _metric_cell(group: Group, *, named: bool) -> str:
@@ -212,8 +228,8 @@ def _metric_cell(group: Group, *, named: bool) -> str:
     return accuracy_cell([value for _, value in best]) + (f" {min(metrics)}" if named and metrics else "")
 
 
-def _caption(groups: Sequence[Group]) -> str:
-    return (f"Test metric at the best validation epoch. {shared_caption(groups)} Seconds of the slowest rank per "
+def _caption(groups: Sequence[Group], keys: Sequence[str]) -> str:
+    return (f"Test metric at the best validation epoch. {shared_caption(groups, keys)} Seconds of the slowest rank per "
             "phase: S sampling, N drawing negatives, L loading features, FB forward and backward. MB sent to other "
             "ranks per epoch, all ranks.")
 

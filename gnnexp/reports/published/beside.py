@@ -133,7 +133,7 @@ def make_table(groups: Sequence[Group], keys: Sequence[str], beside: Beside) -> 
     if beside.over:
         header += [f"x {beside.over}", f"x {beside.over}, paper"]
     rows = [(*group.labels, *_cells(group, groups, beside)) for group in groups]
-    return Table((*keys, *header), tuple(rows), _caption(groups, beside))
+    return Table((*keys, *header), tuple(rows), _caption(groups, keys, beside))
 
 
 def _cells(group: Group, groups: Sequence[Group], beside: Beside) -> list[str]:
@@ -159,14 +159,14 @@ def _ratios(group: Group, groups: Sequence[Group], beside: Beside) -> list[str]:
     return ["–" if math.isnan(value) else f"{value:.2f}" for value in (ours, papers)]
 
 
-def _caption(groups: Sequence[Group], beside: Beside) -> str:
+def _caption(groups: Sequence[Group], keys: Sequence[str], beside: Beside) -> str:
     quantity, metric = list(beside.columns.items())[-1]
     found = [Compared(place_of(group, beside), any_of(group).value("system"), _mean(group, metric),
                       number_of(beside.printed(any_of(group), quantity))) for group in groups]
     right, total = pairs_in_order(found)
     order = f" By {quantity}, {right} of {total} pairs of systems are in the paper's order." if total else ""
     return (f"Paper: {beside.paper}, {beside.source}, on its machines and its graphs. Ours: "
-            f"{shared_caption(groups)}{order}")
+            f"{shared_caption(groups, keys)}{order}")
 
 
 def any_of(group: Group) -> Run:
