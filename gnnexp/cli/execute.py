@@ -29,10 +29,10 @@ from gnnexp.preflight import summary
 from gnnexp.prepare import read_quality
 from gnnexp.record.attempts import alone, note, restarts_spent
 from gnnexp.record.ending import settle
-from gnnexp.record.records import write_json, write_text
+from gnnexp.record.records import RESULT_FILE, write_json, write_text
 from gnnexp.record.runs import read_run
 from gnnexp.reports.figures.stacked import draw_breakdown
-from gnnexp.reports.table import group_runs, row_keys
+from gnnexp.reports.table import group_runs, make_table, row_keys
 from gnnexp.sweep import run_key
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.follow import Follower, follow
@@ -163,6 +163,15 @@ def draw(run_dir: Path) -> None:
     """The run's own breakdown figure."""
     run = read_run(run_dir)
     draw_breakdown(group_runs([run], row_keys([run])), [run_dir / "figures" / "breakdown.png"])
+
+
+def tell_result(run_dir: Path, console: Console) -> None:
+    """What came out of a run that has finished, and where to look at it."""
+    run = read_run(run_dir)
+    keys = row_keys([run], ("system", "dataset", "model"))
+    console.print(make_table(group_runs([run], keys), keys).rich())
+    tracked = build(run.config["tracker"], Tracker).where()
+    console.print(f"result: {run_dir / RESULT_FILE}" + ("   dashboard: gnnexp ui" if tracked else ""), soft_wrap=True)
 
 
 def deliver_rest(follower: Follower | None, tracker: Tracker, console: Console) -> None:

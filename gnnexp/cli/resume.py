@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 
 from gnnexp.cli.console import make_console
-from gnnexp.cli.execute import carry_out, tell_preflight, write_job
+from gnnexp.cli.execute import carry_out, tell_preflight, tell_result, write_job
 from gnnexp.cli.prepare import prepare, problems_of
 from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -21,9 +21,7 @@ from gnnexp.launchers.kept import Launchers
 from gnnexp.launchers.slurm_jobs import job_state, read_job_id
 from gnnexp.measure.needs import Profile
 from gnnexp.record.attempts import BUSY, alone
-from gnnexp.record.records import RESULT_FILE
 from gnnexp.record.runs import read_run
-from gnnexp.reports.table import group_runs, make_table, row_keys
 from gnnexp.trackers.delivery import reopen
 from gnnexp.training.checkpoint import latest_checkpoint
 
@@ -37,10 +35,7 @@ def main(options: argparse.Namespace) -> int:
     run_dir, console = Path(options.run), make_console()
     outcome = resume(run_dir, options.overrides, console)
     if outcome.status == "finished":
-        runs = [read_run(run_dir)]
-        keys = row_keys(runs, ("system", "dataset", "model"))
-        console.print(make_table(group_runs(runs, keys), keys).rich())
-        console.print(f"result: {run_dir / RESULT_FILE}   dashboard: gnnexp ui", soft_wrap=True)
+        tell_result(run_dir, console)
     return outcome.exit_code
 
 

@@ -19,19 +19,14 @@ def main(options: argparse.Namespace) -> int:
 
         return multirun.main(options.overrides, options.config_dir)
     from gnnexp.cli.console import make_console
-    from gnnexp.cli.execute import execute
+    from gnnexp.cli.execute import execute, tell_result
     from gnnexp.cli.prepare import checked
     from gnnexp.launchers.kept import Launchers
-    from gnnexp.record.runs import read_run
-    from gnnexp.reports.table import group_runs, make_table, row_keys
 
     composed = checked(options.overrides, options.config_dir)
     console = make_console()
     with Launchers() as launchers:
         outcome = execute(composed, console, launchers)
     if outcome.status == "finished":
-        runs = [read_run(composed.run_dir)]
-        keys = row_keys(runs, ("system", "dataset", "model"))
-        console.print(make_table(group_runs(runs, keys), keys).rich())
-        console.print(f"result: {composed.run_dir / 'result.json'}   dashboard: gnnexp ui", soft_wrap=True)
+        tell_result(composed.run_dir, console)
     return outcome.exit_code
