@@ -21,6 +21,7 @@ from gnnexp.launchers.kept import Launchers
 from gnnexp.launchers.slurm_jobs import job_state, read_job_id
 from gnnexp.measure.needs import Profile
 from gnnexp.record.attempts import BUSY, alone
+from gnnexp.record.records import RESULT_FILE
 from gnnexp.record.runs import read_run
 from gnnexp.trackers.delivery import reopen
 from gnnexp.training.checkpoint import latest_checkpoint
