@@ -93,6 +93,7 @@ def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int, parts: P
     num_owners = max(1, paradigm.num_parts(config, graph))
     cache = 0 if store.cache is None else store.cache.rows(graph, itemsize) * row
     trained = 3 * graph.num_nodes * row if graph.trains_features else 0
+    checkpoints = 1 + (train.checkpoints_kept if train.checkpoint_every else 0)  # without: one, if it is stopped
     needs = [
         Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
         Need("interpreter and libraries", "host", _INTERPRETER),
@@ -105,7 +106,7 @@ def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int, parts: P
         Need(f"{drawn.models} models of parts", "device", _KEPT_MODEL * drawn.models * parameters),
         Need("layer-wise evaluation", "host", _evaluation(graph, model, train, itemsize)),
         Need("checkpoints", "disk", (3 * parameters * (1 + drawn.models * hardware.num_ranks) + trained)
-             * (train.checkpoints_kept + 1), per_rank=False),
+             * checkpoints, per_rank=False),
         *build(config["task"], Task).needs(config, graph),
     ]
     if paradigm.wants_partition(config):

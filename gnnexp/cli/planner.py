@@ -20,7 +20,7 @@ def main(options: argparse.Namespace) -> int:
     """Print the table, and save it beside the reports."""
     scale = _scale(options.scale)
     machines, untold = _machines(options.hardware, options.config_dir)
-    choice = choose(options.names)
+    choice = choose(options.names, "plan")
     table = make_table([read_run(path) for path in choice.paths], machines, scale, untold)
     console = make_console()
     console.print(table.rich(f"plan {choice.name}"))

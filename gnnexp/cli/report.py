@@ -123,36 +123,40 @@ class Choice:
     sweep: str = ""
 
 
-def choose(names: Sequence[str]) -> Choice:
-    """A sweep by its name, or run directories; after a kind several of them, or every run."""
+def choose(names: Sequence[str], command: str = "report") -> Choice:
+    """A sweep by its name, or run directories; after a kind several of them, or every run.
+
+    Raises:
+        ConfigError: there is none of this name; the problem is one of `command`.
+    """
     if names[0] not in KINDS:
-        return _choose(names)
-    chosen = [_choose([name]) for name in names[1:]] or [Choice(names[0], _below(RUNS))]
+        return _choose(names, command)
+    chosen = [_choose([name], command) for name in names[1:]] or [Choice(names[0], _below(RUNS, command))]
     return Choice(chosen[0].name, [path for one in chosen for path in one.paths], Layout(kind=names[0]))
 
 
-def _choose(names: Sequence[str]) -> Choice:
+def _choose(names: Sequence[str], command: str) -> Choice:
     if len(names) == 1 and not Path(names[0]).is_dir():
         sweeps = {file.stem: file for file in STATES.glob("*.json")}
         if names[0] not in sweeps:
-            raise ConfigError(unknown("report", names[0], names[0], [*sweeps, *KINDS]))
+            raise ConfigError(unknown(command, names[0], names[0], [*sweeps, *KINDS]))
         state = json.loads(sweeps[names[0]].read_text(encoding="utf-8"))
         paths = [Path(case["run_dir"]) for case in state["cases"] if case["run_dir"]]
         return Choice(names[0], paths, layout_of(state), names[0])
     paths = [Path(name) for name in names]
-    wrong = [Problem("report", str(path), "must be a run directory", "gnnexp report lists them")
+    wrong = [Problem(command, str(path), "must be a run directory", "gnnexp report lists them")
              for path in paths if not path.is_dir()]
     if wrong:
         raise ConfigError(wrong)
     # A folder of runs stands for all of them.
-    found = [run for path in paths for run in ([path] if (path / "job.json").exists() else _below(path))]
+    found = [run for path in paths for run in ([path] if (path / "job.json").exists() else _below(path, command))]
     return Choice(paths[0].resolve().name, found)
 
 
-def _below(folder: Path) -> list[Path]:
+def _below(folder: Path, command: str) -> list[Path]:
     found = [run.path for run in find_runs(folder)]
     if not found:
-        raise DataError(Problem("report", str(folder), "holds no run that has ended", "gnnexp report lists them"))
+        raise DataError(Problem(command, str(folder), "holds no run that has ended", "gnnexp report lists them"))
     return found
 
 

@@ -105,8 +105,9 @@ def read_job(run_dir: Path) -> dict[str, Any]:
         if not isinstance(job["config"], dict) or not isinstance(job["provenance"]["dataset_key"], str):
             raise TypeError("config and provenance must be mappings")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ConfigError(Problem("run", str(run_dir), f"is not the directory of a run: {error}",
-                                  "name a folder that `gnnexp run` has made")) from None
+        why = "there is none" if not run_dir.exists() else error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(Problem("run", str(run_dir), f"must be the directory of a run ({path.name}: {why})",
+                                  "gnnexp report lists the runs")) from None
     return dict(job)
 
 

@@ -106,9 +106,9 @@ def _problems(sizes: Sizes) -> list[Problem]:
         ("num_features", sizes.num_features, 1, 2**20),
         ("num_classes", sizes.num_classes, 1, max(1, sizes.num_nodes // 8)),
     )
-    mend = "change it, or dataset.scale"
     return [
-        Problem(f"dataset.{name}", value, f"must be {low} to {high}", mend)
+        Problem(f"dataset.{name}", value, f"must be {low} to {high}" if low < high else f"can only be {low}",
+                f"dataset.{name}={min(max(value, low), high)}, or another dataset.scale")
         for name, value, low, high in rules
         if not low <= value <= high
     ]

@@ -64,9 +64,9 @@ class Model(nn.Module, ABC):
     def problems(self) -> list[Problem]:
         """What is wrong with the arguments."""
         wrong = []
-        for name, value in (("hidden", self.hidden), ("layers", self.num_layers)):
+        for name, value, usual in (("hidden", self.hidden, 64), ("layers", self.num_layers, 2)):
             if value < 1:
-                wrong.append(Problem(f"model.{name}", value, "must be at least 1", f"model.{name}=3"))
+                wrong.append(Problem(f"model.{name}", value, "must be at least 1", f"model.{name}={usual}"))
         for name in ("dropout", "input_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 wrong.append(Problem(f"model.{name}", getattr(self, name), "must be in [0, 1)", f"model.{name}=0.5"))

@@ -145,4 +145,5 @@ def _phase(metric: str) -> str:
 def _caption(first: Run, second: Run) -> str:
     return (f"A: {first.path}. B: {second.path}. {typical_epoch([first, second]).capitalize()}. Epoch and phases: mean "
             "over the ranks, so that phases add up to the epoch (medians do so nearly); others as docs/record.md has "
-            "them, in seconds, bytes and counts. –: not recorded; traffic that there was none of is 0.")
+            "them, in seconds, bytes and counts. –: not recorded; traffic that there was none of is 0. One "
+            "run of each: how far seconds and accuracy vary by themselves, `seed=0,1,2` shows in a sweep.")
