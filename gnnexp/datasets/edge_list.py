@@ -346,7 +346,8 @@ class EdgeList(Dataset):
         known = {} if self.num_nodes is None else {"dataset.num_nodes": self.num_nodes}
         known |= {f"dataset.{name}": array.shape[0] for name, array in rows.items() if array is not None}
         if len(set(known.values())) > 1:
-            mend = "give one row of features, one label and one type per vertex"
+            mend = ("give one row of features, one label and one type per vertex; empty lines are no rows "
+                    "(a vertex without label: nan)")
             raise DataError(Problem(", ".join(known), [*known.values()], "must all be the number of vertices", mend))
         if known:
             num_nodes = next(iter(known.values()))
