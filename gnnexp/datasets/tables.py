@@ -25,7 +25,7 @@ _MAX_LINE = 1 << 20
 _MAX_RATIO, _ALWAYS_UNPACKED = 100, 1 << 24
 
 
-_SEPARATORS = (",", ";", "\t", "|")
+_SEPARATORS = (",", ";", "|")  # but white space, which is read without being asked for
 
 
 def _numbers_between(line: str, separator: str) -> bool:
@@ -186,7 +186,7 @@ class Table:
             return "correct or remove this line"
         other = next((mark for mark in _SEPARATORS if mark in line.strip() and mark != self.delimiter), None)
         if other is not None and _numbers_between(line, other):
-            return f"set dataset.delimiter='{other}' if that separates the columns"
+            return f"set \"dataset.delimiter='{other}'\" if that separates the columns"
         if first and not self.header:
             return "set dataset.header=true if this line names the columns, else correct it"
         return "correct or remove this line"

@@ -76,13 +76,16 @@ class Run:
         node: object = self.config
         for part in key.split("."):
             node = node.get(part) if isinstance(node, Mapping) else None
-        if key == "partitioner" and self.status == "finished" and not self.quality:
-            return "none"  # one is always chosen, but nothing was partitioned
         if isinstance(node, Mapping):
             return str(node.get("name") or choices.get(key))
         if node is None and key == "system":
             return str(choices.get("paradigm"))
         return "null" if node is None else str(node)
+
+    def label(self, key: str) -> str:
+        """As `value`, of what the run did: one partitioner is always chosen, also where nothing was partitioned."""
+        unused = key == "partitioner" and self.status == "finished" and not self.quality
+        return "none" if unused else self.value(key)
 
 
 def read_run(path: Path) -> Run:

@@ -124,7 +124,7 @@ def row_keys(runs: Sequence[Run], wanted: Sequence[str] = ()) -> tuple[str, ...]
     """Keys that name a row: the `wanted` ones, else those whose values differ, else the system."""
     if wanted:
         return tuple(wanted)
-    differing = tuple(key for key in _KEYS if len({run.value(key) for run in runs}) > 1)
+    differing = tuple(key for key in _KEYS if len({run.label(key) for run in runs}) > 1)
     return differing or ("system",)
 
 
@@ -132,7 +132,7 @@ def group_runs(runs: Sequence[Run], keys: Sequence[str]) -> list[Group]:
     """Runs with the same values of `keys` together, in order of first appearance."""
     grouped: dict[tuple[str, ...], list[Run]] = {}
     for run in runs:
-        grouped.setdefault(tuple(run.value(key) for key in keys), []).append(run)
+        grouped.setdefault(tuple(run.label(key) for key in keys), []).append(run)
     return [
         Group(labels, tuple(run for run in members if run.status == "finished"),
               tuple(run for run in members if run.status != "finished"))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gnnexp.config.build import build, check_fields, check_node, keys_of
 from gnnexp.config.schema import HardwareConfig, TrainConfig
-from gnnexp.config.signature import describe, fits
+from gnnexp.config.signature import describe, fits, one_of, unknown
 from gnnexp.errors import ConfigError
 
 STORE: dict[str, Any] = {"_target_": "components.Store", "width": 3}
@@ -113,6 +113,18 @@ def test_a_value_fits_no_other_type(hint: Any, other: Any, data: st.DataObject) 
 def test_tuples_have_a_length() -> None:
     assert fits([1, 2], tuple[int, int]) and not fits([1, 2, 3], tuple[int, int])
     assert fits([1, 2, 3], tuple[int, ...]) and not fits("abc", tuple[str, ...])
+
+
+def test_very_many_names_are_cut_to_the_nearest() -> None:
+    names = [f"key_{number:03d}" for number in range(199)] + ["fanouts"]
+    problem = unknown("k", "fanout", "fanout", names)
+    assert "fanouts" in problem.allowed and problem.allowed.endswith("(200 names)") and len(problem.allowed) < 150
+    assert one_of(names[:3], "key") == "allowed: key_000, key_001, key_002"
+
+
+def test_a_key_that_is_no_slip_is_left_out() -> None:
+    slip, foreign = check_node("store", {"_target_": "components.Store", "widht": 3, "zzzzzzzz": 1})[:2]
+    assert "did you mean store." in slip.mend and foreign.mend == "leave it out: '~store.zzzzzzzz'"
 
 
 def test_keys_of_a_component() -> None:

@@ -116,6 +116,31 @@ def test_malformed_lines_are_named_with_their_content(text: str, line: int, cont
     assert content in str(error.value)
 
 
+@pytest.mark.parametrize(("file", "text", "options", "mend"), [
+    ("e.tsv", "src dst\n0 1\n", {}, "dataset.header=true"),
+    ("e.tsv", "0 1\na b\n", {}, "correct or remove"),
+    ("e.tsv", "src dst\na b\n0 1\n", {"header": True}, "correct or remove"),
+    ("e.tsv", "0,1\n1,2\n", {}, "\"dataset.delimiter=','\""),
+    ("e.csv", "0;1\n1;2\n", {}, "\"dataset.delimiter=';'\""),
+    ("e.csv", "0;x\n", {}, "dataset.header=true"),
+])
+def test_how_a_text_is_read_is_the_mend_where_that_would_help(
+    file: str, text: str, options: dict[str, Any], mend: str, tmp_path: Path
+) -> None:
+    with pytest.raises(DataError) as error:
+        EdgeList(path=write(tmp_path / file, text), **options).load()
+    assert mend in error.value.problems[0].mend
+
+
+def test_what_may_be_a_misunderstanding_is_noted(tmp_path: Path) -> None:
+    write(tmp_path / "labels.txt", "0\n9\n2\n")
+    graph = EdgeList(path=write(tmp_path / "e.tsv", "0 1 7\n1 2 4\n"), labels="labels.txt", split="random").load()
+    assert "the third column of the edges is taken for their types: 8 relations" in graph.notes
+    assert "no vertex has the classes 1, 3, 4, 5, 6 and 2 more" in graph.notes
+    plain = EdgeList(path=write(tmp_path / "f.tsv", "0 1\n1 2\n")).load()
+    assert not any("column" in note or "classes" in note for note in plain.notes)
+
+
 def test_several_bad_lines_are_named_at_once(tmp_path: Path) -> None:
     path = write(tmp_path / "e.tsv", "0 1\na b\n" * 9)
     with pytest.raises(DataError) as error:

@@ -105,6 +105,7 @@ def test_all_mistakes_are_named_at_once() -> None:
     assert len(error.value.problems) == 3
     assert "edges.tsv" in text
     assert "0..4" in text
+    assert "source ids 0..7, the first wrong one in row 1" in text
 
 
 def test_lengths_must_agree() -> None:

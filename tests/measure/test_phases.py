@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gnnexp.measure.ledger import all_reduce_share
 from gnnexp.measure.phases import PHASES, Delay, PhaseTimer, PhaseTimes, Stretch
+from gnnexp.measure.record import TIME_NAMES, RankRecord, reduce_times
 
 
 class Clock:
@@ -129,6 +130,20 @@ def test_the_innermost_phase_that_an_error_left_is_known() -> None:
     with pytest.raises(ValueError, match="here"), timer.phase("forward"), timer.phase("wait"):
         raise ValueError("here")
     assert timer.failed_in == "wait"
+
+
+def test_what_is_not_timed_is_left_out_and_never_time_that_was_spent() -> None:
+    times = PhaseTimes(3.0, {"forward": 3.0, "wait": 0.0, "sync": 0.0})
+    assert times.without({"wait", "sync"}) == PhaseTimes(3.0, {"forward": 3.0})
+    assert times.without({"wait"}).joined(times.without({"wait"})).phases == {"forward": 6.0, "sync": 0.0}
+    with pytest.raises(AssertionError):
+        times.without({"forward"})
+
+
+def test_names_of_times_are_known_before_there_is_a_record() -> None:
+    times = PhaseTimes(1.0, dict.fromkeys(PHASES, 0.0), dict.fromkeys((*PHASES, "comm"), 0.5),
+                       {"h2d": 0.1, "d2h": 0.1, "host_add": 0.1})
+    assert reduce_times([RankRecord(0, times, {}, {}, {})] * 2).keys() <= TIME_NAMES
 
 
 def test_a_piece_of_an_earlier_version_is_joined() -> None:

@@ -53,6 +53,18 @@ def test_ddp_is_counted_to_the_byte(ranks):
     assert epochs[0]["metrics"]["time/comm_s"] > 0
 
 
+@pytest.mark.parametrize("size", [1, 2])
+def test_what_ddp_does_inside_of_backward_is_not_told_apart(ranks, size):
+    (epoch, *_) = ranks(size).run(_train, _config("gcn", REFERENCE, batch_size=8))[0]
+    told = {name for name in epoch["metrics"] if name.startswith(("time/sync_s", "time/wait_s"))}
+    assert bool(told) == (size == 1)
+    phases = [rank["times"]["phases"] for rank in epoch["ranks"]]
+    assert all(("wait" in times) == ("sync" in times) == (size == 1) for times in phases)
+    for rank, times in zip(epoch["ranks"], phases, strict=True):
+        whole = sum(times.values()) + rank["times"]["unaccounted_s"]
+        assert whole == pytest.approx(rank["times"]["epoch_s"])
+
+
 def test_full_graph_gradients_are_those_of_data_parallel_without_dropout():
     plain = {"dropout": 0.0, "input_dropout": 0.0}
     ours = small_config({**MODELS["sage"], **plain}, train={"batch_size": None})

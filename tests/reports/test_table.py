@@ -10,13 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from run_folder import metrics_of, write_epochs, write_job, write_result
 
 from gnnexp.errors import DataError
 from gnnexp.record.runs import Run, find_runs, finished_by_key, read_run
 from gnnexp.reports.figures.drawing import Part, empty_figure, stack
 from gnnexp.reports.figures.stacked import draw_breakdown
-from gnnexp.reports.table import accuracy_cell, group_runs, make_table, row_keys
+from gnnexp.reports.table import Table, accuracy_cell, group_runs, make_table, row_keys
 
 
 def make_run(folder: Path, system: str = "dgl", seed: int = 0, epochs: int = 4, status: str = "finished") -> Run:
@@ -51,6 +52,37 @@ def test_seeds_share_a_row(tmp_path: Path) -> None:
     table = make_table([group], ("system",))
     assert table.rows[0][-1] == "2 (+1 failed)"
     assert table.rows[0][1] == "73.00 ± 0.00"
+
+
+def test_rows_say_in_which_hyper_parameters_they_differ(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", "dgl_reference")]
+    for run, rate in zip(runs, (0.1, 0.5), strict=True):
+        run.config["train"]["lr"] = rate
+    for keys, said in ((("system",), True), (("system", "train.lr"), False)):
+        assert ("hyper-parameters: train.lr." in make_table(group_runs(runs, keys), keys).caption) == said
+    assert "hyper-parameters" not in make_table(group_runs(runs[:1], ("system",)), ("system",)).caption
+
+
+def test_what_did_not_finish_says_how_it_ended(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a", status="failed")
+    for kind, word in (("interrupted", "interrupted"), ("out of memory", "OOM"), ("hang", "failed")):
+        (group,) = group_runs([replace(run, kind=kind)], ("system",))
+        assert group.verdict == word
+
+
+def test_a_partitioner_that_partitioned_nothing_is_none(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "a")
+    run.config["partitioner"] = {"name": "metis"}
+    cut = replace(run, quality={"edge_cut": 0.1})
+    assert [group.labels for group in group_runs([run, cut], ("partitioner",))] == [("none",), ("metis",)]
+    assert row_keys([run, cut]) == ("partitioner",) and run.value("partitioner") == "metis"
+
+
+def test_numbers_are_not_folded_where_there_is_little_room() -> None:
+    table = Table(("a long word", "bytes"), (("word " * 20, "1234567890.123"),), "")
+    console = Console(width=40, file=io.StringIO())
+    console.print(table.rich())
+    assert "1234567890.123" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_the_cells_are_the_records(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from gnnexp.record.runs import Run
 
 _ROOMS = ("time", "comm", "work", "tier", "memory", "imbalance", "eval", "quality", "loss")
 _SPLITS = ("val", "test")
-# Rooms whose names are known before there is a run.
-_NAMES: Mapping[str, Set[str]] = {"time": TIME_NAMES, "comm": TRAFFIC_NAMES}
+# Rooms whose names are known before there is a run; `bytes_skipped` is what stale rows count.
+_NAMES: Mapping[str, Set[str]] = {"time": TIME_NAMES, "comm": TRAFFIC_NAMES | {"comm/bytes_skipped"}}
 # By the last word of a header: its factor, and what the metric must end in or hold.
 _UNITS: Mapping[str, tuple[float, str]] = {
     "ms": (1e3, "_s"), "s": (1.0, "_s"), "KB": (1e-3, "bytes"), "MB": (1e-6, "bytes"), "GB": (1e-9, "bytes"),

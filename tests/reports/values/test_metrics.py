@@ -82,10 +82,14 @@ def test_axes_have_their_unit(metric: str, axis: tuple[str, float]) -> None:
 
 
 def test_names() -> None:
-    assert [check_metric("y", name) for name in ("time/a_s", "hits@20/test", "work/a + tier/b")] == [[], [], []]
+    known = ("time/load_s_mean", "time/hidden_sample_s", "comm/bytes_skipped", "hits@20/test", "work/a + tier/b")
+    assert [check_metric("y", name) for name in known] == [[]] * len(known)
+    for slip, right in (("time/laod_s", "time/load_s"), ("comm/bytes_feature", "comm/bytes_features")):
+        (problem,) = check_metric("y", slip)
+        assert right in problem.mend
     (problem,) = check_metric("y", "memry/peak")
     assert "memory" in problem.mend
-    assert all(len(check_metric("y", name)) == 1 for name in ("epoch_s", "", 3, None, "time/a_s + b"))
+    assert all(len(check_metric("y", name)) == 1 for name in ("epoch_s", "", 3, None, "time/load_s + b"))
 
 
 def test_names_that_no_run_has_are_told_with_the_nearest() -> None:
