@@ -83,8 +83,11 @@ class Run:
         return "null" if node is None else str(node)
 
     def label(self, key: str) -> str:
-        """As `value`, of what the run did: one partitioner is always chosen, also where nothing was partitioned."""
-        unused = key == "partitioner" and self.status == "finished" and not self.quality
+        """As `value`, of what the run did: one partitioner is always chosen, also where nothing was partitioned.
+
+        Of a run that was refused before that nobody knows: it has the label of what was chosen.
+        """
+        unused = key == "partitioner" and not self.quality and self.kind != "mistake"
         return "none" if unused else self.value(key)
 
 

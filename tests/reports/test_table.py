@@ -76,6 +76,8 @@ def test_a_partitioner_that_partitioned_nothing_is_none(tmp_path: Path) -> None:
     cut = replace(run, quality={"edge_cut": 0.1})
     assert [group.labels for group in group_runs([run, cut], ("partitioner",))] == [("none",), ("metis",)]
     assert row_keys([run, cut]) == ("partitioner",) and run.value("partitioner") == "metis"
+    ended = replace(run, status="failed", kind="diverged")
+    assert ended.label("partitioner") == "none" and replace(ended, kind="mistake").label("partitioner") == "metis"
 
 
 def test_numbers_are_not_folded_where_there_is_little_room() -> None:
