@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnexp.config.schema import TrainConfig
-from gnnexp.errors import DivergedError
+from gnnexp.errors import ConfigError, DivergedError, Problem
 from gnnexp.job import Job
 from gnnexp.measure.memory import TensorMeter, host_peak_bytes, reset_host_peak
 from gnnexp.measure.record import RankRecord, reduce_epoch, step_losses
@@ -109,6 +109,9 @@ def run_epoch(
                 break
     work, counts = paradigm.end_epoch(), paradigm.batch_counts()
     times = timer.end_epoch().without(paradigm.untimed)
+    if losses and start.step == 0 and wish == Wish.NOTHING and (phase := timer.without_delay):
+        raise ConfigError(Problem("hardware.straggler.phase", phase, f"rank {job.comm.rank} has no such phase in this "
+                                  "paradigm: nothing was delayed", "name a phase that its record has (docs/record.md)"))
     traffic = job.comm.ledger.take()
     memory = {**memory, "host_peak_bytes": host_peak_bytes()}
     if job.device.type == "cuda":

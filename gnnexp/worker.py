@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to
     from gnnexp.record.heartbeat import Heartbeat
 
 _PR_SET_PDEATHSIG = 1
+# What a rank tells of its failure with must be there when memory is not.
+PRELOADED = ("torch._dynamo", "gnnexp.train", "gnnexp.training.assemble", "gnnexp.record.heartbeat",
+             "gnnexp.record.failure")
 
 
 def main() -> int:
@@ -36,8 +40,8 @@ def preload() -> None:
     torch imports its compiler when the first optimiser is made, numba its typing rules when the first kernel is called:
     half of all loading.
     """
-    import torch._dynamo  # noqa: F401
-
+    for name in PRELOADED:
+        import_module(name)
     from gnnexp.kernels.counter import permutation
 
     permutation(0, 2)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gnnexp.comm.environment import read_environment
-from gnnexp.errors import RunError
+from gnnexp.errors import ConfigError, RunError
 from gnnexp.measure.phases import PHASES
 from gnnexp.record.records import EpochLog, read_epochs, summarize
 from gnnexp.testing.exactness import parts
@@ -66,6 +66,17 @@ def test_batches_prepared_ahead_by_exchanges_end_together(ranks, kind, topology)
     assert [epoch["metrics"]["comm/rounds_features"] for epoch in epochs] == [2 * steps] * 2
     sampling = 2 * steps if topology == "partitioned" else 0
     assert [epoch["metrics"].get("comm/rounds_frontier", 0) for epoch in epochs] == [sampling] * 2
+
+
+def _delayed(config: dict[str, Any], phase: str) -> list[dict[str, Any]]:
+    return _train({**config, "hardware": {**config["hardware"], "straggler": {
+        "rank": 0, "phase": phase, "seconds": 0.001}}}, {})
+
+
+def test_a_straggler_that_is_never_slow_is_no_straggler():
+    assert _delayed(small_config(MODELS["gcn"]), "loss")
+    with pytest.raises(ConfigError, match=r"straggler.phase='negatives': rank 0 has no"):
+        _delayed(small_config(MODELS["gcn"]), "negatives")
 
 
 @pytest.mark.slow  # it compares measured times: not for a busy machine

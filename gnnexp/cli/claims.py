@@ -31,7 +31,7 @@ def main(options: argparse.Namespace) -> int:
         runs = {sweep: runs_of_sweep(sweep) for sweep in sweeps_of(claims)}
         outcomes = evaluated(claims, runs)
         table = make_table(outcomes)
-        console.print(table.first(_SHOWN).rich(f"claims of {paper}"))
+        console.print(table.first(_SHOWN).rich(console.width, f"claims of {paper}"))
         missing = [sweep for sweep, found in runs.items() if not found]
         if missing:
             console.print(f"not run here: {', '.join(missing)} (gnnexp sweep NAME)", soft_wrap=True)

@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,16 +89,9 @@ def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console, launch
         follower = follow(run_dir) if tracker.where() else None
         printer = EpochPrinter(console, run_dir)
         printer.start()
-        try:
-            outcome = _launch(run_dir, config, console, launchers.of(config["hardware"]["launcher"]))
-        except KeyboardInterrupt:
-            outcome = Outcome(130, "interrupted", "interrupted before the ranks were started", "interrupted")
-        printer.close()
-        with noted() as asked:  # how it ended is written down, whatever is asked meanwhile
-            if outcome.status != "submitted":
-                outcome = settle(run_dir, outcome)
-        if asked.first is not None and outcome.status != "interrupted":
-            signal.raise_signal(asked.first)
+        outcome = _launched(run_dir, config, console, launchers.of(config["hardware"]["launcher"]), printer)
+        if outcome.asked is not None and outcome.status != "interrupted":
+            signal.raise_signal(outcome.asked)
         if outcome.status == "finished":
             draw(run_dir)
         deliver_rest(follower, tracker, console)
@@ -110,17 +104,30 @@ def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console, launch
     return outcome
 
 
-def _launch(run_dir: Path, config: Mapping[str, Any], console: Console, launcher: Launcher) -> Outcome:
-    """Launch, and again from the last checkpoint where that may help, `hardware.max_restarts` times."""
+def _launched(
+    run_dir: Path, config: Mapping[str, Any], console: Console, launcher: Launcher, printer: EpochPrinter
+) -> Outcome:
+    """Launch, again from the last checkpoint where that may help, `hardware.max_restarts` times; and settle it.
+
+    How it ended is written down, whatever is asked meanwhile: `Outcome.asked`.
+    """
     hardware = run_config(config).hardware
     spent = 0
     while True:
         note(run_dir, "start", ranks=hardware.num_ranks, host=platform.node(), pid=os.getpid(), restarts=spent)
-        outcome = launcher.launch(run_dir, config)
-        spent = restarts_spent(run_dir)  # a job script may have restarted it too
-        note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason)
-        if not outcome.may_be_repeated or spent >= hardware.max_restarts:
-            return outcome
+        try:
+            outcome = launcher.launch(run_dir, config)
+        except KeyboardInterrupt:
+            said = "interrupted while its ranks were started"
+            outcome = Outcome(130, "interrupted", said, said, "interrupted")
+        with noted() as asked:
+            spent = restarts_spent(run_dir)  # a job script may have restarted it too
+            note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason)
+            wish = outcome.asked or asked.first
+            if wish is not None or not outcome.may_be_repeated or spent >= hardware.max_restarts:
+                printer.close()
+                ended = outcome if outcome.status == "submitted" else settle(run_dir, outcome)
+                return replace(ended, asked=wish or asked.first)
         spent += 1
         console.print(f"[yellow]{outcome.reason}[/yellow]; starting again from the last checkpoint, "
                       f"{hardware.max_restarts - spent} restarts left", soft_wrap=True)
@@ -169,7 +176,7 @@ def tell_result(run_dir: Path, console: Console) -> None:
     """What came out of a run that has finished, and where to look at it."""
     run = read_run(run_dir)
     keys = row_keys([run], ("system", "dataset", "model"))
-    console.print(make_table(group_runs([run], keys), keys).rich())
+    console.print(make_table(group_runs([run], keys), keys).rich(console.width))
     tracked = build(run.config["tracker"], Tracker).where()
     console.print(f"result: {run_dir / RESULT_FILE}" + ("   dashboard: gnnexp ui" if tracked else ""), soft_wrap=True)
 

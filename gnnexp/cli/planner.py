@@ -23,7 +23,7 @@ def main(options: argparse.Namespace) -> int:
     choice = choose(options.names, "plan")
     table = make_table([read_run(path) for path in choice.paths], machines, scale, untold)
     console = make_console()
-    console.print(table.rich(f"plan {choice.name}"))
+    console.print(table.rich(console.width, f"plan {choice.name}"))
     files = save_table(table, REPORTS / choice.name, "plan", ("md", "csv"))
     console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
     return 0

@@ -18,9 +18,11 @@ from typing import Any
 import psutil
 
 import gnnexp
+from gnnexp.config.build import build
 from gnnexp.config.compose import Composed
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.graph.graph import Graph
+from gnnexp.paradigms.base import Paradigm
 
 LIBRARIES = ("torch", "numpy", "numba", "scipy", "dgl", "hydra-core", "omegaconf", "mlflow", "submitit", "pymetis",
              "scikit-learn", "matplotlib")
@@ -42,6 +44,7 @@ def make_provenance(composed: Composed, dataset_key: str, partition: str | None,
         "seed": composed.config["seed"],
         "dataset_key": dataset_key,
         "partition": partition,
+        "partitioned": build(composed.config["paradigm"], Paradigm).wants_partition(composed.config),
         "libraries": library_versions(),
         "hardware": hardware(),
     }

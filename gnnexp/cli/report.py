@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from gnnexp.config.compose import compose
 from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.planner.profiles import machine_named
+from gnnexp.record.records import RESULT_FILE
 from gnnexp.record.runs import RUNS, Run, find_runs, read_run
 from gnnexp.reports import overview
 from gnnexp.reports.compare import compare
@@ -101,7 +102,7 @@ def tell(console: Console, table: Table, name: str, out: Path | None, formats: S
     """Print a table that is no sweep's, and save it where it is asked for."""
     if table.heading:
         console.print(table.heading, soft_wrap=True, markup=False)
-    console.print(table.rich(name))
+    console.print(table.rich(console.width, name))
     if files := save_table(table, out or REPORTS / name, name, formats) if formats else []:
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
 
@@ -115,12 +116,21 @@ class Choice:
         paths: run directories.
         layout: what it shows.
         sweep: whose own report this is; empty for any other.
+        going_on: how many runs of it have not ended.
     """
 
     name: str
     paths: Sequence[Path]
     layout: Layout = field(default_factory=Layout)
     sweep: str = ""
+    going_on: int = 0
+
+
+def of_sweep(name: str, run_dirs: Iterable[str], layout: Layout) -> Choice:
+    """The runs of a sweep that have ended, be it well or not."""
+    paths = [Path(run_dir) for run_dir in run_dirs if run_dir]
+    ended = [path for path in paths if (path / RESULT_FILE).is_file()]
+    return Choice(name, ended, layout, name, len(paths) - len(ended))
 
 
 def choose(names: Sequence[str], command: str = "report") -> Choice:
@@ -141,8 +151,7 @@ def _choose(names: Sequence[str], command: str) -> Choice:
         if names[0] not in sweeps:
             raise ConfigError(unknown(command, names[0], names[0], [*sweeps, *KINDS]))
         state = json.loads(sweeps[names[0]].read_text(encoding="utf-8"))
-        paths = [Path(case["run_dir"]) for case in state["cases"] if case["run_dir"]]
-        return Choice(names[0], paths, layout_of(state), names[0])
+        return of_sweep(names[0], [case["run_dir"] for case in state["cases"]], layout_of(state))
     paths = [Path(name) for name in names]
     wrong = [Problem(command, str(path), "must be a run directory", "gnnexp report lists them")
              for path in paths if not path.is_dir()]
@@ -165,6 +174,8 @@ def show(
 ) -> None:
     """Print the table and save it with the figure in `reports/<name>`."""
     runs = [read_run(path) for path in choice.paths]
+    if choice.going_on:
+        console.print(f"without {choice.going_on} runs that have not ended")
     if not runs:
         console.print("no run has ended: nothing to compare")
         return
@@ -182,7 +193,7 @@ def show(
     slips = unrecorded(runs, asked)
     for name, table in tables.items():
         tables[name] = replace(table, caption=" ".join([table.caption, *(f"Warning: {slip}." for slip in slips)]))
-        console.print(tables[name].rich(f"report {choice.name}"))
+        console.print(tables[name].rich(console.width, f"report {choice.name}"))
     files = [*figures, *drawn]
     files += [file for name, table in tables.items() for file in save_table(table, folder, name, formats)]
     subject = Subject(choice.name, choice.layout.kind, choice.sweep, folder, delivered=out is None)

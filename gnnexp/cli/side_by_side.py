@@ -17,6 +17,7 @@ from gnnexp.cli.cases import STATES, State, run_case
 from gnnexp.cli.console import make_console
 from gnnexp.cli.main import guarded
 from gnnexp.config.compose import Composed
+from gnnexp.launchers.interrupts import noted
 from gnnexp.launchers.kept import Launchers
 from gnnexp.record.records import write_json
 from gnnexp.sweep import Sweep
@@ -47,22 +48,22 @@ def run_side_by_side(
     states = list(states)
     running: list[_Child] = []
     waiting = [position for position, state in enumerate(states) if state.status == "waiting"]
-    stopped = False
-    while running or (waiting and not stopped):
-        try:
-            while waiting and len(running) < jobs and not stopped:
+    passed_on = 0
+    with noted() as asked:
+        while running or (waiting and not asked.count):
+            while waiting and len(running) < jobs and not asked.count:
                 running.append(_start(sweep, composed[waiting[0]], states[waiting[0]], waiting.pop(0)))
             time.sleep(_POLL_S)
-        except KeyboardInterrupt:
-            stopped = True
-            for child in running:  # a terminal tells them too; a second signal changes nothing
-                child.process.send_signal(signal.SIGINT)
-        for child in [child for child in running if child.process.poll() is not None]:
-            running.remove(child)
-            states[child.position] = _outcome(states[child.position], child)
-            told = states[child.position]
-            console.print(f"{told.status}: {told.label}  {told.reason or told.run_dir}", soft_wrap=True, markup=False)
-            save(states)
+            if asked.count > passed_on:  # each of them once: a second one is from somebody who does not want to wait
+                passed_on = asked.count
+                for child in running:
+                    child.process.send_signal(signal.SIGINT)
+            for child in [child for child in running if child.process.poll() is not None]:
+                running.remove(child)
+                told = states[child.position] = _outcome(states[child.position], child)
+                console.print(f"{told.status}: {told.label}  {told.reason or told.run_dir}", soft_wrap=True,
+                              markup=False)
+                save(states)
     return states
 
 
@@ -75,7 +76,8 @@ def _start(sweep: Sweep, composed: Composed, state: State, position: int) -> _Ch
     })
     with (folder / "output.log").open("wb") as log:
         command = [sys.executable, "-m", "gnnexp.cli.side_by_side", str(folder)]
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        # A group of its own: Ctrl-C on a terminal reaches it once, from the sweep.
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
     return _Child(position, folder, process)
 
 

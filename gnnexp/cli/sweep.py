@@ -20,7 +20,7 @@ from gnnexp.cli.console import make_console, states_table
 from gnnexp.cli.plan import disk_of, tell_plan
 from gnnexp.cli.prepare import check_folder, checked, dataset_of
 from gnnexp.cli.provenance import with_root
-from gnnexp.cli.report import Choice, show
+from gnnexp.cli.report import of_sweep, show
 from gnnexp.cli.side_by_side import run_side_by_side
 from gnnexp.cli.submitted import run_submitted, submits
 from gnnexp.config.build import missing_module
@@ -55,8 +55,7 @@ def main(options: argparse.Namespace) -> int:
     if counted["submitted"]:
         console.print(f"when the jobs have ended: gnnexp sweep {sweep.name}, which runs what is left, and reports")
         return 0
-    paths = [Path(state.run_dir) for state in states if state.run_dir]
-    show(console, Choice(sweep.name, paths, read_layout(sweep.report), sweep.name), out)
+    show(console, of_sweep(sweep.name, [state.run_dir for state in states], read_layout(sweep.report)), out)
     if counted["interrupted"]:
         return 130
     return 0 if counted["finished"] + counted["finished before"] == len(states) else 1

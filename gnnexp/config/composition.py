@@ -65,12 +65,14 @@ class _Groups(NamedTuple):
         hydra: that node, where `${hydra:…}` looks it up; `run.dir` is that of the last values.
         run_dir: `hydra.run.dir`, not resolved.
         choices: as in `Composition`.
+        tells_lines: whether something refers to the lines that were typed (`${hydra:job.override_dirname}`).
     """
 
     config: DictConfig
     hydra: HydraConf
     run_dir: str
     choices: dict[str, str | None]
+    tells_lines: bool
 
 
 def _contents(groups: _Groups, values: Sequence[Override], *, final: bool) -> Composition:
@@ -118,6 +120,8 @@ def _composed(folders: ConfigFolders, lines: Sequence[str]) -> tuple[_Groups, li
         return _by_hydra(folders, lines), []
     choices = tuple(str(override.input_line) for override in overrides if is_group(override, folders))
     groups = _kept(folders, choices, folders.stamp(), Path.cwd())
+    if groups.tells_lines:
+        return _by_hydra(folders, lines), []
     return groups._replace(run_dir=str(run_dirs[-1].value())) if run_dirs else groups, values
 
 
@@ -154,7 +158,11 @@ def _by_hydra(folders: ConfigFolders, lines: Sequence[str]) -> _Groups:
     with open_dict(config):
         del config["hydra"]
     run_dir = str(run["dir"]).replace("${hydra.", "${hydra:")  # the node is not in what it is resolved with
-    return _Groups(config, hydra, run_dir, choices)
+    return _Groups(config, hydra, run_dir, choices, _tells_lines(run_dir + OmegaConf.to_yaml(config)))
+
+
+def _tells_lines(text: str) -> bool:
+    return any(f"${{hydra{mark}{node}" in text for mark in ":." for node in ("job", "overrides"))
 
 
 def _compose(folders: ConfigFolders, lines: Sequence[str]) -> DictConfig:

@@ -68,9 +68,9 @@ def _hints(target: Callable[..., Any]) -> dict[str, Any]:
 _MANY = 70
 
 
-def nearest(word: str, allowed: Iterable[str]) -> str | None:
-    """The most similar of `allowed`, or None when nothing is alike."""
-    found = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.5)
+def nearest(word: str, allowed: Iterable[str], alike: float = 0.5) -> str | None:
+    """The most similar of `allowed`, or None when none is `alike` (1: the same)."""
+    found = difflib.get_close_matches(word, list(allowed), n=1, cutoff=alike)
     return found[0] if found else None
 
 

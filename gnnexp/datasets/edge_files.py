@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from gnnexp.datasets.base import is_file
 from gnnexp.datasets.npz import DAMAGE, open_npy
@@ -184,9 +183,9 @@ def open_edges(
                             ".gz)", "rename it, or convert it"))
 
 
-def note_types(types: Tensor | None) -> tuple[str, ...]:
-    """What a reader of the graph's description must know of `[E]` types: a column of weights or times has many."""
-    count = 0 if types is None or not types.numel() else int(types.max()) + 1
+def note_types(edges: np.ndarray | None) -> tuple[str, ...]:
+    """What a reader of the graph's description must know of `[E, 3]`: a column of weights or times has many types."""
+    count = 0 if edges is None or edges.shape[1] != 3 else int(edges[:, 2].max()) + 1
     return (f"the third column of the edges is taken for their types: {count} relations",) if count else ()
 
 

@@ -251,7 +251,7 @@ class EdgeList(Dataset):
             edge_types=arrays.types,
             node_types=None if types is None else torch.from_numpy(types),
             name=self.name,
-            notes=(*self._notes(labels), *note_types(arrays.types)),
+            notes=(*self._notes(labels), *note_types(edges)),
         )
         graph = checked(graph, trainable=labels is not None, findings=findings)
         assert edges is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ class Outcome:
         message: what the user should read: the rank's own traceback, said once; empty when finished.
         kind: of the failure (`gnnexp.record.failure.Kind`): tables print `out of memory` as the papers do.
         memory: `needed_bytes` and `available_bytes` where memory ran out and they are known.
+        asked: a signal that came when the ranks had ended: the caller's to answer.
     """
 
     exit_code: int
@@ -30,6 +32,7 @@ class Outcome:
     message: str = ""
     kind: str = ""
     memory: Mapping[str, int] = field(default_factory=dict)
+    asked: signal.Signals | None = None
 
     @property
     def may_be_repeated(self) -> bool:

@@ -25,14 +25,18 @@ class Interrupts:
 
 @contextmanager
 def noted() -> Iterator[Interrupts]:
-    """Signals raise nothing inside, however many come; the caller's handlers are back at the end. Main thread only."""
+    """Signals raise nothing inside, however many come; the caller's handlers are back at the end. Main thread only.
+
+    What this process was started to ignore it goes on ignoring (`nohup`, the background jobs of a script).
+    """
     found = Interrupts()
 
     def note(number: int, frame: FrameType | None) -> None:
         found.first = found.first or signal.Signals(number)
         found.count += 1
 
-    before = {item: signal.signal(item, note) for item in _SIGNALS}
+    heard = [item for item in _SIGNALS if signal.getsignal(item) is not signal.SIG_IGN]
+    before = {item: signal.signal(item, note) for item in heard}
     try:
         yield found
     finally:

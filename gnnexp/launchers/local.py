@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,10 @@ class LocalLauncher(Launcher):
                         return _interrupted(stopped)
                 finally:
                     watchdog.close()
-        outcome = _outcome(run_dir, hardware.workers, ranks.exit_codes, watchdog, kernel_kills() > kills)
-        return _starter_lost(run_dir) if ranks.lost and outcome.status != "finished" else outcome
+            outcome = _outcome(run_dir, hardware.workers, ranks.exit_codes, watchdog, kernel_kills() > kills)
+            if ranks.lost and outcome.status != "finished":
+                outcome = _starter_lost(run_dir)
+            return replace(outcome, asked=asked.first)
 
     def close(self) -> None:
         """End the process that ranks are forked from."""

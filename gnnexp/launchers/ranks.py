@@ -83,7 +83,8 @@ class Ranks:
 
     def fits(self, module: str, environment: Mapping[str, str]) -> bool:
         """Whether another run can be started by the same starter."""
-        return not self.lost and (self.module, self.environment) == (module, dict(environment))
+        alive = not self.lost and self._process.poll() is None
+        return alive and (self.module, self.environment) == (module, dict(environment))
 
     def close(self) -> None:
         """End the starter, and with it every rank that is left."""

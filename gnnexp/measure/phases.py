@@ -123,6 +123,11 @@ class PhaseTimer:
             self._clock() - self._started, dict(self._totals), dict(self._hidden), dict(self._crossings)
         )
 
+    @property
+    def without_delay(self) -> Phase | None:
+        """The phase in which this rank was to be slow, if it never came there in this epoch."""
+        return None if self._delay is None or self._delayed else self._delay.phase
+
     def phase(self, name: Phase) -> _Span:
         """Context manager: what runs inside, inner phases excepted, is charged to `name`."""
         return _Span(self if threading.get_ident() == self._thread else self._others.record, name)

@@ -83,11 +83,8 @@ class Run:
         return "null" if node is None else str(node)
 
     def label(self, key: str) -> str:
-        """As `value`, of what the run did: one partitioner is always chosen, also where nothing was partitioned.
-
-        Of a run that was refused before that nobody knows: it has the label of what was chosen.
-        """
-        unused = key == "partitioner" and not self.quality and self.kind != "mistake"
+        """As `value`, of what the run did: one partitioner is always chosen, also where nothing is partitioned."""
+        unused = key == "partitioner" and not self.provenance.get("partitioned", bool(self.quality))
         return "none" if unused else self.value(key)
 
 

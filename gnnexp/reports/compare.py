@@ -41,7 +41,10 @@ class Line(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """The second's less the first's; what only one recorded is all of the difference."""
+        """The second's less the first's; what only one recorded is all of the difference, but for a phase, which is
+        a part of another one where it was not recorded: NaN."""
+        if self.metric in _PHASES and (math.isnan(self.first) or math.isnan(self.second)):
+            return math.nan
         return (0.0 if math.isnan(self.second) else self.second) - (0.0 if math.isnan(self.first) else self.first)
 
 
@@ -83,6 +86,7 @@ def verdict(epoch: Sequence[Line], phases: Sequence[Line]) -> str:
     word = "longer" if whole > 0 else "shorter"
     said: list[str] = []
     covered = 0.0
+    phases = [line for line in phases if not math.isnan(line.difference)]
     for line in sorted(phases, key=lambda line: line.difference / whole, reverse=True):
         share = line.difference / whole
         if share <= 0 or covered >= _ENOUGH or len(said) == _MOST_NAMED:
@@ -105,7 +109,7 @@ def _lines(first: Run, second: Run, names: Iterable[str]) -> list[Line]:
 
 def _ordered(lines: Sequence[Line]) -> list[Line]:
     """The largest difference first."""
-    return sorted(lines, key=lambda line: (-abs(line.difference), line.metric))
+    return sorted(lines, key=lambda line: (math.isnan(line.difference), -abs(line.difference), line.metric))
 
 
 def _settings(first: Run, second: Run) -> list[tuple[str, ...]]:
@@ -125,9 +129,10 @@ def _accuracy(first: Run, second: Run) -> list[tuple[str, ...]]:
 
 
 def _row(part: str, line: Line, whole: float = math.nan) -> tuple[str, ...]:
-    share = 100 * line.difference / whole if whole and not math.isnan(whole) else math.nan
+    share = 100 * line.difference / whole if whole else math.nan
     both = not math.isnan(line.first) and not math.isnan(line.second)
-    return (part, line.metric.removesuffix("_mean"), _cell(line.first), _cell(line.second), f"{line.difference:+.4g}",
+    return (part, line.metric.removesuffix("_mean"), _cell(line.first), _cell(line.second),
+            _ABSENT if math.isnan(line.difference) else f"{line.difference:+.4g}",
             f"{line.second / line.first:.3f}" if both and line.first else _ABSENT,
             "" if math.isnan(share) else f"{share:.1f}")
 
@@ -145,5 +150,6 @@ def _phase(metric: str) -> str:
 def _caption(first: Run, second: Run) -> str:
     return (f"A: {first.path}. B: {second.path}. {typical_epoch([first, second]).capitalize()}. Epoch and phases: mean "
             "over the ranks, so that phases add up to the epoch (medians do so nearly); others as docs/record.md has "
-            "them, in seconds, bytes and counts. –: not recorded; traffic that there was none of is 0. One "
-            "run of each: how far seconds and accuracy vary by themselves, `seed=0,1,2` shows in a sweep.")
+            "them, in seconds, bytes and counts. –: not recorded, of a phase as a part of another one; traffic that "
+            "there was none of is 0. One run of each: how far seconds and accuracy vary by themselves, `seed=0,1,2` "
+            "shows in a sweep.")

@@ -36,6 +36,8 @@ _HYPER_PARAMETERS = ("train.lr", "train.weight_decay", "train.optimizer", "train
 _MOST_NAMED = 4
 # A terminal of 200 characters has 8 to 10 for each of so many columns; the comparison table has up to 17.
 _MOST_COLUMNS = 18
+# Characters that a column of text has at least, and what is around the cell of any.
+_LEAST_TEXT, _AROUND = 4, 3
 
 
 @dataclass(frozen=True)
@@ -102,19 +104,31 @@ class Table:
         csv.writer(text, lineterminator="\n").writerows([self.header, *self.rows])
         return text.getvalue()
 
-    def rich(self, title: str = "") -> RichTable:
-        """For the terminal; on its side, a line per column, where there are too many columns to be read."""
+    def rich(self, width: int, title: str = "") -> RichTable:
+        """For a terminal of `width` characters; on its side, a line per column, where that is easier to read."""
+        header, *rows = zip(self.header, *self.rows, strict=True)
+        turned = Table(header, tuple(rows), self.caption)
+        ways = [turned, self] if len(self.header) > max(_MOST_COLUMNS, len(self.rows)) else [self, turned]
+        narrower = min(ways, key=lambda way: len(way.header))
+        return next((way for way in ways if way._fits(width)), narrower)._upright(width, title)
+
+    def _widths(self) -> list[int]:
+        """Of columns with numbers, which are not folded; 0 of text."""
+        columns = [[row[column] for row in self.rows] for column in range(len(self.header))]
+        return [max(map(len, cells)) if any(cell[:1].isdigit() for cell in cells) else 0 for cells in columns]
+
+    def _fits(self, width: int) -> bool:
+        """Whether numbers can stand whole, beside text that is folded."""
+        return sum(max(one, _LEAST_TEXT) + _AROUND for one in self._widths()) < width
+
+    def _upright(self, width: int, title: str) -> RichTable:
         from rich.table import Table as RichTable
 
-        if len(self.header) > max(_MOST_COLUMNS, len(self.rows)):
-            header, *rows = zip(self.header, *self.rows, strict=True)
-            return Table(header, tuple(rows), self.caption).rich(title)
         table = RichTable(title=title or None, caption=self.caption, caption_justify="left", title_justify="left")
-        for column, name in enumerate(self.header):
-            numeric = any(row[column][:1].isdigit() for row in self.rows)
-            # Where there is little room text is folded, not numbers.
-            width = max(len(row[column]) for row in self.rows) if numeric else None
-            table.add_column(name, justify="right" if numeric else "left", overflow="fold", min_width=width)
+        fits = self._fits(width)  # rich would cut off what does not: then everything is folded
+        for name, least in zip(self.header, self._widths(), strict=True):
+            table.add_column(name, justify="right" if least else "left", overflow="fold",
+                             min_width=least if fits and least else None)
         for row in self.rows:
             table.add_row(*row)
         return table

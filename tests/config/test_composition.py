@@ -46,6 +46,17 @@ def test_files_may_name_the_run_directory(tmp_path: Path) -> None:
         assert made.config["hardware"]["beside"] == f"{made.run_dir}/mine"
 
 
+def test_files_may_refer_to_what_was_typed(tmp_path: Path) -> None:
+    (tmp_path / "system").mkdir()
+    (tmp_path / "system" / "mine.yaml").write_text(
+        "# @package _global_\nhydra:\n  run:\n    dir: runs/${hydra:job.override_dirname}\n")
+    folders = find_folders(str(tmp_path))
+    for more in (["seed=1"], ["seed=2", "train.epochs=3"]):
+        made = composition(folders, ["system=mine", *more], final=True)
+        assert made.run_dir == f"runs/{','.join(sorted([*more, 'system=mine']))}"
+        assert made.config["seed"] == int(more[0][-1])
+
+
 @pytest.mark.parametrize("line", [
     "feature_store={width:4}", "~train.nothing", "~train.lr=77", "train.nothing=1", "train.lr.deeper=2"])
 def test_what_hydra_refuses_is_refused(line: str) -> None:

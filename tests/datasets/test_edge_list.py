@@ -137,6 +137,8 @@ def test_what_may_be_a_misunderstanding_is_noted(tmp_path: Path) -> None:
     graph = EdgeList(path=write(tmp_path / "e.tsv", "0 1 7\n1 2 4\n"), labels="labels.txt", split="random").load()
     assert "the third column of the edges is taken for their types: 8 relations" in graph.notes
     assert "no vertex has the classes 1, 3, 4, 5, 6 and 2 more" in graph.notes
+    both = EdgeList(path=str(tmp_path / "e.tsv"), inverse_relations=True).load()
+    assert any("8 relations" in note for note in both.notes), "of the file"
     plain = EdgeList(path=write(tmp_path / "f.tsv", "0 1\n1 2\n")).load()
     assert not any("column" in note or "classes" in note for note in plain.notes)
 

@@ -78,6 +78,16 @@ def test_a_killed_starter_takes_its_ranks_along_and_the_next_launch_has_another(
         assert again.status == "finished" and parent != killed
 
 
+def test_a_starter_that_died_between_two_runs_is_replaced(launch) -> None:
+    with Launchers() as launchers:
+        launcher = launchers.of(NODE)
+        killed = launch(launcher, ["finish"])[1]
+        psutil.Process(int(killed)).kill()
+        assert wait_until(lambda: gone(int(killed)), 20)
+        again, parent = launch(launcher, ["finish"])
+        assert again.status == "finished" and parent != killed
+
+
 def test_closing_ends_ranks_that_run(tmp_path: Path) -> None:
     prepare(tmp_path, ["sleep", "sleep"])
     for folder in ("logs", "status"):

@@ -45,6 +45,15 @@ def test_phases_add_up_and_the_largest_difference_is_first() -> None:
     assert rows_of(first, second, "within phases") == [("time/comm_s", "3", "1", "-2", "0.333", "")]
 
 
+def test_a_phase_that_only_one_run_tells_apart_explains_nothing() -> None:
+    """DDP waits inside of backward."""
+    first = make_run("a", {"time/epoch_s_mean": 1.0, "time/backward_s_mean": 0.5, "time/wait_s_mean": 0.5})
+    second = make_run("b", {"time/epoch_s_mean": 1.2, "time/backward_s_mean": 1.2})
+    assert rows_of(first, second, "phases") == [
+        ("time/backward_s", "0.5", "1.2", "+0.7", "2.400", "350.0"), ("time/wait_s", "0.5", "–", "–", "–", "")]
+    assert "wait" not in compare(first, second).heading
+
+
 def test_bytes_work_memory_and_the_metric() -> None:
     first, second = make_run("a", FIRST), make_run("b", SECOND)
     assert rows_of(first, second, "bytes") == [

@@ -77,9 +77,12 @@ class OnParts(ByAutograd[R]):
         if memory is None or largest <= memory:
             return []
         key = "hardware.device_memory" if self.options.memory is None else "paradigm.memory"
+        fewer = f"partitioner.num_parts={2 * len(parts.sizes)}"
+        if self.options.reserve == "profile":
+            fewer += " with paradigm.reserve=null"
         return [Problem(key, memory, f"the largest of {len(parts.sizes)} parts has {largest} bytes of topology and "
                         "features, its halo included",
-                        f"set partitioner.num_parts={2 * len(parts.sizes)}, or {key}={largest} or more")]
+                        f"set {fewer}, or {key}={largest} or more")]
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """Epochs between averages, samplers and stores that a part can have of its own."""

@@ -28,6 +28,7 @@ _PARTS = (
     ("wait for other ranks", "wait", "#DDDDDD"),
 )
 _WALL = "time/epoch_s_mean"
+_UNTOLD = " –: not recorded, as a part of another phase (DDP waits and reduces inside of backward)."
 
 
 def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
@@ -42,10 +43,10 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     for axes, panel, series in zip(spaces, panels, shown, strict=True):
         _bars(axes, series)
         for name, group in series.items():
-            rows.append((panel.title, name, *(f"{value:.6g}" for value in _seconds(group).values()),
-                         f"{group.median(_WALL):.6g}", str(len(group.runs))))
+            rows.append((panel.title, name, *map(_cell, _seconds(group).values()), _cell(group.median(_WALL)),
+                         str(len(group.runs))))
     first = (f"Seconds in each phase, mean over the ranks: {typical_epoch(runs_of(panels))}. Line: wall time "
-             "of the epoch.")
+             "of the epoch." + (_UNTOLD if any("–" in row for row in rows) else ""))
     caption = caption_of(panels, first=first, seeds="Over several seeds: the median.")
     finish(canvas, caption)
     header = ("panel", "series", *(f"{name} s" for _, name, _ in _PARTS), "epoch s", "runs")
@@ -64,7 +65,7 @@ def draw_breakdown(groups: Sequence[Group], files: Sequence[Path], title: str = 
 def _bars(axes: Axes, series: Mapping[str, Group]) -> None:
     places = list(range(len(series)))
     seconds = [_seconds(group) for group in series.values()]
-    tops = stack(axes, places, [Part(label, colour, [of_group[name] for of_group in seconds])
+    tops = stack(axes, places, [Part(label, colour, [_drawn(of_group[name]) for of_group in seconds])
                                 for label, name, colour in _PARTS])
     walls = [group.median(_WALL) for group in series.values()]
     axes.hlines(walls, [p - 0.36 for p in places], [p + 0.36 for p in places], colors="black", label="epoch (wall)")
@@ -79,7 +80,14 @@ def _bars(axes: Axes, series: Mapping[str, Group]) -> None:
 
 
 def _seconds(group: Group) -> dict[str, float]:
-    """Of every part; 0 where a record does not tell it. The decoder is taken out of FB, which has it."""
-    known = {name: group.median(f"time/{name}_s_mean") for _, name, _ in _PARTS}
-    seconds = {name: 0.0 if math.isnan(value) else value for name, value in known.items()}
-    return {**seconds, "fb": seconds["fb"] - seconds["decode"]}
+    """Of every part; NaN where a record does not tell it. The decoder is taken out of FB, which has it."""
+    seconds = {name: group.median(f"time/{name}_s_mean") for _, name, _ in _PARTS}
+    return {**seconds, "fb": seconds["fb"] - _drawn(seconds["decode"])}
+
+
+def _drawn(seconds: float) -> float:
+    return 0.0 if math.isnan(seconds) else seconds
+
+
+def _cell(seconds: float) -> str:
+    return "–" if math.isnan(seconds) else f"{seconds:.6g}"

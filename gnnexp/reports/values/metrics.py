@@ -14,8 +14,9 @@ from gnnexp.record.runs import Run
 
 _ROOMS = ("time", "comm", "work", "tier", "memory", "imbalance", "eval", "quality", "loss")
 _SPLITS = ("val", "test")
-# Rooms whose names are known before there is a run; `bytes_skipped` is what stale rows count.
-_NAMES: Mapping[str, Set[str]] = {"time": TIME_NAMES, "comm": TRAFFIC_NAMES | {"comm/bytes_skipped"}}
+# Rooms whose names are known before there is a run, and how alike to one of them a slip is.
+_NAMES: Mapping[str, Set[str]] = {"time": TIME_NAMES, "comm": TRAFFIC_NAMES}
+_SLIP = 0.85
 # By the last word of a header: its factor, and what the metric must end in or hold.
 _UNITS: Mapping[str, tuple[float, str]] = {
     "ms": (1e3, "_s"), "s": (1.0, "_s"), "KB": (1e-3, "bytes"), "MB": (1e-6, "bytes"), "GB": (1e-9, "bytes"),
@@ -35,8 +36,8 @@ def check_metric(where: str, metric: object) -> list[Problem]:
                                     "time/epoch_s (docs/record.md)"))
         elif room not in _ROOMS and rest not in _SPLITS:
             problems.append(unknown(where, metric, room, _ROOMS))
-        elif name not in _NAMES.get(room, (name,)):
-            problems.append(unknown(where, metric, name, _NAMES[room]))
+        elif name not in (names := _NAMES.get(room, frozenset((name,)))) and nearest(name, names, _SLIP):
+            problems.append(unknown(where, metric, name, names))  # others may be what a component of one's own counts
     return problems
 
 
@@ -97,7 +98,8 @@ def unrecorded(runs: Sequence[Run], metrics: Iterable[str]) -> list[str]:
     absent = [name for name in names if done and all(math.isnan(value_of(run, name)) for run in done)]
     known = {name for run in done for names in (*run.epochs, run.summary) for name in names}
     known |= {f"quality/{name}" for run in done for name in run.quality}
-    return [f"no run has {name}" + (f"; {near}?" if (near := nearest(name, known)) else "") for name in absent]
+    return [f"{name} is NaN in every run" if name in known else
+            f"no run has {name}" + (f"; {near}?" if (near := nearest(name, known)) else "") for name in absent]
 
 
 def header_factor(header: str) -> float:

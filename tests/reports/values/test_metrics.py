@@ -82,7 +82,8 @@ def test_axes_have_their_unit(metric: str, axis: tuple[str, float]) -> None:
 
 
 def test_names() -> None:
-    known = ("time/load_s_mean", "time/hidden_sample_s", "comm/bytes_skipped", "hits@20/test", "work/a + tier/b")
+    known = ("time/load_s_mean", "time/hidden_sample_s", "comm/bytes_skipped", "comm/bytes_saved_by_me",
+             "hits@20/test", "work/a + tier/b")
     assert [check_metric("y", name) for name in known] == [[]] * len(known)
     for slip, right in (("time/laod_s", "time/load_s"), ("comm/bytes_feature", "comm/bytes_features")):
         (problem,) = check_metric("y", slip)
