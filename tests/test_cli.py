@@ -12,6 +12,7 @@ import pytest
 
 from gnnexp.cli.console import epoch_line
 from gnnexp.cli.main import run_command
+from gnnexp.reports.kinds.kinds import KINDS
 
 SMALL = ["model.hidden=8", "model.layers=2", "sampler.fanouts=[3,3]", "train.epochs=2", "train.batch_size=512"]
 
@@ -48,6 +49,13 @@ def test_help_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "sweep" in done.stdout and "quickstart" in done.stdout
+
+
+def test_help_knows_every_kind_of_report(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run_command(["report", "--help"])
+    said = capsys.readouterr().out
+    assert [kind for kind in KINDS if kind not in said] == []
 
 
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -161,8 +161,8 @@ def _add_jobs(commands: Commands[argparse.ArgumentParser]) -> None:
 def _add_report(commands: Commands[argparse.ArgumentParser]) -> None:
     report = commands.add_parser("report", help="table and figure of a sweep or of run directories")
     report.add_argument("names", nargs="*", metavar="[KIND] NAME|RUN", help="a sweep's name or run directories; none = "
-                        "list, best first. After a kind (redundancy, splitting, balance, "
-                        "offload, partitioning): none = all runs. After compare: two run directories")
+                        "list, best first. After a kind (redundancy, splitting, balance, offload, "
+                        "partitioning, heterogeneous, tasks): none = all runs. After compare: two run directories")
     report.add_argument("--sort", metavar="ORDER", help="of the list: best (default), acc, epoch_s, date")
     report.add_argument("--rows", metavar="KEY,KEY", help="config keys that name a row")
     report.add_argument("--markdown", action="store_true", help="write the table as .md too")

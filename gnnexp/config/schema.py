@@ -87,8 +87,8 @@ class HardwareConfig:
         workers: ranks per machine.
         device: `cpu`, `cuda`, or `auto` (cuda where there is one; the record says which was chosen).
         threads: threads of each rank, 0 = the machine's cores divided by its ranks.
-        allocator: `pooled` keeps freed memory for the next batch (glibc's mmap_max=0, huge pages; measured in
-            `kernels.md`), `system` leaves the environment as it is.
+        allocator: `pooled` keeps freed memory for the next batch (glibc's mmap_max=0, huge pages: a tenth off DGL's
+            epoch on 2 cores), `system` leaves the environment as it is.
         device_memory: bytes that each rank may use on its device (with `device=cpu`, of the emulated device tier), or
             null for what there is.
         timeout_s: after how long without an answer a collective or the rendezvous gives up.

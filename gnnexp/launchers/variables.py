@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from gnnexp.config.schema import HardwareConfig
 
-# kernels.md: a reference epoch of DGL takes 844-862 ms, with mmap_max=0 747-763 ms: large tensors are no longer mapped,
-# zeroed and unmapped for every batch. The trim threshold keeps the top of the heap too: page faults of a step with
-# 60,000 x 256 activations 63,765 (glibc's default), 2,363 (huge pages), 692 (and mmap_max=0), 271 (and the threshold).
+# Measured on 2 cores: an epoch of DGL's loop takes 844-862 ms, with mmap_max=0 747-763 ms: large tensors are no longer
+# mapped, zeroed and unmapped for every batch. The trim threshold keeps the top of the heap too: page faults of a step
+# with 60,000 x 256 activations 63,765 (glibc's default), 2,363 (huge pages), 692 (and mmap_max=0), 271 (and the
+# threshold).
 _POOLED = "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184"
 
 

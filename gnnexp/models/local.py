@@ -13,7 +13,7 @@ from gnnexp.models.backend import Drop
 from gnnexp.models.layer import Destinations, Layer
 from gnnexp.models.shortcuts import SplitDestinations
 
-# Measured on the 2-core machine of kernels.md: float32 GEMM 195 GFLOP/s; gathered rows of an aggregation ~8 GB/s, so
+# Measured on a machine of 2 cores: float32 GEMM 195 GFLOP/s; gathered rows of an aggregation ~8 GB/s, so
 # one gathered float costs as much as about 100 floating-point operations of a GEMM.
 _FLOPS_PER_GATHERED_FLOAT = 100
 

@@ -35,7 +35,7 @@ from gnnexp.paradigms.loops.targets import share
 from gnnexp.samplers.full import FullSampler
 from gnnexp.tasks.base import Scores
 
-_BROADCAST_BYTES = 64 << 20  # a piece of an exchange: gloo's throughput is flat from 16 MB on (kernels.md)
+_BROADCAST_BYTES = 64 << 20  # a piece of an exchange: gloo's throughput is flat from 16 MB on (measured)
 # Bytes of chunk-local tensors (gathered sources, projections, sums) per edge and column: at most this many copies.
 _CHUNK_COPIES = 8
 
