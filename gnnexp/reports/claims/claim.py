@@ -57,6 +57,8 @@ class Check:
         along: a config key, for `growth` and `steps`.
         tolerance: how far outside, as a share of the published number, is still inside.
         within: for a mean of 0: how far from it is still it, in the unit of the statistic.
+        effect: of a difference: the paper says that there is one, so that an interval with 0 inside decides nothing;
+            else "no loss" is the claim.
         hardware: the profile for an estimate, where the value is of seconds; None: what was measured decides.
         edge_rows: systems whose published code keeps rows for the edges of a GAT (`report.published.edge_rows`).
     """
@@ -71,6 +73,7 @@ class Check:
     along: str = ""
     tolerance: float = 0.1
     within: float | None = None
+    effect: bool = False
     hardware: str | None = None
     edge_rows: Sequence[str] = ()
 

@@ -28,7 +28,7 @@ def verdict(values: Sequence[tuple[float, float]], expects: Expects, check: Chec
         return "shown"
     if check.within is not None and any(half > _TOO_WIDE * check.within for _, half in known):
         return "not decided"
-    unsure = [one for one in known if _may_be_none(*one, expects) and _inside(*one, expects, check)]
+    unsure = [one for one in known if _may_be_none(*one, expects, check) and _inside(*one, expects, check)]
     decided = _decided([one for one in known if one not in unsure], expects, check)
     return "not decided" if unsure and decided != "does not hold" else decided
 
@@ -56,11 +56,13 @@ def _inside(value: float, half: float, expects: Expects, check: Check) -> bool:
     return above and (high is None or value - half <= high + check.tolerance * abs(high))
 
 
-def _may_be_none(value: float, half: float, expects: Expects) -> bool:
+def _may_be_none(value: float, half: float, expects: Expects, check: Check) -> bool:
     """Whether the interval has no effect inside where the paper claims one."""
     neutral, low, high = _neutral(expects), expects.low, expects.high
-    if neutral is None or expects.statistic == "difference":  # of accuracies, where "no loss" is the claim
+    if neutral is None:
         return False
+    if expects.statistic == "difference":
+        return check.effect and abs(value - neutral) < half
     claims_none = _claimed(expects) == neutral and (low is None) == (high is None)
     around = low is not None and high is not None and low < neutral < high
     return not claims_none and not around and abs(value - neutral) < half

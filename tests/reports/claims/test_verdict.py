@@ -60,3 +60,15 @@ def test_an_interval_that_reaches_no_effect_too_decides_nothing() -> None:
     assert verdict([(1.2, 0.1)], AT_LEAST, CHECK) == "holds"
     assert verdict([(4.5, 4.0)], UP_TO, CHECK) == "not decided"
     assert verdict([(1.0, 0.3)], Expects("ratio", 0.8, 1.2, None, "lower"), CHECK) == "holds", "no effect is claimed"
+
+
+@pytest.mark.parametrize(("values", "effect", "found"), [
+    ([(0.1, 2.0), (1.2, 0.8)], False, "holds"), ([(0.1, 2.0), (1.2, 0.8)], True, "not decided"),
+    ([(1.3, 0.6), (1.2, 0.8)], True, "holds"), ([(0.1, 2.0), (-1.2, 0.8)], True, "does not hold"),
+    ([(0.1, math.nan)], True, "holds"),
+])
+def test_a_difference_that_the_paper_claims_is_told_from_none(
+    values: list[tuple[float, float]], effect: bool, found: str,
+) -> None:
+    check = Check(("some",), "[a]", {}, effect=effect)
+    assert verdict(values, Expects("difference", 0, None, None, "higher"), check) == found
