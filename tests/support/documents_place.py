@@ -63,6 +63,6 @@ def small_sweep(folder: Path, name: str, overrides: list[str]) -> str:
     content = {"description": sweep.description, "cases": [{"overrides": list(case.overrides)} for case in chosen],
                "report": report}
     file = folder / "small" / f"{name}.yaml"
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(yaml.safe_dump(content), encoding="utf-8")
     return str(file)
