@@ -93,7 +93,8 @@ def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int, parts: P
     num_owners = max(1, paradigm.num_parts(config, graph))
     cache = 0 if store.cache is None else store.cache.rows(graph, itemsize) * row
     trained = 3 * graph.num_nodes * row if graph.trains_features else 0
-    checkpoints = 1 + (train.checkpoints_kept if train.checkpoint_every else 0)  # without: one, if it is stopped
+    # That of the best epoch stays as well; without `checkpoint_every` there is one, if the run is stopped.
+    checkpoints = 1 + (train.checkpoints_kept + (train.eval_every is not None) if train.checkpoint_every else 0)
     needs = [
         Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
         Need("interpreter and libraries", "host", _INTERPRETER),

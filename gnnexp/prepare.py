@@ -38,6 +38,7 @@ from gnnexp.graph.writer import move_into_place, staging_prefix, write_json
 from gnnexp.measure.needs import Profile
 from gnnexp.partitioners.base import Partitioner, check_num_parts
 from gnnexp.partitioners.streaming import StreamPartitioner
+from gnnexp.provenance.code import code_of, modules_of
 from gnnexp.training.presample import presample, presample_key
 
 Artifact = TypeVar("Artifact", Graph, Partition, Presample, Parts, Profile)
@@ -218,7 +219,9 @@ def prepare_profile(
     chosen = [hardware.get(name) for name in ("workers", "threads", "device", "allocator")]
     shape = [train.get(name) for name in ("batch_size", "dtype", "optimizer", "overlap")]
     groups = [trial[name] for name in ("sampler", "feature_store", "model", "task")]
-    key = hashlib.sha256(json.dumps([1, graph_key, chosen, shape, groups], sort_keys=True).encode()).hexdigest()
+    code = code_of(modules_of(trial))
+    content = [1, graph_key, chosen, shape, groups, *([code.to_json()] if code else [])]
+    key = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     folder = cache / "profiles" / f"{graph_folder.name}-{key[:_KEY_DIGITS]}"
 
     def make(staging: Path) -> None:

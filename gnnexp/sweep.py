@@ -1,8 +1,7 @@
-"""Sweeps: `sweeps/<name>.yaml` expanded into cases, and the key by which a finished run is recognised."""
+"""Sweeps: `sweeps/<name>.yaml` expanded into cases."""
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import math
@@ -18,13 +17,6 @@ from gnnexp.config.yaml_limits import check_yaml
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.reports.layout import read_layout
 
-# Raised when the same configuration starts to give other results: older runs are then no longer taken as finished.
-RESULT_VERSION = 2
-# Keys that change neither a result nor a time of it.
-_WITHOUT_RESULTS = {
-    "hardware": {"launcher", "timeout_s", "max_restarts", "detach", "sampling", "latency"},
-    "train": {"checkpoint_every", "checkpoints_kept"},
-}
 _MAX_CASES = 10_000
 _KEYS = {"description": str, "fixed": list, "axes": dict, "cases": list, "full": list, "full_cases": list,
          "report": dict}
@@ -185,13 +177,3 @@ def label_cases(cases: Sequence[tuple[str, ...]]) -> list[Case]:
     """Each case named by the overrides that not all of them share."""
     shared = set.intersection(*(set(case) for case in cases)) if cases else set()
     return [Case(" ".join(line for line in case if line not in shared) or "run", case) for case in cases]
-
-
-def run_key(config: Mapping[str, Any], dataset_key: str) -> str:
-    """What makes two runs the same: the configuration but for where records and files are, and the data's content."""
-    content = {name: value for name, value in config.items() if name not in ("tracker", "name", "preflight")}
-    for group, unimportant in _WITHOUT_RESULTS.items():
-        content[group] = {key: value for key, value in config[group].items() if key not in unimportant}
-    content["dataset"] = {key: value for key, value in config["dataset"].items() if key != "path"}
-    text = json.dumps([RESULT_VERSION, content, dataset_key], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:32]

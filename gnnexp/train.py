@@ -16,6 +16,7 @@ from gnnexp.measure.memory import TensorMeter, host_peak_bytes, reset_host_peak
 from gnnexp.measure.record import RankRecord, reduce_epoch, step_losses
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.record.records import EpochLog
+from gnnexp.training.best import Best
 from gnnexp.training.checkpoint import Position
 from gnnexp.training.evaluate import Evaluation
 from gnnexp.training.interruption import Interruption, Wish
@@ -36,18 +37,18 @@ def train(job: Job, paradigm: Paradigm[Any], log: EpochLog) -> str:
     evaluation = Evaluation(job, paradigm)
     memory = probe_memory(job, paradigm)
     state, interruption = RunState(job, paradigm, optimizer), Interruption(job.comm)
-    position, earlier = state.restore(log)
+    position, earlier, best = state.restore(log)
     with interruption.listening(), job.timer.activity.during("train"):
         while position.epoch < job.run.train.epochs:
             piece = run_epoch(job, paradigm, optimizer, position, memory, interruption)
             earlier = earlier.then(piece.record)
             wish = piece.wish
             if piece.ended:
-                wish = finish_epoch(job, position.epoch, earlier, evaluation, log, wish)
+                wish, best = finish_epoch(job, position.epoch, earlier, evaluation, log, wish, best)
                 position, earlier = Position(position.epoch + 1), Earlier()
             else:
                 position = Position(position.epoch, piece.next_step)
-            state.save_if(wish, position, earlier)
+            state.save_if(wish, position, earlier, best)
             if wish == Wish.STOP and position.epoch < job.run.train.epochs:
                 return interruption.asked_by
             interruption.granted(wish)
@@ -55,9 +56,9 @@ def train(job: Job, paradigm: Paradigm[Any], log: EpochLog) -> str:
 
 
 def finish_epoch(
-    job: Job, epoch: int, whole: Earlier, evaluation: Evaluation, log: EpochLog, wish: Wish
-) -> Wish:
-    """Evaluate and record an epoch; returns what any rank was asked to do."""
+    job: Job, epoch: int, whole: Earlier, evaluation: Evaluation, log: EpochLog, wish: Wish, best: Best
+) -> tuple[Wish, Best]:
+    """Evaluate and record an epoch; returns what any rank was asked to do, and the best epoch so far."""
     told: Any = job.comm.gather_objects((whole.record, wish))
     ranks = [rank for rank, _ in told]
     with job.timer.activity.during("evaluate"):
@@ -65,7 +66,7 @@ def finish_epoch(
     log.append(epoch, metrics, ranks, step_losses(ranks), whole.resumed)
     if not torch.isfinite(torch.tensor(metrics["loss/train"])):
         raise DivergedError(f"loss is {metrics['loss/train']} in epoch {epoch}: try a smaller train.lr")
-    return Wish(max(wish for _, wish in told))
+    return Wish(max(wish for _, wish in told)), best.after(epoch, metrics, job.task.primary_metric)
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,7 @@ def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat:
     job, paradigm = assemble(request["config"], artifacts, run_dir, environment)
     started.append(job)
     heartbeat.watch(job.timer)
+    note_nodes(run_dir, job)
     stopped_by = train(job, paradigm, EpochLog(run_dir, environment.rank))
     if not stopped_by and environment.rank == 0:
         write_result(run_dir, request, job, paradigm)
@@ -116,12 +117,24 @@ def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat:
     return stopped_by
 
 
+def note_nodes(run_dir: Path, job: Job) -> None:
+    """Note on which machines the ranks of this attempt run: seconds belong to a kind of machine."""
+    from gnnexp.provenance.machine import this_node
+    from gnnexp.record.attempts import NODES, note
+
+    nodes = [node.to_json() for node in dict.fromkeys(job.comm.gather_objects(this_node()))]  # type: ignore[attr-defined]
+    if job.comm.rank == 0:
+        note(run_dir, NODES, nodes=nodes)
+
+
 def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: Paradigm[Any]) -> None:
     """`result.json` of a finished run."""
-    from gnnexp.record.attempts import read_attempts
+    from gnnexp.record.attempts import nodes_of, read_attempts
     from gnnexp.record.records import RESULT_FILE, read_epochs, summarize, write_json
+    from gnnexp.training.best import describe_best
 
-    epochs = read_epochs(run_dir)
+    epochs, attempts = read_epochs(run_dir), read_attempts(run_dir)
+    summary = summarize(epochs, job.task.primary_metric)
     write_json(
         run_dir / RESULT_FILE,
         {
@@ -134,9 +147,11 @@ def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: 
             "profile": request.get("profile"),
             "paradigm": {"exact": paradigm.exact, "approximates": paradigm.approximates, **paradigm.facts()},
             "notes": list(job.graph.notes),
-            "attempts": read_attempts(run_dir),
+            "nodes": nodes_of(attempts),
+            "attempts": attempts,
             "epochs": epochs,
-            "summary": summarize(epochs, job.task.primary_metric),
+            "summary": summary,
+            "best": describe_best(run_dir, summary),
             "status": "finished",
             "reason": "",
         },

@@ -22,7 +22,6 @@ from gnnexp.calibration import FIGURES, REQUEST
 from gnnexp.cli.console import make_console
 from gnnexp.cli.prepare import check_folder, checked
 from gnnexp.cli.provenance import code_version, library_versions
-from gnnexp.cli.provenance import hardware as this_machine
 from gnnexp.config.build import build
 from gnnexp.config.folders import product_folder
 from gnnexp.config.schema import run_config
@@ -36,6 +35,7 @@ from gnnexp.planner.probes import QUICK, Extent
 from gnnexp.planner.profile_file import profile_text, write_profile
 from gnnexp.planner.steps import OVERRIDES
 from gnnexp.prepare import cache_root, prepare_graph
+from gnnexp.provenance.machine import hardware as this_machine
 from gnnexp.record.records import write_json
 
 _WORKER = "gnnexp.calibration"

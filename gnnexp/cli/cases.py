@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -14,7 +13,7 @@ from rich.console import Console
 
 from gnnexp.cli.execute import carry_out, start_run
 from gnnexp.cli.provenance import make_provenance
-from gnnexp.cli.resume import is_finished, reopen_run
+from gnnexp.cli.resume import reopen_run
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ProblemsError
 from gnnexp.launchers.base import Outcome
@@ -56,19 +55,6 @@ def save_states(sweep: Sweep, states: list[State]) -> None:
         "schema": 1, "name": sweep.name, "description": sweep.description, "command": sweep.command,
         "report": dict(sweep.report), "cases": [asdict(state) for state in states],
     })
-
-
-def begun_by_key(folder: Path = RUNS) -> dict[str, Path]:
-    """Run directories of runs that have not finished, by their key; the latest where there are several."""
-    found: dict[str, Path] = {}
-    for path in sorted(folder.rglob("job.json"), key=lambda path: path.stat().st_mtime):
-        try:
-            key = json.loads(path.read_text(encoding="utf-8"))["provenance"]["run_key"]
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # not a run of ours, or damaged: it is not gone on with
-        if key and not is_finished(path.parent):
-            found[str(key)] = path.parent
-    return found
 
 
 def ready(sweep: Sweep, composed: Composed, state: State, console: Console) -> Path:
@@ -115,7 +101,7 @@ def refused(sweep: Sweep, composed: Composed, state: State, error: ProblemsError
 def _record(run_dir: Path, composed: Composed, state: State, sweep: Sweep) -> None:
     """A run directory without anything prepared."""
     run_dir.mkdir(parents=True)
-    provenance: Mapping[str, Any] = make_provenance(composed, state.dataset_key, None, state.key, sweep.name)
+    provenance: Mapping[str, Any] = make_provenance(composed, state.dataset_key, None, sweep.name)
     write_text(run_dir / "config.yaml", yaml.safe_dump(composed.config, sort_keys=False))
     write_json(run_dir / "job.json", {"schema": 1, "config": composed.config, "graph": None, "partition": None,
                                       "quality": {}, "presample": None, "presampled": [], "provenance": provenance})

@@ -34,7 +34,6 @@ from gnnexp.record.records import RESULT_FILE, write_json, write_text
 from gnnexp.record.runs import read_run
 from gnnexp.reports.figures.stacked import draw_breakdown
 from gnnexp.reports.table import group_runs, make_table, row_keys
-from gnnexp.sweep import run_key
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.follow import Follower, follow
 
@@ -147,7 +146,7 @@ def create_run(composed: Composed, prepared: Prepared, sweep: str | None) -> Pat
             "hydra.run.dir", str(run_dir), f"cannot be made: {error}", "hydra.run.dir=<a folder that you may write to>"
         )) from None
     partition = None if prepared.partition is None else str(prepared.partition)
-    provenance = make_provenance(composed, prepared.key, partition, run_key(config, prepared.key), sweep)
+    provenance = make_provenance(composed, prepared.key, partition, sweep)
     write_job(run_dir, config, prepared, provenance)
     return run_dir
 

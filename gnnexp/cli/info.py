@@ -9,13 +9,14 @@ import psutil
 from rich.table import Table
 
 from gnnexp.cli.console import make_console
-from gnnexp.cli.provenance import LIBRARIES, code_version, hardware, library_versions
+from gnnexp.cli.provenance import LIBRARIES, code_version, library_versions
 from gnnexp.config.build import EXTRAS
 from gnnexp.config.check import check_config
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders
 from gnnexp.errors import ConfigError
 from gnnexp.prepare import cache_root
+from gnnexp.provenance.machine import hardware
 
 
 def main(options: argparse.Namespace) -> int:

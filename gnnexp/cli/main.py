@@ -123,6 +123,8 @@ def _add_run(commands: Commands[argparse.ArgumentParser]) -> None:
     run = commands.add_parser("run", help="one training run")
     _add_overrides(run)
     run.add_argument("--multirun", "-m", action="store_true", help="Hydra's multirun: a=1,2 runs two jobs")
+    run.add_argument("--rerun", action="store_true",
+                     help="make the run of hydra.run.dir again; the directory that is there gets another name")
     run.add_argument("--cfg", action="store_true", help="print the resolved configuration and stop")
     run.set_defaults(command=_lazy("run"))
 
@@ -134,6 +136,9 @@ def _add_sweep(commands: Commands[argparse.ArgumentParser]) -> None:
     sweep.add_argument("--jobs", type=int, default=1, metavar="N", help="how many runs at a time on this machine")
     sweep.add_argument("--full", action="store_true", help="in the paper's size, for a cluster")
     sweep.add_argument("--dry-run", action="store_true", help="check and list the runs, start none")
+    sweep.add_argument("--rerun", action="store_true", help="run every case again, also those that have finished")
+    sweep.add_argument("--accept-foreign", action="store_true",
+                       help="take finished runs of other kinds of machines: their times are not yours")
     sweep.add_argument("--out", metavar="DIR", help="folder of its report (default: reports/<name>)")
     sweep.set_defaults(command=_lazy("sweep"))
 
@@ -141,6 +146,8 @@ def _add_sweep(commands: Commands[argparse.ArgumentParser]) -> None:
 def _add_resume(commands: Commands[argparse.ArgumentParser]) -> None:
     resume = commands.add_parser("resume", help="go on with a run that was stopped or failed, from its last checkpoint")
     resume.add_argument("run", metavar="RUN_DIR", help="the run's directory")
+    resume.add_argument("--changed-code", action="store_true",
+                        help="go on although its code was edited since; no sweep takes the result for its own")
     resume.add_argument("overrides", nargs="*", default=[], metavar="key=value",
                         help="hardware.*, tracker.* and the like; nothing that makes it another experiment")
     resume.set_defaults(command=_lazy("resume"))

@@ -42,5 +42,7 @@ def tell_plan(console: Console, sweep: Sweep, states: Sequence[State], disk: tup
     begun = sum(state.status == "waiting" and bool(state.run_dir) for state in states)
     total, unknown = disk
     written = f"about {as_text(total)} on disk" + (f" and {unknown} runs whose data is not prepared" if unknown else "")
+    foreign = sum(state.status == "waiting" and "--accept-foreign" in state.reason for state in states)
     runs = f"{len(states)} runs, {before} finished before, {begun} to go on with"
+    runs += f", {foreign} there from another kind of machine (--accept-foreign takes them)" if foreign else ""
     console.print(f"sweep {sweep.name}: {runs}; {written}. {sweep.description}", soft_wrap=True)

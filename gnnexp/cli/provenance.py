@@ -7,15 +7,11 @@ import importlib.metadata
 import os
 import platform
 import shlex
-import shutil
-import subprocess
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 import gnnexp
 from gnnexp.config.build import build
@@ -23,17 +19,23 @@ from gnnexp.config.compose import Composed
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.graph.graph import Graph
 from gnnexp.paradigms.base import Paradigm
+from gnnexp.provenance.code import code_of_config, own_files
+from gnnexp.provenance.machine import hardware, output_of
+from gnnexp.provenance.repository import repositories
+from gnnexp.provenance.run_key import run_key
 
 LIBRARIES = ("torch", "numpy", "numba", "scipy", "dgl", "hydra-core", "omegaconf", "mlflow", "submitit", "pymetis",
              "scikit-learn", "matplotlib")
 
 
-def make_provenance(composed: Composed, dataset_key: str, partition: str | None, run_key: str,
-                    sweep: str | None) -> dict[str, Any]:
+def make_provenance(composed: Composed, dataset_key: str, partition: str | None, sweep: str | None) -> dict[str, Any]:
     """Everything but the configuration itself."""
+    code = code_of_config(composed.config)
     return {
         "uid": uuid.uuid4().hex,
-        "run_key": run_key,
+        "run_key": run_key(composed.config, dataset_key, code),
+        "code": code.to_json(),
+        "repositories": [one.to_json() for one in repositories(_own_places(composed))],
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
         "code_version": code_version(),
         "argv": sys.argv,
@@ -48,6 +50,12 @@ def make_provenance(composed: Composed, dataset_key: str, partition: str | None,
         "libraries": library_versions(),
         "hardware": hardware(),
     }
+
+
+def _own_places(composed: Composed) -> list[Path]:
+    """Where code and configuration of the user's own are: their repositories are recorded."""
+    folder = [] if composed.config_dir is None else [Path(composed.config_dir).expanduser().resolve()]
+    return [*own_files(composed.config), *folder]
 
 
 def graph_sizes(graph: Graph) -> dict[str, int]:
@@ -80,7 +88,7 @@ def code_version() -> str:
     checkout = Path(gnnexp.__file__).resolve().parent.parent
     if not (checkout / ".git").exists():
         return version
-    described = _output(["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12"])
+    described = output_of(["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12"])
     return f"{version}+{described}" if described else version
 
 
@@ -93,39 +101,3 @@ def library_versions() -> dict[str, str]:
         except importlib.metadata.PackageNotFoundError:
             continue
     return versions
-
-
-def hardware() -> Mapping[str, Any]:
-    """Processor, cores, memory and graphics cards of this machine."""
-    return {
-        "host": platform.node(),
-        "cpu": _cpu_model(),
-        "cores": psutil.cpu_count(logical=False) or 0,
-        "threads": psutil.cpu_count() or 0,
-        "ram_bytes": psutil.virtual_memory().total,
-        "gpus": gpus(),
-        "system": platform.platform(),
-    }
-
-
-def gpus() -> list[str]:
-    """Names of the graphics cards; asked of the driver, since asking CUDA would take memory on each."""
-    if shutil.which("nvidia-smi") is None:
-        return []
-    return _output(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]).splitlines()
-
-
-def _cpu_model() -> str:
-    file = Path("/proc/cpuinfo")
-    lines = file.read_text().splitlines() if file.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
-                platform.processor())
-
-
-def _output(command: Sequence[str]) -> str:
-    """What a command prints, empty when it is missing, fails, or takes long."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""

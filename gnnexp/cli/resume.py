@@ -20,6 +20,7 @@ from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.kept import Launchers
 from gnnexp.launchers.slurm_jobs import job_state, read_job_id
 from gnnexp.measure.needs import Profile
+from gnnexp.provenance.code import Code, code_of_config, still_changed
 from gnnexp.record.attempts import BUSY, alone
 from gnnexp.record.records import RESULT_FILE
 from gnnexp.record.runs import read_run
@@ -34,14 +35,20 @@ _CHANGEABLE = ("hardware.", "tracker.", "train.checkpoint_every", "train.checkpo
 def main(options: argparse.Namespace) -> int:
     """Resume and show what came out."""
     run_dir, console = Path(options.run), make_console()
-    outcome = resume(run_dir, options.overrides, console)
+    outcome = resume(run_dir, options.overrides, console, changed_code=options.changed_code)
     if outcome.status == "finished":
         tell_result(run_dir, console)
     return outcome.exit_code
 
 
-def resume(run_dir: Path, overrides: Sequence[str], console: Console) -> Outcome:
+def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed_code: bool = False) -> Outcome:
     """Go on with the run in `run_dir`; one that has finished stays as it is.
+
+    Args:
+        run_dir: of the run.
+        overrides: changes that leave it the same experiment.
+        console: to say how it goes.
+        changed_code: go on although the code is not that of the run's beginning.
 
     Raises:
         ConfigError, DataError: it is no run, the changes are not possible, or the data is not the run's any more.
@@ -56,12 +63,12 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console) -> Outcome
     config = changed(job["config"], overrides)
     if problems := problems_of(config):
         raise ConfigError(problems)
-    reopen_run(run_dir, config, console)
+    reopen_run(run_dir, config, console, changed_code=changed_code)
     with Launchers() as launchers:
         return carry_out(run_dir, config, console, launchers)
 
 
-def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console) -> None:
+def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console, *, changed_code: bool = False) -> None:
     """Have the run in `run_dir` ready to be carried out again with a checked `config`.
 
     Raises:
@@ -72,11 +79,12 @@ def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console) -> No
         raise ConfigError(Problem(BUSY, str(run_dir), f"SLURM {state.describe()} works on it",
                                   f"wait until it has ended, or gnnexp cancel {run_dir}"))
     with alone(run_dir):
-        _reopen(run_dir, config, console)
+        _reopen(run_dir, config, console, changed_code=changed_code)
 
 
-def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console) -> None:
+def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, changed_code: bool) -> None:
     job = read_job(run_dir)
+    provenance = with_code(job["provenance"], code_of_config(config), run_dir, changed_code=changed_code)
     known = job.get("profile")  # other parts would not fit the checkpoints
     prepared = prepare(config, run_dir / "checkpoints", None if known is None else Profile(**known))
     if prepared.key != job["provenance"]["dataset_key"]:
@@ -88,9 +96,31 @@ def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console) -> None:
         console.print(f"[yellow]cannot be used:[/yellow] {problem}", soft_wrap=True)
     place = "its start" if found is None else f"epoch {found.position.epoch}, step {found.position.step}"
     console.print(f"going on with {run_dir} from {place}", soft_wrap=True, markup=False)
-    write_job(run_dir, config, prepared, job["provenance"])
+    write_job(run_dir, config, prepared, provenance)
     (run_dir / RESULT_FILE).unlink(missing_ok=True)
     reopen(run_dir)
+
+
+def with_code(provenance: Mapping[str, Any], code: Code, run_dir: Path, *, changed_code: bool) -> Mapping[str, Any]:
+    """The provenance of a run that goes on with `code`.
+
+    A result of several codes is no case's result: such a run loses its key and is never "finished before".
+
+    Raises:
+        ConfigError: the code is not that of the run's beginning, and nobody said that this is right.
+    """
+    began = provenance.get("code") or {"changed": {}, "own": {}}
+    now = code.to_json()
+    before = {"changed": still_changed(began["changed"]), "own": began["own"]}
+    if before == now:
+        return provenance
+    names = sorted({name for part in ("changed", "own") for name in {*before[part], *now[part]}
+                    if before[part].get(name) != now[part].get(name)})
+    if not changed_code:
+        raise ConfigError(Problem("code", ", ".join(names), f"was edited since the run in {run_dir} began",
+                                  "bring that code back, start a new run, or say that this is right: gnnexp resume "
+                                  f"--changed-code {run_dir}"))
+    return {**provenance, "code": now, "run_key": "", "earlier_code": [*provenance.get("earlier_code", []), began]}
 
 
 def read_job(run_dir: Path) -> dict[str, Any]:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import argparse
 
+from gnnexp.errors import ConfigError, Problem
+
 
 def main(options: argparse.Namespace) -> int:
     """Check, run, and show what came out; with `--cfg` only show the configuration, with `-m` run several."""
+    if options.multirun and options.rerun:
+        raise ConfigError(Problem("--rerun", "-m", "every job of a multirun is made in a directory of its own",
+                                  "leave --rerun out"))
     if options.cfg:
         import yaml
 
@@ -21,9 +26,10 @@ def main(options: argparse.Namespace) -> int:
     from gnnexp.cli.console import make_console
     from gnnexp.cli.execute import execute, tell_result
     from gnnexp.cli.prepare import checked
+    from gnnexp.cli.set_aside import made_again
     from gnnexp.launchers.kept import Launchers
 
-    composed = checked(options.overrides, options.config_dir)
+    composed = made_again(options) if options.rerun else checked(options.overrides, options.config_dir)
     console = make_console()
     with Launchers() as launchers:
         outcome = execute(composed, console, launchers)

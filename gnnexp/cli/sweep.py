@@ -15,8 +15,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gnnexp.cli.cases import State, begun_by_key, run_case, save_states
+from gnnexp.cli.cases import State, run_case, save_states
 from gnnexp.cli.console import make_console, states_table
+from gnnexp.cli.known_runs import Known, known_runs, stand
 from gnnexp.cli.plan import disk_of, tell_plan
 from gnnexp.cli.prepare import check_folder, checked, dataset_of
 from gnnexp.cli.provenance import with_root
@@ -27,10 +28,12 @@ from gnnexp.config.build import missing_module
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.launchers.kept import Launchers
+from gnnexp.provenance.code import code_of_config
+from gnnexp.provenance.run_key import run_key
 from gnnexp.record.ending import deliver
-from gnnexp.record.runs import RUNS, find_runs, finished_by_key
+from gnnexp.record.runs import RUNS
 from gnnexp.reports.layout import check_named, read_layout
-from gnnexp.sweep import Case, Sweep, load_sweep, run_key
+from gnnexp.sweep import Case, Sweep, load_sweep
 
 
 def main(options: argparse.Namespace) -> int:
@@ -42,7 +45,7 @@ def main(options: argparse.Namespace) -> int:
         raise ConfigError(problems)
     console = make_console()
     sweep = replace(load_sweep(options.name, options.overrides, full=options.full), command=_command(options))
-    composed, states = check_all(sweep, options.config_dir)
+    composed, states = check_all(sweep, options.config_dir, rerun=options.rerun, accept_foreign=options.accept_foreign)
     tell_plan(console, sweep, states, disk_of(composed, states))
     if not options.dry_run:
         states = run_all(sweep, composed, states, console, options.jobs)
@@ -71,8 +74,15 @@ def _standing(state: State) -> str:
     return "to go on with" if state.status == "waiting" and state.run_dir else state.status
 
 
-def check_all(sweep: Sweep, config_dir: str | None) -> tuple[list[Composed], list[State]]:
+def check_all(sweep: Sweep, config_dir: str | None, *, rerun: bool = False, accept_foreign: bool = False,
+              ) -> tuple[list[Composed], list[State]]:
     """Compose and check every case, and find the runs that are done and those that were begun.
+
+    Args:
+        sweep: expanded.
+        config_dir: the user's folder of configurations.
+        rerun: run every case again, whatever has finished.
+        accept_foreign: take runs of other kinds of machines for one's own.
 
     Raises:
         ConfigError: every problem of every case, each named by its case.
@@ -91,16 +101,10 @@ def check_all(sweep: Sweep, config_dir: str | None) -> tuple[list[Composed], lis
                                f"sweep {sweep.name}: ")
     if problems:
         raise ConfigError(problems)
-    done, begun = finished_by_key(find_runs()), begun_by_key()
-    states = []
-    for case, (key, dataset_key) in zip(sweep.cases, _keys_of(composed), strict=True):
-        state = State(case.label, key, dataset_key)
-        if key in done:
-            state = replace(state, run_dir=str(done[key].path), status="finished before")
-        elif key in begun:
-            state = replace(state, run_dir=str(begun[key]))
-        states.append(state)
-    return composed, states
+    known: dict[str, list[Known]] = {} if rerun else known_runs()
+    states = [State(case.label, *keys) for case, keys in zip(sweep.cases, _keys_of(composed), strict=True)]
+    return composed, [stand(one, state, known, accept_foreign=accept_foreign)
+                      for one, state in zip(composed, states, strict=True)]
 
 
 def _of_cases(found: Sequence[tuple[Case, Problem]], num_cases: int) -> Problem:
@@ -135,7 +139,7 @@ def _keys_of(composed: list[Composed]) -> list[tuple[str, str]]:
                 known[node] = dataset_of(item.config).key()
             except ModuleNotFoundError as error:
                 raise ConfigError(missing_module("dataset", item.config["dataset"]["_target_"], error)) from error
-        keys.append((run_key(item.config, known[node]), known[node]))
+        keys.append((run_key(item.config, known[node], code_of_config(item.config)), known[node]))
     return keys
 
 

@@ -20,6 +20,7 @@ from gnnexp.graph.build import CscArrays
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import EdgeStream
 from gnnexp.graph.validate import validate_graph
+from gnnexp.provenance.code import code_key
 
 ROOT_VARIABLE = "GNNEXP_DATA"
 
@@ -68,7 +69,7 @@ class Dataset(ABC):
         return {name: getattr(self, name) for name in names if name != "self" and name not in self.unkeyed}
 
     def key(self) -> str:
-        """SHA-256 (hexadecimal) of kind, version, options and the bytes of the sources.
+        """SHA-256 (hexadecimal) of kind, version, options, code and the bytes of the sources.
 
         Raises:
             DataError: source files are missing or cannot be read.
@@ -76,6 +77,7 @@ class Dataset(ABC):
         digest = hashlib.sha256()
         kind = f"{type(self).__module__}.{type(self).__qualname__}"
         digest.update(json.dumps([kind, self.version, self.options()], sort_keys=True).encode())
+        digest.update(code_key(type(self)).encode())
         unreadable = []
         for path in self.sources():
             try:

@@ -19,6 +19,7 @@ from gnnexp.graph.partition import Partition, check_partition
 from gnnexp.graph.presample import Presample
 from gnnexp.graph.stream import EdgeStream
 from gnnexp.measure.memory import give_back_heap, host_peak_bytes, reset_host_peak
+from gnnexp.provenance.code import code_key
 
 
 class Owners(NamedTuple):
@@ -107,6 +108,8 @@ class Partitioner(ABC):
         }
         if presample_key:
             content["presample"] = presample_key
+        if code := code_key(type(self)):
+            content["code"] = code
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def partition(

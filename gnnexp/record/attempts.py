@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from gnnexp.errors import ConfigError, Problem
 
 ATTEMPTS_FILE = "attempts.jsonl"
 LOCK_FILE = "lock"
+# The event of ranks that have met: on which machines they are.
+NODES = "nodes"
 # Key of the problem that somebody else works on a run.
 BUSY = "run is busy"
 
@@ -60,6 +62,12 @@ def is_requeued(run_dir: Path) -> bool:
     """Whether its job's script has put it back into the queue, and nothing was noted since."""
     lines = read_attempts(run_dir)
     return bool(lines) and lines[-1]["event"] == "requeue"
+
+
+def nodes_of(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The machines on which ranks of any attempt ran, each once (`gnnexp.provenance.machine.Node`)."""
+    found = [node for line in attempts if line["event"] == NODES for node in line["nodes"]]
+    return [node for place, node in enumerate(found) if node not in found[:place]]
 
 
 @contextmanager

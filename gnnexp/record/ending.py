@@ -10,7 +10,7 @@ from typing import Any
 
 from gnnexp.config.build import build
 from gnnexp.launchers.base import Outcome
-from gnnexp.record.attempts import read_attempts
+from gnnexp.record.attempts import nodes_of, read_attempts
 from gnnexp.record.records import RESULT_FILE, read_epochs, summarize, write_json
 from gnnexp.trackers.base import Tracker, TrackingError
 
@@ -23,8 +23,9 @@ def settle(run_dir: Path, outcome: Outcome) -> Outcome:
             return outcome
         outcome = Outcome(1, "failed", "the ranks finished without a result", "the ranks finished without a result")
     result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else _partial_result(run_dir)
-    write_json(path, {**result, "attempts": read_attempts(run_dir), "status": "failed", "kind": outcome.kind,
-                      "reason": outcome.reason, **outcome.memory})
+    attempts = read_attempts(run_dir)
+    write_json(path, {**result, "attempts": attempts, "nodes": nodes_of(attempts), "status": "failed",
+                      "kind": outcome.kind, "reason": outcome.reason, **outcome.memory})
     return outcome
 
 

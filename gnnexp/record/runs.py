@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gnnexp.errors import DataError, Problem
+from gnnexp.provenance.machine import machine_of
+from gnnexp.provenance.run_key import recorded_key
 from gnnexp.record.records import RESULT_FILE, figure_of_merit, warm_median
 
 RUNS = Path("runs")
+# What reports call the kind of machine by, like a key of the configuration.
+MACHINE = "machine"
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Run:
         reason: why it failed.
         kind: of the failure (`gnnexp.record.failure.Kind`).
         facts: what the paradigm decided before the first epoch (`Paradigm.facts`).
+        nodes: on which ranks ran (`gnnexp.provenance.machine.Node`); empty in records that did not say so.
         quality: of the partition, what making it took, and what its method tells (`gnnexp.prepare.read_quality`); empty
             where nothing was partitioned.
     """
@@ -42,11 +47,17 @@ class Run:
     kind: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
     quality: Mapping[str, float] = field(default_factory=dict)
+    nodes: Sequence[Mapping[str, Any]] = ()
 
     @property
     def key(self) -> str:
-        """What makes two runs the same (`gnnexp.sweep.run_key`), empty where it was not recorded."""
-        return str(self.provenance.get("run_key", ""))
+        """What makes two runs the same (`gnnexp.provenance.run_key`), empty where it was not recorded."""
+        return recorded_key(self.config, self.provenance)
+
+    @property
+    def machine(self) -> str:
+        """The kind of machine that its ranks ran on: equal nodes are of one kind."""
+        return machine_of(self.nodes, self.config, self.provenance)
 
     @property
     def num_warm(self) -> int:
@@ -62,7 +73,9 @@ class Run:
         return figure_of_merit(self.summary, split, self.value("task.metric"))
 
     def knows(self, key: str) -> bool:
-        """Whether the configuration has the dotted `key`."""
+        """Whether the configuration has the dotted `key`, or it is `machine`."""
+        if key == MACHINE:
+            return True
         node: object = self.config
         for part in key.split("."):
             if not isinstance(node, Mapping) or part not in node:
@@ -71,7 +84,9 @@ class Run:
         return True
 
     def value(self, key: str) -> str:
-        """A config value by its dotted key, or the chosen file of a group (`dataset`), as text."""
+        """A config value by its dotted key, or the chosen file of a group (`dataset`), or the `machine`, as text."""
+        if key == MACHINE:
+            return self.machine
         choices = self.provenance.get("choices", {})
         node: object = self.config
         for part in key.split("."):
@@ -102,7 +117,7 @@ def read_run(path: Path) -> Run:
             epochs=[epoch["metrics"] for epoch in result["epochs"]], summary=result["summary"],
             status=result["status"], reason=result.get("reason") or "",
             kind=result.get("kind") or "", facts=result.get("paradigm") or {},
-            quality=result.get("quality") or {},
+            quality=result.get("quality") or {}, nodes=result.get("nodes") or (),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         mend = "run it again" if file.exists() else "wait until it has ended, or name another run"
@@ -119,11 +134,6 @@ def find_runs(folder: Path = RUNS) -> list[Run]:
         except DataError:
             continue
     return sorted(found, key=lambda run: str(run.provenance.get("date", "")))
-
-
-def finished_by_key(runs: Iterable[Run]) -> dict[str, Run]:
-    """Finished runs by their key, the latest where there are several."""
-    return {run.key: run for run in runs if run.status == "finished" and run.key}
 
 
 def runs_of_sweep(name: str, folder: Path = RUNS) -> list[Run]:

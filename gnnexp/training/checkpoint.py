@@ -2,7 +2,8 @@
 
 `checkpoints/<epoch>-<step>/` holds `shared.pt` (what all ranks have alike: model, optimizer), `rank_<r>.pt` (what only
 rank r knows) and `checkpoint.json` (position, ranks, size and checksum of the others). Every rank writes its file into
-a folder whose name starts with a dot; when all are on disk, rank 0 renames it.
+a folder whose name starts with a dot; when all are on disk, rank 0 renames it. `checkpoints/best` is a link to the
+checkpoint of the best validation epoch (`gnnexp.training.best`), which stays as long as the link names it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from gnnexp.record.records import write_json
 
 FOLDER = "checkpoints"
 SHARED, META = "shared.pt", "checkpoint.json"
+BEST = "best"
 SCHEMA = 1
 _CHUNK = 1 << 22
 _MEND = "remove this checkpoint: the run goes on from an earlier one, or from its start"
@@ -155,7 +157,7 @@ def checkpoint_folders(run_dir: Path) -> list[Path]:
     """Folders of the run's checkpoints, the latest first."""
     folder = run_dir / FOLDER
     found = [item for item in folder.iterdir() if not item.name.startswith(".")] if folder.is_dir() else []
-    return sorted((item for item in found if item.is_dir()), reverse=True)
+    return sorted((item for item in found if item.is_dir() and not item.is_symlink()), reverse=True)
 
 
 def latest_checkpoint(run_dir: Path) -> tuple[Checkpoint | None, list[Problem]]:
@@ -182,7 +184,8 @@ class _Written:
 
 
 def save_checkpoint(
-    run_dir: Path, comm: Communicator, position: Position, shared: Mapping[str, Any], own: Mapping[str, Any], keep: int
+    run_dir: Path, comm: Communicator, position: Position, shared: Mapping[str, Any], own: Mapping[str, Any], keep: int,
+    *, best: bool = False,
 ) -> str:
     """Write a checkpoint of all ranks; called by all of them at the same position.
 
@@ -192,7 +195,8 @@ def save_checkpoint(
         position: where training will go on.
         shared: what all ranks have alike; written by rank 0.
         own: what only this rank knows.
-        keep: how many checkpoints stay, the latest ones.
+        keep: how many checkpoints stay, the latest ones; that of the best epoch stays as well.
+        best: whether it holds the model of the best validation epoch.
 
     Returns:
         Why it could not be written, the same on every rank; empty when it was. Training can go on either way.
@@ -203,7 +207,7 @@ def save_checkpoint(
     written = [found for found in comm.gather_objects(_write(unfinished, contents)) if isinstance(found, _Written)]
     error = next((item.error for item in written if item.error), "")
     if comm.rank == 0:
-        error = error or _finish(folder, unfinished, position, written, keep)
+        error = error or _finish(folder, unfinished, position, written, keep, best=best)
         if error:
             shutil.rmtree(unfinished, ignore_errors=True)
     return str(comm.gather_objects(error)[0])
@@ -224,7 +228,9 @@ def _write(folder: Path, contents: Mapping[str, Mapping[str, Any]]) -> _Written:
     return _Written(files)
 
 
-def _finish(folder: Path, unfinished: Path, position: Position, written: list[_Written], keep: int) -> str:
+def _finish(
+    folder: Path, unfinished: Path, position: Position, written: list[_Written], keep: int, *, best: bool
+) -> str:
     files = {name: file for item in written for name, file in item.files.items()}
     try:
         write_json(unfinished / META, {
@@ -234,6 +240,8 @@ def _finish(folder: Path, unfinished: Path, position: Position, written: list[_W
         if folder.exists():  # of an earlier attempt, damaged perhaps
             _remove(folder)
         unfinished.rename(folder)
+        if best:
+            point_best(folder.parent.parent, position)
         sync(folder.parent)
         for old in list(_old(folder, keep)):
             _remove(old)
@@ -242,10 +250,23 @@ def _finish(folder: Path, unfinished: Path, position: Position, written: list[_W
     return ""
 
 
+def point_best(run_dir: Path, position: Position) -> None:
+    """Have `checkpoints/best` name the checkpoint of `position`, which is there; by one process, atomically."""
+    link = run_dir / FOLDER / BEST
+    if link.is_symlink() and link.readlink() == Path(position.folder):
+        return
+    new = link.with_name(f".{BEST}.{os.getpid()}")
+    new.unlink(missing_ok=True)
+    new.symlink_to(position.folder)
+    new.replace(link)
+
+
 def _old(latest: Path, keep: int) -> Iterator[Path]:
-    """What is dropped when `latest` is there: all but the `keep` latest, and whatever lies after it."""
+    """What is dropped when `latest` is there: of those before it all but the `keep - 1` latest and the best one."""
+    link = latest.with_name(BEST)
+    best = link.readlink().name if link.is_symlink() else ""
     before = [item for item in checkpoint_folders(latest.parent.parent) if item.name < latest.name]
-    yield from before[max(0, keep - 1):]
+    yield from (item for item in before[max(0, keep - 1):] if item.name != best)
 
 
 def _remove(folder: Path) -> None:
@@ -259,4 +280,7 @@ def remove_unfinished(run_dir: Path) -> None:
     """Drop what a killed attempt left behind; called by one process before ranks write."""
     folder = run_dir / FOLDER
     for item in folder.glob(".*") if folder.is_dir() else ():
-        shutil.rmtree(item, ignore_errors=True)
+        if item.is_symlink():
+            item.unlink()
+        else:
+            shutil.rmtree(item, ignore_errors=True)

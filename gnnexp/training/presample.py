@@ -21,6 +21,7 @@ from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.samplers.tally import movement, tally_pairs, tally_positions, tally_vertices
 from gnnexp.paradigms.loops.targets import TargetSchedule
+from gnnexp.provenance.code import code_of, modules_of
 from gnnexp.samplers.base import Sampler
 from gnnexp.samplers.pipeline import prefetched
 from gnnexp.tasks.base import Task
@@ -35,7 +36,8 @@ def presample_key(config: Mapping[str, Any], graph_key: str, epochs: int) -> str
     sampler = {name: value for name, value in config["sampler"].items() if name not in ignored}
     train = run_config(config).train
     batches = [train.batch_size, train.shuffle, config["model"]["layers"], config["task"], config.get("seed", 0)]
-    content = [1, graph_key, sampler, *batches, epochs]
+    code = code_of(modules_of({"sampler": config["sampler"], "task": config["task"]}))
+    content = [1, graph_key, sampler, *batches, epochs, *([code.to_json()] if code else [])]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -14,7 +14,15 @@ from gnnexp.job import Job
 from gnnexp.measure.record import RankRecord, losses_of_others, record_of
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.record.records import EpochLog
-from gnnexp.training.checkpoint import Checkpoint, Position, latest_checkpoint, remove_unfinished, save_checkpoint
+from gnnexp.training.best import Best
+from gnnexp.training.checkpoint import (
+    Checkpoint,
+    Position,
+    latest_checkpoint,
+    point_best,
+    remove_unfinished,
+    save_checkpoint,
+)
 from gnnexp.training.interruption import Wish
 from gnnexp.training.parameters import join, put, take
 
@@ -50,16 +58,17 @@ class RunState:
         self._job, self._paradigm, self._optimizer = job, paradigm, optimizer
         self._train = job.run.train
 
-    def save_if(self, wish: Wish, position: Position, earlier: Earlier) -> None:
-        """Write a checkpoint where one is due by `train.checkpoint_every`, asked for, or the run's last."""
+    def save_if(self, wish: Wish, position: Position, earlier: Earlier, best: Best) -> None:
+        """Write a checkpoint where one is due by `train.checkpoint_every`, is the best or the last, or is asked for."""
         every = self._train.checkpoint_every
-        last = position.epoch == self._train.epochs
-        due = position.step == 0 and every > 0 and (last or position.epoch % every == 0)
+        last, is_best = position.epoch == self._train.epochs, position == best.position
+        due = position.step == 0 and every > 0 and (last or is_best or position.epoch % every == 0)
         if not due and wish == Wish.NOTHING:
             return
         job = self._job
         entries, slices = take(self._paradigm.module, self._optimizer), self._paradigm.slices()
-        shared = {"parameters": {name: entry for name, entry in entries.items() if name not in slices}}
+        shared = {"parameters": {name: entry for name, entry in entries.items() if name not in slices},
+                  "best": asdict(best)}
         own = {
             "parameters": {name: entries[name] for name in slices},
             "paradigm": self._paradigm.state_dict(),
@@ -68,12 +77,16 @@ class RunState:
             "resumed": [dict(piece) for piece in earlier.resumed],
         }
         with job.timer.activity.during("checkpoint"):
-            error = save_checkpoint(job.directory, job.comm, position, shared, own, self._train.checkpoints_kept)
+            error = save_checkpoint(job.directory, job.comm, position, shared, own, self._train.checkpoints_kept,
+                                    best=is_best)
         if error:
             logger.warning("no checkpoint at epoch %d, step %d: %s", position.epoch, position.step, error)
 
-    def restore(self, log: EpochLog) -> tuple[Position, Earlier]:
+    def restore(self, log: EpochLog) -> tuple[Position, Earlier, Best]:
         """Take back the latest whole checkpoint of the run directory; without one, training begins at the start.
+
+        Returns:
+            Where training goes on, what there is of that epoch, and the best epoch before it.
 
         Raises:
             DataError: the checkpoint is another model's, it needs as many ranks as wrote it, or records are missing.
@@ -82,9 +95,12 @@ class RunState:
         for problem in problems:
             logger.warning("a checkpoint that cannot be used: %s", problem)
         if found is None:
-            return Position(), Earlier()
+            return Position(), Earlier(), Best()
         self._restore_parameters(found)
-        return found.position, self._restore_own(found)
+        best = Best(**found.shared().get("best", {}))
+        if self._job.comm.rank == 0 and found.position == best.position:
+            point_best(self._job.directory, best.position)  # the ranks may have been killed before that
+        return found.position, self._restore_own(found), best
 
     def _restore_parameters(self, found: Checkpoint) -> None:
         slices = self._paradigm.slices()

@@ -1,0 +1,188 @@
+"""What code a run executes, as far as it can change a result: modules of gnnexp, and a user's own.
+
+`same_results.csv` lists the modules of gnnexp whose results are known. Every row is a module, the digest of its source,
+and the digest whose results it has: `2` (runs of `RESULT_VERSION` 2) or an earlier digest of the same module. A module
+of another digest is a change that may give other results: it becomes a part of the run's key.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.metadata
+import importlib.util
+import json
+import sysconfig
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from typing import Any
+
+from gnnexp.provenance.source import Closure, closure, digest_of, file_of, is_within
+
+PACKAGE = "gnnexp"
+# `RESULT_VERSION`: raised when the same configuration starts to give other results everywhere.
+BASELINE = "2"
+TABLE = Path(__file__).with_name("same_results.csv")
+# What every run executes beside its components: the ranks' program, and what makes their artifacts.
+ROOTS = ("gnnexp.worker", "gnnexp.prepare")
+# These start runs, follow them and show them. None of them can change what a run computes or records of it.
+WITHOUT_RESULTS = (
+    "gnnexp.__main__", "gnnexp.cli", "gnnexp.sweep", "gnnexp.reports", "gnnexp.planner", "gnnexp.calibration",
+    "gnnexp.trackers", "gnnexp.launchers", "gnnexp.testing", "gnnexp.provenance", "gnnexp.errors",
+    "gnnexp.record.archive", "gnnexp.record.attempts", "gnnexp.record.ending", "gnnexp.record.failure",
+    "gnnexp.record.heartbeat", "gnnexp.record.runs",
+)
+_BASE = Path(__file__).resolve().parent.parent.parent
+
+
+@dataclass(frozen=True)
+class Code:
+    """What sets the code of a run apart from that of the runs of `RESULT_VERSION`.
+
+    Attributes:
+        changed: modules of gnnexp whose results are not known to be the same, with their digests.
+        own: modules outside of gnnexp with their digests, and installed distributions with their versions.
+    """
+
+    changed: Mapping[str, str]
+    own: Mapping[str, str]
+
+    def __bool__(self) -> bool:
+        return bool(self.changed or self.own)
+
+    def to_json(self) -> dict[str, dict[str, str]]:
+        """For a key, and for the record."""
+        return {"changed": dict(self.changed), "own": dict(self.own)}
+
+
+def code_of_config(config: Mapping[str, Any]) -> Code:
+    """The code of a run with this resolved configuration.
+
+    Raises:
+        DataError: a source file cannot be read.
+    """
+    return code_of([*ROOTS, *modules_of(config)])
+
+
+def modules_of(config: Mapping[str, Any]) -> list[str]:
+    """The modules of every `_target_` but tracker and launcher, which change no result."""
+    groups = {name: node for name, node in config.items() if name not in ("tracker", "hardware")}
+    return [module for target in targets_in(groups) if (module := target.rpartition(".")[0])]
+
+
+def code_key(cls: type) -> str:
+    """What a class adds to the key of an artifact that it makes: nothing while its results are known to be the same."""
+    code = code_of([cls.__module__])
+    return json.dumps(code.to_json(), sort_keys=True) if code else ""
+
+
+def code_of(modules: Iterable[str]) -> Code:
+    """The code that importing `modules` may execute.
+
+    Raises:
+        DataError: a source file cannot be read.
+    """
+    ours: list[str] = []
+    own: dict[str, str] = {}
+    for name in dict.fromkeys(modules):
+        if is_within(name, (PACKAGE,)):
+            ours.append(name)
+            continue
+        identities, imported = _outside(name)
+        own |= identities
+        ours += [module for module in imported if is_within(module, (PACKAGE,))]
+    used = {name: loaded_digest(name) for name in closure(ours, _BASE, WITHOUT_RESULTS).files}
+    return Code(still_changed(used), dict(sorted(own.items())))
+
+
+def still_changed(digests: Mapping[str, str]) -> dict[str, str]:
+    """Those modules of gnnexp whose results are not known to be those of `RESULT_VERSION`, with the digests that count.
+
+    Args:
+        digests: of modules.
+    """
+    known = known_results()
+    found = {name: known.get((name, digest), digest) for name, digest in digests.items()}
+    return {name: result for name, result in found.items() if result != BASELINE}
+
+
+@cache
+def known_results() -> dict[tuple[str, str], str]:
+    """The digest whose results a module of a digest has, followed to the first one; `BASELINE` for most."""
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        rows = {(row["module"], row["digest"]): row["same_as"] for row in csv.DictReader(file)}
+    found = {}
+    for (module, digest), same_as in rows.items():
+        result = same_as
+        while (module, result) in rows and rows[module, result] != result:
+            result = rows[module, result]
+        found[module, digest] = result
+    return found
+
+
+@cache
+def loaded_digest(name: str) -> str:
+    """The digest of a module of gnnexp when this process first asked: the process does not read later edits either."""
+    file = file_of(name, _BASE)
+    assert file is not None, f"{name} is a module of gnnexp"
+    return digest_of(file)
+
+
+def targets_in(node: object) -> list[str]:
+    """Every `_target_` of a mapping, at any depth."""
+    if isinstance(node, Mapping):
+        own = [node["_target_"]] if isinstance(node.get("_target_"), str) else []
+        return own + [target for value in node.values() for target in targets_in(value)]
+    return [target for value in node for target in targets_in(value)] if isinstance(node, list | tuple) else []
+
+
+def own_files(config: Mapping[str, Any]) -> list[Path]:
+    """Source files of the user's own components, and of what they import from the same folder."""
+    tops = dict.fromkeys(name for name in modules_of(config) if not is_within(name, (PACKAGE,)))
+    return sorted({file for name in tops for file in _own_closure(name, _spec(name)).files.values()})
+
+
+def _outside(name: str) -> tuple[dict[str, str], frozenset[str]]:
+    """Identities of a module outside of gnnexp and of what it imports from the same folder; and what else it imports.
+
+    A package that was installed is known by its version, and is not looked into.
+    """
+    spec = _spec(name)
+    if spec is not None and _installed(spec):
+        return {_distribution(name.partition(".")[0]): "installed"}, frozenset()
+    found = _own_closure(name, spec)
+    return {module: digest_of(file) for module, file in found.files.items()}, found.outside
+
+
+def _spec(name: str) -> ModuleSpec | None:
+    """Where the topmost package of a module is; None where there is none: the configuration's check says so."""
+    try:
+        return importlib.util.find_spec(name.partition(".")[0])
+    except ValueError:  # `__main__` has none
+        return None
+
+
+def _own_closure(name: str, spec: ModuleSpec | None) -> Closure:
+    if spec is None or _installed(spec):
+        return Closure({}, frozenset())
+    places = list(spec.submodule_search_locations or ())
+    base = Path(places[0] if places else str(spec.origin)).parent
+    found = closure([name], base, (PACKAGE,))
+    if found.files or spec.origin is None:
+        return found
+    return Closure({name: Path(spec.origin)}, frozenset())  # compiled
+
+
+def _installed(spec: ModuleSpec) -> bool:
+    """Whether a package manager put it there: such a package has a version, and nobody edits it."""
+    places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or [])
+    folders = [Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib", "stdlib")]
+    return any(Path(place).resolve().is_relative_to(folder) for place in places for folder in folders)
+
+
+def _distribution(top: str) -> str:
+    """`torch==2.13.0`."""
+    names = importlib.metadata.packages_distributions().get(top, [])
+    return ", ".join(f"{name}=={importlib.metadata.version(name)}" for name in sorted(set(names))) or top

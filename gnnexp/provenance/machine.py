@@ -1,0 +1,144 @@
+"""The machines that runs are made on: what is recorded of a node, and which nodes count as equal.
+
+Seconds of one kind of machine say nothing about another. All that a node is, but for its name, makes its kind: two
+equal nodes of a cluster are one.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+UNKNOWN = "unknown machine"
+
+
+@dataclass(frozen=True, order=True)
+class Node:
+    """A machine on which ranks ran.
+
+    Attributes:
+        host: its name.
+        cpu: model of the processor.
+        cores: physical ones.
+        gpus: models of its graphics cards, each once.
+        torch: version.
+    """
+
+    host: str
+    cpu: str
+    cores: int
+    gpus: tuple[str, ...]
+    torch: str
+
+    @property
+    def kind(self) -> str:
+        """All but the name, in words: `2 cores of AMD EPYC, torch 2.13.0`."""
+        cards = f", {' and '.join(self.gpus)}" if self.gpus else ""
+        return f"{self.cores} core{'s' if self.cores != 1 else ''} of {self.cpu or '?'}{cards}, torch {self.torch}"
+
+    def to_json(self) -> dict[str, Any]:
+        """For a record."""
+        return asdict(self)
+
+
+@cache
+def this_node() -> Node:
+    """The machine of this process."""
+    return Node(platform.node(), _cpu_model(), _cores(), tuple(sorted(set(gpus()))), _torch())
+
+
+def read_node(found: Mapping[str, Any]) -> Node:
+    """A node as a record has it.
+
+    Raises:
+        KeyError, TypeError: it is none.
+    """
+    return Node(str(found["host"]), str(found["cpu"]), int(found["cores"]), tuple(map(str, found["gpus"])),
+                str(found["torch"]))
+
+
+def kind_of(nodes: Iterable[Node]) -> str:
+    """The kind of several nodes: one where they are equal, else all of them."""
+    return " + ".join(sorted({node.kind for node in nodes})) or UNKNOWN
+
+
+def machine_of(nodes: Sequence[Mapping[str, Any]], config: Mapping[str, Any], provenance: Mapping[str, Any]) -> str:
+    """The kind of machine of a recorded run.
+
+    Args:
+        nodes: that the record names. Runs made before records did so ran, if they were local, where they were started.
+        config: resolved.
+        provenance: of the run.
+    """
+    if nodes:
+        return kind_of(read_node(node) for node in nodes)
+    started = node_of_launch(provenance)
+    local = str(config.get("hardware", {}).get("launcher", {}).get("_target_", "")).endswith(".LocalLauncher")
+    return kind_of([started]) if started is not None and local else UNKNOWN
+
+
+def node_of_launch(provenance: Mapping[str, Any]) -> Node | None:
+    """The machine that a run was started from; None where the record does not say."""
+    hardware = provenance.get("hardware", {})
+    if not hardware.get("cpu") and not hardware.get("cores"):
+        return None
+    return Node(str(hardware.get("host", "")), str(hardware.get("cpu", "")), int(hardware.get("cores") or 0),
+                tuple(sorted({str(name) for name in hardware.get("gpus", ())})),
+                str(provenance.get("libraries", {}).get("torch", "?")))
+
+
+def hardware() -> Mapping[str, Any]:
+    """Processor, cores, memory and graphics cards of this machine."""
+    node = this_node()
+    return {
+        "host": node.host,
+        "cpu": node.cpu,
+        "cores": node.cores,
+        "threads": psutil.cpu_count() or 0,
+        "ram_bytes": psutil.virtual_memory().total,
+        "gpus": gpus(),
+        "system": platform.platform(),
+    }
+
+
+def gpus() -> list[str]:
+    """Names of the graphics cards; asked of the driver, since asking CUDA would take memory on each."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    return output_of(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]).splitlines()
+
+
+def output_of(command: Sequence[str]) -> str:
+    """What a command prints, empty when it is missing, fails, or takes long."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def _cores() -> int:
+    return psutil.cpu_count(logical=False) or psutil.cpu_count() or 0
+
+
+def _torch() -> str:
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return "?"
+
+
+def _cpu_model() -> str:
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+                platform.processor())

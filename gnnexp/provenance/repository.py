@@ -1,0 +1,70 @@
+"""The git repositories that a user's code and configuration come from."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gnnexp.provenance.machine import output_of
+
+# Longer differences are cut: a record is not the place for somebody's data.
+_MOST_CHARACTERS = 200_000
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A checkout at the time of a run.
+
+    Attributes:
+        path: its root.
+        commit: empty before the first one.
+        dirty: whether there is a difference.
+        diff: of tracked files against the commit, and the files that the run reads and git does not know; at most
+            200,000 characters of it.
+        diff_sha256: of the whole difference, empty where there is none.
+    """
+
+    path: str
+    commit: str
+    dirty: bool
+    diff: str
+    diff_sha256: str
+
+    def to_json(self) -> dict[str, Any]:
+        """For the record."""
+        return asdict(self)
+
+
+def repositories(places: Iterable[Path]) -> list[Repository]:
+    """The repositories that hold `places`, in order of their paths; none where git is missing.
+
+    Args:
+        places: files and folders that a run reads its code and configuration from.
+    """
+    by_root: dict[str, list[Path]] = {}
+    for place in places:
+        if root := _git(place if place.is_dir() else place.parent, "rev-parse", "--show-toplevel"):
+            by_root.setdefault(root, []).append(place)
+    return [_look(Path(root), held) for root, held in sorted(by_root.items())]
+
+
+def _look(root: Path, places: Iterable[Path]) -> Repository:
+    unknown = _git(root, "ls-files", "-z", "--others", "--", *map(str, places)).split("\0")
+    new = [_as_new(root, name) for name in sorted(unknown) if name]
+    diff = "\n".join([*filter(None, [_git(root, "diff", "HEAD", "--no-color", "--no-ext-diff")]), *new])
+    digest = hashlib.sha256(diff.encode()).hexdigest() if diff else ""
+    return Repository(str(root), _git(root, "rev-parse", "HEAD"), bool(diff), diff[:_MOST_CHARACTERS], digest)
+
+
+def _as_new(root: Path, name: str) -> str:
+    """An untracked file as a difference."""
+    lines = (root / name).read_text(encoding="utf-8", errors="replace")[:_MOST_CHARACTERS].splitlines()
+    return "\n".join(difflib.unified_diff([], lines, "/dev/null", f"b/{name}", lineterm=""))
+
+
+def _git(folder: Path, *words: str) -> str:
+    return output_of(["git", "-C", str(folder), *words])

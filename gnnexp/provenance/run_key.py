@@ -1,0 +1,47 @@
+"""The key by which a run is recognised: equal keys, equal results."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from gnnexp.provenance.code import BASELINE, Code, still_changed
+
+# Keys that change neither a result nor a time of it.
+_WITHOUT_RESULTS = {
+    "hardware": {"launcher", "timeout_s", "max_restarts", "detach", "sampling", "latency"},
+    "train": {"checkpoint_every", "checkpoints_kept"},
+}
+
+
+def run_key(config: Mapping[str, Any], dataset_key: str, code: Code) -> str:
+    """What makes two runs the same: configuration, data and code.
+
+    Where records and files are is no part of it. The machine is none either: a run on another machine is found, and it
+    is said what it was made on (`gnnexp.provenance.machine`).
+
+    Args:
+        config: resolved.
+        dataset_key: of the data's content.
+        code: that the run executes (`code_of_config`).
+    """
+    content = {name: value for name, value in config.items() if name not in ("tracker", "name", "preflight")}
+    for group, unimportant in _WITHOUT_RESULTS.items():
+        content[group] = {key: value for key, value in config[group].items() if key not in unimportant}
+    content["dataset"] = {key: value for key, value in config["dataset"].items() if key != "path"}
+    # Code of which nothing is new adds nothing: runs made before code was a part of the key keep theirs.
+    parts = [int(BASELINE), content, dataset_key, *([code.to_json()] if code else [])]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def recorded_key(config: Mapping[str, Any], provenance: Mapping[str, Any]) -> str:
+    """The key of a recorded run by what is known today, empty where none was recorded.
+
+    A change of gnnexp may be found to give the same results after a run was made with it.
+    """
+    key, code = str(provenance.get("run_key") or ""), provenance.get("code") or {}
+    if not key or not code.get("changed"):
+        return key
+    return run_key(config, str(provenance.get("dataset_key")), Code(still_changed(code["changed"]), code["own"]))

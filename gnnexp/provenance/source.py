@@ -1,0 +1,189 @@
+"""Python source as identity: which modules a program reads, and a digest of each that ignores words.
+
+A digest changes when the program changes. It does not change with docstrings, with comments on lines of their own and
+with empty lines. It is the same for every version of Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from gnnexp.errors import DataError, Problem
+
+DIGITS = 16
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def digest_of(file: Path) -> str:
+    """The digest of a file: of the program for Python source, of the bytes for anything else.
+
+    Raises:
+        DataError: the file cannot be read, or is no Python although its name says so.
+    """
+    return _digest(file, _stamp(file))
+
+
+@dataclass(frozen=True)
+class Closure:
+    """What importing some modules may read.
+
+    Attributes:
+        files: modules below the base, by name, sorted.
+        outside: names that were imported and are not below the base, or were excluded.
+    """
+
+    files: Mapping[str, Path]
+    outside: frozenset[str]
+
+
+def closure(roots: Iterable[str], base: Path, excluded: Sequence[str] = ()) -> Closure:
+    """Modules below `base` that importing `roots` may read.
+
+    Imports inside of functions count. Imports that only type checkers see do not.
+
+    Args:
+        roots: dotted names.
+        base: the folder that `sys.path` has.
+        excluded: packages and modules that are not followed.
+
+    Raises:
+        DataError: a file cannot be read.
+    """
+    found: dict[str, Path] = {}
+    outside: set[str] = set()
+    waiting = list(roots)
+    while waiting:
+        name = waiting.pop()
+        if name in found or name in outside:
+            continue
+        file = None if is_within(name, excluded) else file_of(name, base)
+        if file is None:
+            outside.add(name)
+            continue
+        found[name] = file
+        waiting += imports_of(file, name)
+        waiting += [name.rpartition(".")[0]] if "." in name else []
+    return Closure(dict(sorted(found.items())), frozenset(outside))
+
+
+def is_within(name: str, packages: Iterable[str]) -> bool:
+    """Whether a dotted name is one of `packages`, or below one."""
+    return any(name == one or name.startswith(f"{one}.") for one in packages)
+
+
+def file_of(name: str, base: Path) -> Path | None:
+    """The file of a module below `base`; None for a name that is no module there."""
+    path = base.joinpath(*name.split("."))
+    choices = (path / "__init__.py", path.with_suffix(".py")) if path.name else ()
+    return next((file for file in choices if file.is_file()), None)
+
+
+def imports_of(file: Path, name: str) -> tuple[str, ...]:
+    """Dotted names that the module `name` imports, modules and what may be modules."""
+    return _imports(file, name, _stamp(file))
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    try:
+        status = file.stat()
+    except OSError as error:
+        raise _unreadable(file, str(error.strerror)) from None
+    return status.st_mtime_ns, status.st_size
+
+
+def _unreadable(file: Path, why: str) -> DataError:
+    return DataError(Problem(str(file), why, "the source of a component must be readable Python", "correct the file"))
+
+
+@lru_cache(maxsize=4096)
+def _tree(file: Path, stamp: tuple[int, int]) -> tuple[str, ast.Module]:
+    try:
+        text = file.read_text(encoding="utf-8")
+        return text, ast.parse(text)
+    except (OSError, ValueError, SyntaxError) as error:
+        raise _unreadable(file, str(error)) from None
+
+
+@lru_cache(maxsize=4096)
+def _digest(file: Path, stamp: tuple[int, int]) -> str:
+    if file.suffix != ".py":
+        with file.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()[:DIGITS]
+    text, tree = _tree(file, stamp)
+    return hashlib.sha256(program_of(text, tree).encode()).hexdigest()[:DIGITS]
+
+
+def program_of(text: str, tree: ast.Module) -> str:
+    """The lines of `text` without docstrings, empty lines and lines that are a comment."""
+    lines = text.splitlines()
+    dropped = {line for first, last in _docstrings(tree) for line in range(first, last + 1)}
+    texts = {line for first, last in _long_texts(tree) for line in range(first + 1, last + 1)} - dropped
+    kept = []
+    for number, line in enumerate(lines, 1):
+        words = line.strip()
+        if number in texts:
+            kept.append(line)
+        elif number not in dropped and words and not words.startswith("#"):
+            kept.append(line.rstrip())
+    return "\n".join(kept)
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """First and last lines of docstrings that have these lines to themselves."""
+    for node in ast.walk(tree):
+        if isinstance(node, _DOCUMENTED) and node.body and _is_text(node.body[0]):
+            after = node.body[1].lineno if len(node.body) > 1 else 0
+            first, last = node.body[0].lineno, node.body[0].end_lineno or 0
+            if after != last and (isinstance(node, ast.Module) or node.lineno != first):
+                yield first, last
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _long_texts(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """First and last lines of texts over several lines: a `#` inside of them is no comment."""
+    for node in ast.walk(tree):
+        plain = isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
+        if isinstance(node, ast.expr) and (plain or isinstance(node, ast.JoinedStr)):
+            last = node.end_lineno or 0
+            if last > node.lineno:
+                yield node.lineno, last
+
+
+@lru_cache(maxsize=4096)
+def _imports(file: Path, name: str, stamp: tuple[int, int]) -> tuple[str, ...]:
+    if file.suffix != ".py":
+        return ()
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    return tuple(dict.fromkeys(_imported(_tree(file, stamp)[1], package)))
+
+
+def _imported(tree: ast.Module, package: str) -> Iterator[str]:
+    unseen = {id(node) for test in ast.walk(tree) if isinstance(test, ast.If) and _for_type_checkers(test)
+              for part in test.body for node in ast.walk(part)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import) and id(node) not in unseen:
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and id(node) not in unseen:
+            module = _absolute(node, package)
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def _absolute(node: ast.ImportFrom, package: str) -> str:
+    """The module of `from ..a import b`."""
+    if not node.level:
+        return str(node.module)
+    above = package.split(".")[: len(package.split(".")) - node.level + 1]
+    return ".".join([*above, *([node.module] if node.module else [])])
+
+
+def _for_type_checkers(node: ast.If) -> bool:
+    return ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
