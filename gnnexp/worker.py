@@ -43,8 +43,10 @@ def preload() -> None:
     for name in PRELOADED:
         import_module(name)
     from gnnexp.kernels.counter import permutation
+    from gnnexp.provenance.code import remember_loaded
 
     permutation(0, 2)
+    remember_loaded()
 
 
 def as_rank(work: Callable[[Path, Environment, list[Job], Heartbeat], str]) -> int:
@@ -108,7 +110,7 @@ def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat:
     job, paradigm = assemble(request["config"], artifacts, run_dir, environment)
     started.append(job)
     heartbeat.watch(job.timer)
-    note_nodes(run_dir, job)
+    note_ranks(run_dir, request, job)
     stopped_by = train(job, paradigm, EpochLog(run_dir, environment.rank))
     if not stopped_by and environment.rank == 0:
         write_result(run_dir, request, job, paradigm)
@@ -117,30 +119,40 @@ def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat:
     return stopped_by
 
 
-def note_nodes(run_dir: Path, job: Job) -> None:
-    """Note on which machines the ranks of this attempt run: seconds belong to a kind of machine."""
-    from gnnexp.provenance.machine import this_node
-    from gnnexp.record.attempts import NODES, note
+def note_ranks(run_dir: Path, request: Mapping[str, Any], job: Job) -> None:
+    """Note on which machines the ranks of this attempt run, and which code they execute.
 
-    nodes = [node.to_json() for node in dict.fromkeys(job.comm.gather_objects(this_node()))]  # type: ignore[attr-defined]
+    Seconds belong to a kind of machine. Code may have been edited since the run was submitted.
+    """
+    from gnnexp.provenance.code import code_of_config
+    from gnnexp.provenance.machine import this_node
+    from gnnexp.record.attempts import RANKS, note
+    from gnnexp.record.records import read_epochs
+    from gnnexp.training.checkpoint import checkpoint_folders
+
+    nodes: Any = job.comm.gather_objects(this_node())
     if job.comm.rank == 0:
-        note(run_dir, NODES, nodes=nodes)
+        note(run_dir, RANKS, nodes=[node.to_json() for node in dict.fromkeys(nodes)],
+             code=code_of_config(request["config"]).to_json(),
+             from_start=not checkpoint_folders(run_dir) and not read_epochs(run_dir))
 
 
 def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: Paradigm[Any]) -> None:
     """`result.json` of a finished run."""
-    from gnnexp.record.attempts import nodes_of, read_attempts
+    from gnnexp.provenance.run_key import as_executed
+    from gnnexp.record.attempts import codes_of, nodes_of, read_attempts
     from gnnexp.record.records import RESULT_FILE, read_epochs, summarize, write_json
     from gnnexp.training.best import describe_best
 
     epochs, attempts = read_epochs(run_dir), read_attempts(run_dir)
     summary = summarize(epochs, job.task.primary_metric)
+    provenance = as_executed(request["config"], request.get("provenance", {}), codes_of(attempts))
     write_json(
         run_dir / RESULT_FILE,
         {
             "schema": 1,
             "config": request["config"],
-            "provenance": {**request.get("provenance", {}), "chosen": {**job.facts, "draws": _draws(job)}},
+            "provenance": {**provenance, "chosen": {**job.facts, "draws": _draws(job)}},
             "partition": request.get("partition"),
             "quality": request.get("quality", {}),
             "presampled": request.get("presampled", []),

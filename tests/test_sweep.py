@@ -1,17 +1,16 @@
-"""Sweeps: expansion, overrides on top, and the key that tells finished runs from new ones."""
+"""Sweeps: expansion, overrides on top, and their labels."""
 
 from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnexp.errors import ConfigError
-from gnnexp.sweep import Sweep, last_of_each_key, load_sweep, run_key
+from gnnexp.sweep import Sweep, last_of_each_key, load_sweep
 
 
 def write(tmp_path: Path, text: str) -> str:
@@ -106,23 +105,3 @@ def test_the_last_override_of_a_key_is_the_one(pairs: list[tuple[str, int]]) -> 
     kept = last_of_each_key([f"{key}={value}" for key, value in pairs])
     assert dict(line.split("=") for line in kept) == {key: str(value) for key, value in dict(pairs).items()}
     assert len(kept) == len({key for key, _ in pairs})
-
-
-CONFIG: dict[str, Any] = {
-    "dataset": {"_target_": "D", "path": "/a"}, "model": {"hidden": 1}, "seed": 0, "name": "x",
-    "tracker": {"_target_": "T"}, "hardware": {"workers": 2, "launcher": {"_target_": "L"}}, "train": {"lr": 0.1},
-}
-
-
-def test_the_key_ignores_where_things_are_and_nothing_else() -> None:
-    key = run_key(CONFIG, "k")
-    same = [
-        {**CONFIG, "name": None}, {**CONFIG, "tracker": None}, {**CONFIG, "dataset": {"_target_": "D", "path": "/b"}},
-        {**CONFIG, "hardware": {"workers": 2}}, dict(reversed(CONFIG.items())),
-    ]
-    assert {run_key(config, "k") for config in same} == {key}
-    other = [
-        {**CONFIG, "seed": 1}, {**CONFIG, "model": {"hidden": 2}}, {**CONFIG, "hardware": {"workers": 3}},
-        {**CONFIG, "dataset": {"_target_": "E", "path": "/a"}}, {**CONFIG, "train": {"lr": 0.2}},
-    ]
-    assert len({run_key(config, "k") for config in other} | {key, run_key(CONFIG, "changed data")}) == len(other) + 2

@@ -19,7 +19,7 @@ from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.slurm_jobs import cancel as cancel_job
 from gnnexp.launchers.slurm_jobs import job_state, read_job_id
 from gnnexp.launchers.status import log_tail, read_statuses
-from gnnexp.record.attempts import alone, read_attempts
+from gnnexp.record.attempts import alone, describe, read_attempts
 from gnnexp.record.ending import settle
 from gnnexp.record.records import RESULT_FILE, read_epochs
 from gnnexp.record.runs import read_run
@@ -38,8 +38,7 @@ def status(options: argparse.Namespace) -> int:
         console.print(epoch_line(epochs[-1]), soft_wrap=True)
     for line in read_attempts(run_dir):
         when = datetime.fromtimestamp(line["time"]).isoformat(" ", "seconds")
-        rest = ", ".join(f"{key} {value}" for key, value in line.items() if key not in ("event", "time") and value)
-        console.print(f"  {when}  {line['event']}: {rest}", soft_wrap=True, markup=False)
+        console.print(f"  {when}  {describe(line)}", soft_wrap=True, markup=False)
     table = Table("rank", "host", "state", "phase", "heard", "reason")
     for rank in read_statuses(run_dir):
         heard = f"{max(0.0, time.time() - rank.time):.0f} s ago"

@@ -141,7 +141,8 @@ def check_run_dir(run_dir: Path) -> list[Problem]:
     """Whether the run directory is there already, or cannot be made."""
     if os.path.lexists(run_dir):
         return [Problem("hydra.run.dir", str(run_dir), "a run never writes into a folder that exists",
-                        "name a new one, or remove it")]
+                        "name a new one, or remove it; gnnexp run --rerun keeps the run that is there under another "
+                        "name and runs it again")]
     return check_folder("hydra.run.dir", run_dir)
 
 

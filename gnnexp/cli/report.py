@@ -25,6 +25,7 @@ from gnnexp.reports import overview
 from gnnexp.reports.compare import compare
 from gnnexp.reports.estimates.column import with_estimates
 from gnnexp.reports.figures.draw import draw_all, usual_figures
+from gnnexp.reports.kinds import kinds
 from gnnexp.reports.kinds.kinds import KINDS
 from gnnexp.reports.layout import Layout, layout_of
 from gnnexp.reports.overview import ORDERS
@@ -181,9 +182,8 @@ def show(
         return
     folder, tables, figures = out or REPORTS / choice.name, {}, []
     if choice.layout.kind:
-        kind = KINDS[choice.layout.kind]
-        tables[choice.layout.kind] = kind.make_table(runs)
-        figures += kind.draw(runs, folder, choice.name) if kind.draw else []
+        tables[choice.layout.kind] = kinds.make_table(choice.layout.kind, runs)
+        figures += kinds.draw(choice.layout.kind, runs, folder, choice.name)
     if choice.layout.compares:
         tables["table"] = _comparison(choice.layout, runs)
     keys = row_keys(runs, choice.layout.rows)

@@ -21,11 +21,12 @@ from gnnexp.launchers.kept import Launchers
 from gnnexp.launchers.slurm_jobs import job_state, read_job_id
 from gnnexp.measure.needs import Profile
 from gnnexp.provenance.code import Code, code_of_config, still_changed
-from gnnexp.record.attempts import BUSY, alone
-from gnnexp.record.records import RESULT_FILE
+from gnnexp.provenance.run_key import recorded_key, run_key
+from gnnexp.record.attempts import BUSY, alone, codes_of, read_attempts
+from gnnexp.record.records import RESULT_FILE, read_epochs
 from gnnexp.record.runs import read_run
 from gnnexp.trackers.delivery import reopen
-from gnnexp.training.checkpoint import latest_checkpoint
+from gnnexp.training.checkpoint import checkpoint_folders, latest_checkpoint
 
 # What may be changed: where it runs and how records are kept, nothing that makes it another experiment.
 _CHANGEABLE = ("hardware.", "tracker.", "train.checkpoint_every", "train.checkpoints_kept", "train.overlap",
@@ -84,7 +85,7 @@ def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console, *, ch
 
 def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, changed_code: bool) -> None:
     job = read_job(run_dir)
-    provenance = with_code(job["provenance"], code_of_config(config), run_dir, changed_code=changed_code)
+    provenance = going_on(job, config, code_of_config(config), run_dir, changed_code=changed_code)
     known = job.get("profile")  # other parts would not fit the checkpoints
     prepared = prepare(config, run_dir / "checkpoints", None if known is None else Profile(**known))
     if prepared.key != job["provenance"]["dataset_key"]:
@@ -101,26 +102,33 @@ def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, chang
     reopen(run_dir)
 
 
-def with_code(provenance: Mapping[str, Any], code: Code, run_dir: Path, *, changed_code: bool) -> Mapping[str, Any]:
-    """The provenance of a run that goes on with `code`.
+def going_on(job: Mapping[str, Any], config: Mapping[str, Any], code: Code, run_dir: Path, *, changed_code: bool,
+             ) -> Mapping[str, Any]:
+    """The provenance of a run that goes on with `config` and `code`.
 
-    A result of several codes is no case's result: such a run loses its key and is never "finished before".
+    A result of several codes, or of several numbers of ranks, is no case's result: such a run loses its key and is
+    never "finished before". A run without a record begins at its start, and is what it is now.
 
     Raises:
         ConfigError: the code is not that of the run's beginning, and nobody said that this is right.
     """
-    began = provenance.get("code") or {"changed": {}, "own": {}}
-    now = code.to_json()
+    provenance = job["provenance"]
+    key, now = run_key(config, str(provenance["dataset_key"]), code), code.to_json()
+    if not checkpoint_folders(run_dir) and not read_epochs(run_dir):
+        return {**provenance, "code": now, "run_key": key}
+    executed = codes_of(read_attempts(run_dir))
+    began = executed[-1] if executed else provenance.get("code") or {"changed": {}, "own": {}}
     before = {"changed": still_changed(began["changed"]), "own": began["own"]}
     if before == now:
-        return provenance
-    names = sorted({name for part in ("changed", "own") for name in {*before[part], *now[part]}
-                    if before[part].get(name) != now[part].get(name)})
+        same = key == recorded_key(job["config"], provenance)
+        return provenance if same else {**provenance, "run_key": ""}
     if not changed_code:
+        names = sorted({name for part in ("changed", "own") for name in {*before[part], *now[part]}
+                        if before[part].get(name) != now[part].get(name)})
         raise ConfigError(Problem("code", ", ".join(names), f"was edited since the run in {run_dir} began",
                                   "bring that code back, start a new run, or say that this is right: gnnexp resume "
                                   f"--changed-code {run_dir}"))
-    return {**provenance, "code": now, "run_key": "", "earlier_code": [*provenance.get("earlier_code", []), began]}
+    return {**provenance, "code": now, "run_key": ""}
 
 
 def read_job(run_dir: Path) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnnexp.provenance.code import BASELINE, Code, still_changed
@@ -45,3 +45,24 @@ def recorded_key(config: Mapping[str, Any], provenance: Mapping[str, Any]) -> st
     if not key or not code.get("changed"):
         return key
     return run_key(config, str(provenance.get("dataset_key")), Code(still_changed(code["changed"]), code["own"]))
+
+
+def as_executed(config: Mapping[str, Any], provenance: Mapping[str, Any], codes: Sequence[Mapping[str, Any]],
+                ) -> Mapping[str, Any]:
+    """The provenance of a result: with the code that its ranks executed, and that code's key.
+
+    Code may be edited after a run was submitted, or between two attempts. A result of several codes is the result of
+    none: it has no key, and no sweep takes it for its own.
+
+    Args:
+        config: resolved.
+        provenance: of the run when it was asked for.
+        codes: that ranks executed, in order (`gnnexp.record.attempts.codes_of`).
+    """
+    if not codes or not provenance.get("run_key"):
+        return provenance
+    *earlier, code = codes
+    if earlier:
+        return {**provenance, "code": code, "earlier_code": earlier, "run_key": ""}
+    key = run_key(config, str(provenance["dataset_key"]), Code(code["changed"], code["own"]))
+    return {**provenance, "code": code, "run_key": key}

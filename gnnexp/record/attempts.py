@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from gnnexp.errors import ConfigError, Problem
 
 ATTEMPTS_FILE = "attempts.jsonl"
 LOCK_FILE = "lock"
-# The event of ranks that have met: on which machines they are.
-NODES = "nodes"
+# The event of ranks that have met: on which machines they are (`nodes`), what they execute (`code`), and whether the
+# run begins with them (`from_start`).
+RANKS = "ranks"
 # Key of the problem that somebody else works on a run.
 BUSY = "run is busy"
 
@@ -65,9 +66,35 @@ def is_requeued(run_dir: Path) -> bool:
 
 
 def nodes_of(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The machines on which ranks of any attempt ran, each once (`gnnexp.provenance.machine.Node`)."""
-    found = [node for line in attempts if line["event"] == NODES for node in line["nodes"]]
-    return [node for place, node in enumerate(found) if node not in found[:place]]
+    """The machines whose ranks made the records, each once (`gnnexp.provenance.machine.Node`)."""
+    return _each_once(node for line in _since_start(attempts) for node in line["nodes"])
+
+
+def codes_of(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The code that made the records, in order (`gnnexp.provenance.code.Code`); several where it was edited."""
+    return _each_once(line["code"] for line in _since_start(attempts))
+
+
+def describe(line: Mapping[str, Any]) -> str:
+    """What a line says but for its time, for a user."""
+    if line["event"] == RANKS:
+        return f"ranks: on {', '.join(sorted({str(node['host']) for node in line['nodes']}))}"
+    rest = ", ".join(f"{key} {value}" for key, value in line.items() if key not in ("event", "time") and value)
+    return f"{line['event']}: {rest}"
+
+
+def _since_start(attempts: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The lines of ranks since the run last began at its start: earlier ones left no record."""
+    lines = [line for line in attempts if line["event"] == RANKS]
+    first = max((place for place, line in enumerate(lines) if line["from_start"]), default=0)
+    yield from lines[first:]
+
+
+def _each_once(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    kept: list[dict[str, Any]] = []
+    for item in found:
+        kept += [item] if item not in kept else []
+    return kept
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gnnexp.errors import DataError, Problem
 from gnnexp.measure.phases import PHASES
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import MACHINE, Run
 from gnnexp.reports.table import Table
 from gnnexp.reports.values.labels import flat
 from gnnexp.reports.values.metrics import typical_epoch, value_of
@@ -113,8 +113,8 @@ def _ordered(lines: Sequence[Line]) -> list[Line]:
 
 
 def _settings(first: Run, second: Run) -> list[tuple[str, ...]]:
-    """Config keys that differ, and the version of the code."""
-    configs = [{"system": run.value("system"), **flat(run.config),
+    """Config keys that differ, the machines, and the version of the code."""
+    configs = [{"system": run.value("system"), **flat(run.config), MACHINE: run.machine,
                 "code version": str(run.provenance.get("code_version", _ABSENT))} for run in (first, second)]
     keys = list(dict.fromkeys(key for config in configs for key in config))
     return [("setting", key, *(config.get(key, _ABSENT) for config in configs), "", "", "") for key in keys
@@ -148,8 +148,10 @@ def _phase(metric: str) -> str:
 
 
 def _caption(first: Run, second: Run) -> str:
-    return (f"A: {first.path}. B: {second.path}. {typical_epoch([first, second]).capitalize()}. Epoch and phases: mean "
-            "over the ranks, so that phases add up to the epoch (medians do so nearly); others as docs/record.md has "
-            "them, in seconds, bytes and counts. –: not recorded, of a phase as a part of another one; traffic that "
-            "there was none of is 0. One run of each: how far seconds and accuracy vary by themselves, `seed=0,1,2` "
-            "shows in a sweep.")
+    machines = "" if first.machine == second.machine else (
+        f"The machines differ ({first.machine}; {second.machine}): seconds are not comparable. ")
+    return (f"A: {first.path}. B: {second.path}. {machines}{typical_epoch([first, second]).capitalize()}. Epoch and "
+            "phases: mean over the ranks, so that phases add up to the epoch (medians do so nearly); others as "
+            "docs/record.md has them, in seconds, bytes and counts. –: not recorded, of a phase as a part of another "
+            "one; traffic that there was none of is 0. One run of each: how far seconds and accuracy vary by "
+            "themselves, `seed=0,1,2` shows in a sweep.")

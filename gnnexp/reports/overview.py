@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import MACHINE, Run
 from gnnexp.reports.table import Table
 from gnnexp.reports.values.metrics import value_of
 
@@ -25,7 +25,9 @@ def make_table(runs: Sequence[Run], sort: str = "best") -> Table:
     order, said = _ORDERS[sort]
     ended = sorted((run for run in runs if run.status == "finished"), key=order, reverse=sort == "date")
     failed = sorted((run for run in runs if run.status != "finished"), key=_date, reverse=True)
-    return Table(_HEADER, tuple(_cells(run) for run in (*ended, *failed)), f"{_CAPTION}{said}, failed ones last.")
+    named = len({run.machine for run in runs}) > 1
+    rows = tuple((*_cells(run), *([run.machine] if named else [])) for run in (*ended, *failed))
+    return Table((*_HEADER, *([MACHINE] if named else [])), rows, f"{_CAPTION}{said}, failed ones last.")
 
 
 def _cells(run: Run) -> tuple[str, ...]:

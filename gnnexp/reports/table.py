@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import MACHINE, Run
 from gnnexp.reports.values.labels import flat
 from gnnexp.reports.values.metrics import header_factor, typical_epoch, values_of
 from gnnexp.reports.values.spread import interval_cell, mean_and_interval
@@ -135,11 +135,35 @@ class Table:
 
 
 def row_keys(runs: Sequence[Run], wanted: Sequence[str] = ()) -> tuple[str, ...]:
-    """Keys that name a row: the `wanted` ones, else those whose values differ, else the system."""
+    """Keys that name a row: the `wanted` ones, else those whose values differ, else the system; and where needed the
+    machine."""
     if wanted:
-        return tuple(wanted)
+        return with_machine(wanted, runs)
     differing = tuple(key for key in _KEYS if len({run.label(key) for run in runs}) > 1)
-    return differing or ("system",)
+    return with_machine(differing or ("system",), runs)
+
+
+def with_machine(keys: Sequence[str], runs: Sequence[Run]) -> tuple[str, ...]:
+    """`keys`, and the machine where `runs` were made on several kinds: nothing averages their seconds."""
+    several = len({run.machine for run in runs}) > 1 and MACHINE not in keys
+    return (*keys, MACHINE) if several else tuple(keys)
+
+
+def stack(tables: Mapping[str, Table], column: str) -> Table:
+    """Tables below each other, with a first column that names the table of each row; cells that one lacks are "–".
+
+    Args:
+        tables: by what the first column says.
+        column: its header.
+    """
+    header = tuple(dict.fromkeys(name for table in tables.values() for name in table.header))
+    rows = []
+    for name, table in tables.items():
+        cells = [dict(zip(table.header, row, strict=True)) for row in table.rows]
+        rows += [(name, *(row.get(one, "–") for one in header)) for row in cells]
+    caption = " ".join(dict.fromkeys(table.caption for table in tables.values()))
+    heading = " ".join(f"{name}: {table.heading}" for name, table in tables.items() if table.heading)
+    return Table((column, *header), tuple(rows), caption, heading)
 
 
 def group_runs(runs: Sequence[Run], keys: Sequence[str]) -> list[Group]:

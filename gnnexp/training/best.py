@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnnexp.errors import DataError
 from gnnexp.training.checkpoint import BEST, FOLDER, Position, open_checkpoint
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -46,11 +50,25 @@ class Best:
 def describe_best(run_dir: Path, summary: Mapping[str, float]) -> dict[str, object]:
     """What `result.json` says of it: the epoch that tables report, and the checkpoint that holds its model.
 
-    Raises:
-        DataError: the checkpoint is damaged.
+    Args:
+        run_dir: of the run.
+        summary: of its epochs (`gnnexp.record.records.summarize`).
+
+    Returns:
+        Nothing where no epoch was evaluated; the checkpoint is None where none was kept (`train.checkpoint_every=0`,
+        or the disk was full).
     """
     if "best_epoch" not in summary:
         return {}
-    epoch, link = int(summary["best_epoch"]), run_dir / FOLDER / BEST
-    kept = link.exists() and open_checkpoint(link.resolve()).position == Position(epoch + 1)
+    epoch = int(summary["best_epoch"])
+    kept = _holds(run_dir / FOLDER / BEST, Position(epoch + 1))
     return {"epoch": epoch, "checkpoint": f"{FOLDER}/{BEST}" if kept else None}
+
+
+def _holds(link: Path, position: Position) -> bool:
+    """Whether `link` leads to a whole checkpoint of that position."""
+    try:
+        return link.exists() and open_checkpoint(link.resolve()).position == position
+    except DataError as problem:
+        logger.warning("the checkpoint of the best epoch is damaged: %s", problem)
+        return False

@@ -47,14 +47,20 @@ def make_table(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 
     groups: dict[tuple[str, ...], list[Planned]] = {}
     for one in found:
         groups.setdefault(one.group, []).append(one)
+    kinds = {one.run.machine for one in found if not math.isnan(one.measured_s)}
     rows = []
     for members in groups.values():
         members.sort(key=lambda one: (not one.estimate.fits, one.estimate.epoch_s))
-        rows += [_cells(one, place) for place, one in enumerate(members, 1)]
+        rows += [(*_cells(one, place), *([_measured_on(one)] if len(kinds) > 1 else []))
+                 for place, one in enumerate(members, 1)]
     notes = [_CAPTION, *_scaled(scale), *_errors(found), *_order(groups.values()), *_chunks(found),
              *(f"{machine.name}: {machine.source}." for machine in machines), *_left_out(runs, machines, found),
              *([f"Profiles that say too little: {', '.join(untold)}."] if untold else [])]
-    return Table(_COLUMNS, tuple(rows), " ".join(notes))
+    return Table((*_COLUMNS, *(["measured on"] if len(kinds) > 1 else [])), tuple(rows), " ".join(notes))
+
+
+def _measured_on(one: Planned) -> str:
+    return "–" if math.isnan(one.measured_s) else one.run.machine
 
 
 def _cells(one: Planned, place: int) -> tuple[str, ...]:

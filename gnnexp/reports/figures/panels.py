@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import MACHINE, Run
 from gnnexp.reports.figures.description import Figure
-from gnnexp.reports.table import Group, group_runs, mixtures
+from gnnexp.reports.table import Group, group_runs, mixtures, with_machine
 from gnnexp.reports.values.labels import said
 from gnnexp.reports.values.metrics import typical_epoch, values_of
 
@@ -37,6 +37,7 @@ def cut(figure: Figure, runs: Sequence[Run], rows: Sequence[str]) -> list[Panel]
     """
     shown = [run for run in runs if all(run.value(key) in values for key, values in figure.where.items())]
     keys = figure.series if figure.series is not None else series_of(figure, shown, rows)
+    keys = keys if MACHINE in (figure.x, *figure.panels) else with_machine(keys, shown)
     panels = []
     for of_panel in group_runs(shown, figure.panels):
         series: dict[str, Group] = {}

@@ -176,8 +176,8 @@ def notes(lines: Sequence[RunLine], runs: Sequence[Run]) -> list[str]:
     if any(_version(run).endswith("-dirty") for run in runs):
         found.append("Some runs were made by code that differs from its commit (-dirty): the commit alone does not "
                      "make them again.")
-    if len({_machine(run) for run in runs} - {""}) > 1:
-        found.append("Runs were made on several machines: their times are not comparable.")
+    if len({run.machine for run in runs}) > 1:
+        found.append("Runs were made on several kinds of machines: their times are not comparable.")
     inexact = dict.fromkeys(f"{run.value('system')} approximates: {run.facts.get('approximates')}." for run in runs
                             if run.facts.get("exact") is False)
     return [*found, *inexact]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnnexp.record.runs import Run
+from gnnexp.record.runs import MACHINE, Run
 from gnnexp.reports.values.setting import setting_of
 
 # Columns of every table; other labels head a column where they differ.
@@ -21,7 +21,8 @@ def label_runs(runs: Sequence[Run]) -> list[dict[str, str]]:
     telling = sorted({key for names, config in zip(named, configs, strict=True)
                       for other_names, other in zip(named, configs, strict=True) if names == other_names
                       for key in config if other.get(key) != config[key]})
-    wide = [{**names, **{key: run.value(key) for key in telling}} for names, run in zip(named, runs, strict=True)]
+    wide = [{**names, **{key: run.value(key) for key in telling}, MACHINE: run.machine}
+            for names, run in zip(named, runs, strict=True)]
     shown = [column for column in (wide[0] if wide else ())
              if column in ALWAYS or len({labels[column] for labels in wide}) > 1]
     return [{column: labels[column] for column in shown} for labels in wide]

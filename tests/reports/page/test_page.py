@@ -11,6 +11,7 @@ from gnnexp.reports.table import Table
 
 HARDWARE = {"host": "vm", "cpu": "EPYC", "cores": 2, "threads": 4, "ram_bytes": 8 * 2**30, "gpus": ["H100"],
             "system": "Linux"}
+NODE = {"host": "vm", "cpu": "EPYC", "cores": 2, "gpus": ["H100"], "torch": "2.13.0"}
 
 
 def make_run(name: str = "a", **changes: object) -> Run:
@@ -19,7 +20,7 @@ def make_run(name: str = "a", **changes: object) -> Run:
               "libraries": {"torch": "2.13.0"}, "hardware": HARDWARE, "reproduce": "gnnexp run a=b",
               **changes.pop("provenance", {})}
     found = {"status": "finished", "facts": {"exact": True, "approximates": ""}, **changes}
-    return Run(Path("runs") / name, {"system": "dgl", "seed": 0}, source, [], {}, **found)
+    return Run(Path("runs") / name, {"system": "dgl", "seed": 0}, source, [], {}, **{"nodes": [NODE], **found})
 
 
 def test_provenance_is_told_once_where_runs_share_it() -> None:
@@ -34,7 +35,7 @@ def test_provenance_is_told_once_where_runs_share_it() -> None:
 
 
 def test_runs_of_equal_standing_need_no_warning() -> None:
-    runs = [make_run("a"), make_run("b")]
+    runs = [make_run("a"), make_run("b", nodes=[{**NODE, "host": "an equal node"}])]
     assert notes([run_line(run) for run in runs], runs) == []
 
 
@@ -42,11 +43,11 @@ def test_what_a_reader_must_know() -> None:
     stale = {"exact": False, "approximates": "rows are old"}
     runs = [make_run("a"), make_run("b", facts=stale, provenance={"code_version": "0.1.0+abc-dirty"}),
             make_run("c", status="failed", reason="out of memory", facts={},
-                     provenance={"hardware": {**HARDWARE, "host": "other"}})]
+                     nodes=[{**NODE, "cores": 64}])]
     lines = [*(run_line(run) for run in runs), RunLine("seed=1", "waiting")]
     text = "\n".join(notes(lines, runs))
-    for words in ("1 of 4 runs failed", "1 of 4 runs waiting", "several versions", "-dirty", "several machines",
-                  "dgl approximates: rows are old."):
+    for words in ("1 of 4 runs failed", "1 of 4 runs waiting", "several versions", "-dirty",
+                  "several kinds of machines", "dgl approximates: rows are old."):
         assert words in text, words
     assert [line.exact for line in lines] == ["yes", "no: rows are old", "", ""]
     assert lines[2].reason == "out of memory" and lines[0].command == "gnnexp run a=b"

@@ -1,0 +1,140 @@
+"""Proof that a change gives the same results: `python -m benchmarks.same_results --base COMMIT --why TEXT`.
+
+Runs every system of `conf/system` in a checkout of the base and in this one, and compares every loss, count and
+accuracy of all epochs bit by bit. If nothing differs, `gnnexp/provenance/same_results.csv` gets a row for every module
+that changed: finished runs stay finished. Systems that refuse a case in both checkouts are left out, and named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gnnexp.provenance.code import ROOTS, TABLE, WITHOUT_RESULTS, known_results, loaded_digest
+from gnnexp.provenance.source import closure, digest_of, file_of
+
+HERE = Path(__file__).resolve().parent.parent
+GROUPS = ("datasets", "partitioners", "samplers", "feature_stores", "models", "tasks", "paradigms")
+SMALL = ("train.epochs=2", "hardware.workers=2", "model.hidden=16", "tracker=none", "train.checkpoint_every=1")
+# What a run is made on and what it took is no result.
+_NO_RESULT = ("time/", "memory/", "eval/")
+_RUN_EACH = """
+import json, sys
+from gnnexp.cli.main import run_command
+for arguments in json.loads(sys.argv[1]).values():
+    run_command(arguments)
+"""
+
+
+def main() -> int:
+    """Compare, and write the rows; 1 if anything differs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--base", required=True, help="commit whose results are known")
+    parser.add_argument("--why", required=True, help="what the change is, for the table")
+    parser.add_argument("--data", default="digits,planetoid", help="datasets of the cases")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        base, work = Path(folder) / "base", Path(folder) / "work"
+        git("worktree", "add", "--detach", "-q", str(base), options.base)
+        try:
+            work.mkdir()
+            cases = cases_of(options.data.split(","))
+            before, after = (run_all(tree, work / name, cases) for tree, name in ((base, "base"), (HERE, "here")))
+            differing = differences(before, after)
+            print("\n".join(differing) or f"{len(after)} runs are equal: losses, counts, accuracies")
+            print("left out:", ", ".join(sorted({*cases} - {*after})) or "nothing")
+            if differing or not after:
+                return 1
+            commit = git("rev-parse", "--short", options.base)
+            why = f"{options.why} ({len(after)} runs of {len(systems())} systems bit-identical to {commit})"
+            write_rows(list(rows(base, why)))
+        finally:
+            git("worktree", "remove", "--force", str(base))
+    return 0
+
+
+def git(*words: str) -> str:
+    """What git answers in this checkout."""
+    done = subprocess.run(["git", "-C", str(HERE), *words], check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout.strip()
+
+
+def systems() -> list[str]:
+    """Every preset."""
+    return sorted(file.stem for file in (HERE / "conf" / "system").glob("*.yaml"))
+
+
+def cases_of(datasets: Sequence[str]) -> dict[str, list[str]]:
+    """Overrides of every case by its label."""
+    return {f"{system} {data}": [f"system={system}", f"dataset={data}"] for data in datasets for system in systems()}
+
+
+def run_all(tree: Path, folder: Path, cases: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The results of all cases that `tree` can run, by label; one launching process imports everything once."""
+    folder.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(tree), "GNNEXP_CACHE": str(folder / "cache")}
+    runs = {label: ["run", *overrides, *SMALL, f"hydra.run.dir={folder / label.replace(' ', '-')}"]
+            for label, overrides in cases.items()}
+    subprocess.run([sys.executable, "-c", _RUN_EACH, json.dumps(runs)], cwd=folder, env=environment, check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    files = {label: folder / label.replace(" ", "-") / "result.json" for label in cases}
+    found = {label: json.loads(file.read_text(encoding="utf-8")) for label, file in files.items() if file.exists()}
+    print(f"{tree.name}: {len(found)} of {len(cases)} cases ran", flush=True)
+    return {label: result for label, result in found.items() if result["status"] == "finished"}
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """What is not equal, in words."""
+    found = [f"{label}: runs in one checkout only" for label in sorted({*before} ^ {*after})]
+    for label in sorted({*before} & {*after}):
+        pairs = zip(results_of(before[label]), results_of(after[label]), strict=True)
+        found += [f"{label}, epoch {epoch}: {name} was {one.get(name)}, is {other.get(name)}"
+                  for epoch, (one, other) in enumerate(pairs) for name in sorted({*one} | {*other})
+                  if one.get(name) != other.get(name)]
+    return found
+
+
+def results_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Losses of steps, counts and accuracies of each epoch; NaN as text, which is equal to itself."""
+    return [{"losses": repr(epoch["losses"]),
+             **{name: repr(value) for name, value in epoch["metrics"].items()
+                if not name.startswith(_NO_RESULT) and "seconds" not in name and not name.endswith("_s")}}
+            for epoch in result["epochs"]]
+
+
+def rows(base: Path, why: str) -> Iterator[dict[str, str]]:
+    """A row for every module that can change a result, has no row, and what it was in the base."""
+    components = [f"gnnexp.{file.relative_to(HERE / 'gnnexp').with_suffix('').as_posix().replace('/', '.')}"
+                  for group in GROUPS for file in (HERE / "gnnexp" / group).rglob("*.py")]
+    names = [name.removesuffix(".__init__") for name in components]
+    known = known_results()
+    for name in closure([*ROOTS, *names], HERE, WITHOUT_RESULTS).files:
+        digest = loaded_digest(name)
+        if (name, digest) not in known:
+            file = file_of(name, base)
+            before = None if file is None else digest_of(file)
+            yield {"module": name, "digest": digest, "same_as": known.get((name, str(before)), "2"), "why": why}
+
+
+def write_rows(new: Sequence[Mapping[str, str]]) -> None:
+    """Add them to the table, which stays sorted by module; rows of one module in order of their time."""
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        found = [*csv.DictReader(file), *new]
+    found.sort(key=lambda row: row["module"])
+    with TABLE.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, ["module", "digest", "same_as", "why"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(found)
+    print(f"{len(new)} rows: {', '.join(row['module'] for row in new)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

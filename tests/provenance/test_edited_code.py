@@ -1,0 +1,103 @@
+"""Edited code is never "finished before", from what a user types to what is on disk."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnnexp.cli.main import run_command
+from gnnexp.provenance import machine
+
+MODEL = "from gnnexp.models.sage import SAGE\n\n\nclass Mine(SAGE):\n    rate = 1\n"
+SWEEP = """
+fixed: [dataset=digits, tracker=none, model=mine, model.hidden=8, model.layers=1, "sampler.fanouts=[3]",
+        train.epochs=1, hardware.launcher.worker_module=pretending_worker]
+axes: {seed: [0]}
+"""
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a model of the user's own, its configuration, and a sweep."""
+    (tmp_path / "mymodel.py").write_text(MODEL)
+    (tmp_path / "conf" / "model").mkdir(parents=True)
+    (tmp_path / "conf" / "model" / "mine.yaml").write_text(
+        "_target_: mymodel.Mine\nhidden: 8\nlayers: 1\ndropout: 0.0\n")
+    (tmp_path / "mine.yaml").write_text(SWEEP)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1] / "support"))
+    before = list(sys.path)
+    yield tmp_path
+    sys.path[:] = before
+    sys.modules.pop("mymodel", None)
+
+
+def runs(workplace: Path) -> list[Path]:
+    return sorted((workplace / "runs" / "mine").iterdir())
+
+
+def sweep(*more: str) -> int:
+    return run_command(["sweep", "mine.yaml", "--config-dir", "conf", *more])
+
+
+def test_a_sweep_is_run_again_when_its_code_was_edited(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweep() == 0
+    assert sweep() == 0 and "1 finished before" in capsys.readouterr().out
+    (workplace / "mymodel.py").write_text(MODEL.replace("rate", '"""Words."""\n\n    # why\n    rate'))
+    assert sweep() == 0 and len(runs(workplace)) == 1, "words are no code"
+    (workplace / "mymodel.py").write_text(MODEL.replace("= 1", "= 2"))
+    assert sweep() == 0 and len(runs(workplace)) == 2
+    (workplace / "mymodel.py").write_text(MODEL)
+    assert sweep() == 0 and len(runs(workplace)) == 2, "the first run's code is back"
+    assert sweep("--rerun") == 0 and len(runs(workplace)) == 3
+    provenance = json.loads((runs(workplace)[0] / "job.json").read_text())["provenance"]
+    assert set(provenance["code"]["own"]) == {"mymodel"} and provenance["repositories"] == []
+
+
+def test_runs_of_another_kind_of_machine_are_found_and_not_taken(
+        workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sweep() == 0
+    (run,) = runs(workplace)
+    _elsewhere(run, cpu="Another CPU")
+    capsys.readouterr()
+    assert sweep("--dry-run") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "0 finished before" in said and "1 there from another kind of machine (--accept-foreign takes them)" in said
+    assert sweep("--dry-run", "--accept-foreign") == 0 and "1 finished before" in capsys.readouterr().out
+    assert sweep() == 0 and len(runs(workplace)) == 2
+    _elsewhere(run, host="another name only")
+    capsys.readouterr()
+    assert sweep("--dry-run") == 0 and "1 finished before" in capsys.readouterr().out
+
+
+def _elsewhere(run: Path, **node: Any) -> None:
+    """Have the records say that the run was made on another machine."""
+    for name in ("job.json", "result.json"):
+        record = json.loads((run / name).read_text())
+        here = machine.this_node().to_json()
+        record["provenance"]["hardware"] |= node
+        record["nodes"] = [here | node]
+        (run / name).write_text(json.dumps(record))
+
+
+def test_run_again_keeps_the_earlier_run(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["run", "dataset=digits", "tracker=none", "hardware.launcher.worker_module=pretending_worker",
+               "hydra.run.dir=runs/one"]
+    assert run_command(command) == 0
+    assert run_command(command) == 2 and "--rerun" in capsys.readouterr().err
+    first = (workplace / "runs" / "one" / "job.json").read_text()
+    assert run_command([*command, "--rerun"]) == 0
+    assert (workplace / "runs" / "one.before-1" / "job.json").read_text() == first
+    assert run_command([*command, "--rerun"]) == 0 and (workplace / "runs" / "one.before-2").is_dir()
+    assert run_command([*command, "--rerun", "train.epochs=-1"]) == 2
+    assert not (workplace / "runs" / "one.before-3").exists(), "nothing is moved before all is right"
+    (workplace / "runs" / "other").mkdir()
+    (workplace / "runs" / "other" / "file").write_text("not a run")
+    assert run_command([*command[:-1], "hydra.run.dir=runs/other", "--rerun"]) == 2
+    assert (workplace / "runs" / "other" / "file").exists()
+    assert run_command(["run", "-m", "--rerun", "seed=0,1"]) == 2

@@ -1,0 +1,52 @@
+"""Machines have kinds: equal nodes are one, and seconds of two kinds are not mixed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gnnexp.provenance.machine import (
+    UNKNOWN,
+    Node,
+    hardware,
+    kind_of,
+    machine_of,
+    node_of_launch,
+    read_node,
+    this_node,
+)
+
+NODE = Node("n1", "EPYC", 64, ("A100",), "2.13.0")
+LOCAL = {"hardware": {"launcher": {"_target_": "gnnexp.launchers.local.LocalLauncher"}}}
+
+
+def test_all_but_the_name_makes_a_kind() -> None:
+    assert kind_of([NODE, replace(NODE, host="n2")]) == NODE.kind == "64 cores of EPYC, A100, torch 2.13.0"
+    others = [replace(NODE, cpu="Xeon"), replace(NODE, cores=32), replace(NODE, gpus=()), replace(NODE, torch="2.12")]
+    assert len({kind_of([other]) for other in (NODE, *others)}) == 5
+    assert kind_of([others[0], NODE]) == kind_of([NODE, others[0]]) == f"{NODE.kind} + {others[0].kind}"
+    assert kind_of([]) == UNKNOWN
+
+
+def test_a_record_is_read_back() -> None:
+    assert read_node(NODE.to_json()) == NODE
+    with pytest.raises(KeyError):
+        read_node({"host": "n1"})
+
+
+def test_this_machine_is_known() -> None:
+    node = this_node()
+    assert node.cores > 0 and node.torch.startswith("2.") and node.host == hardware()["host"]
+
+
+@pytest.mark.parametrize(("nodes", "config", "kind"), [
+    ([NODE.to_json()], {}, NODE.kind), ([], LOCAL, "64 cores of EPYC, A100, torch 2.13.0"),
+    ([], {"hardware": {"launcher": {"_target_": "gnnexp.launchers.slurm.SlurmLauncher"}}}, UNKNOWN), ([], {}, UNKNOWN),
+])
+def test_older_records_say_it_where_they_can(nodes: list[dict[str, Any]], config: dict[str, Any], kind: str) -> None:
+    launched = {"hardware": {"host": "n1", "cpu": "EPYC", "cores": 64, "gpus": ["A100", "A100"]},
+                "libraries": {"torch": "2.13.0"}}
+    assert machine_of(nodes, config, launched) == kind
+    assert node_of_launch({}) is None

@@ -1,0 +1,59 @@
+"""The user's repositories in provenance: commit, dirty, difference."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gnnexp.provenance.repository import repositories
+
+
+def git(folder: Path, *words: str) -> str:
+    identity = ["-c", "user.name=t", "-c", "user.email=t@t"]
+    command = ["git", "-C", str(folder), *identity, *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "-q")
+    (tmp_path / "model.py").write_text("rate = 1\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "first")
+    return tmp_path
+
+
+def test_a_clean_checkout_is_its_commit(checkout: Path) -> None:
+    (found,) = repositories([checkout / "model.py", checkout])
+    assert (found.path, found.commit, found.dirty, found.diff) == (
+        str(checkout), git(checkout, "rev-parse", "HEAD").strip(), False, "")
+
+
+def test_edits_and_files_that_git_does_not_know_are_in_the_difference(checkout: Path) -> None:
+    (checkout / "model.py").write_text("rate = 2\n")
+    (checkout / "new.py").write_text("other = 3\n")
+    (checkout / "unrelated.bin").write_text("not read by the run\n")
+    (found,) = repositories([checkout / "model.py", checkout / "new.py"])
+    assert found.dirty and "+rate = 2" in found.diff and "+other = 3" in found.diff and "not read" not in found.diff
+    before = found.diff_sha256
+    (checkout / "new.py").write_text("other = 4\n")
+    assert repositories([checkout / "new.py"])[0].diff_sha256 != before
+
+
+def test_before_the_first_commit(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / "model.py").write_text("rate = 1\n")
+    (found,) = repositories([tmp_path / "model.py"])
+    assert (found.commit, found.dirty) == ("", True) and "+rate = 1" in found.diff
+
+
+def test_outside_of_a_repository_there_is_none(tmp_path: Path) -> None:
+    assert repositories([tmp_path]) == []
+
+
+def test_a_long_difference_is_cut(checkout: Path) -> None:
+    (checkout / "model.py").write_text("x = 1\n" * 100_000)
+    (found,) = repositories([checkout])
+    assert found.dirty and len(found.diff) == 200_000

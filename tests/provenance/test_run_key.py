@@ -1,0 +1,64 @@
+"""The key of a run: equal keys, equal results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gnnexp.provenance import code as code_module
+from gnnexp.provenance.code import Code
+from gnnexp.provenance.run_key import as_executed, recorded_key, run_key
+
+CONFIG: dict[str, Any] = {
+    "dataset": {"_target_": "D", "path": "/a"}, "model": {"hidden": 1}, "seed": 0, "name": "x",
+    "tracker": {"_target_": "T"}, "hardware": {"workers": 2, "launcher": {"_target_": "L"}}, "train": {"lr": 0.1},
+}
+NO_CODE = Code({}, {})
+MINE = Code({}, {"mine": "1" * 16})
+EDITED = Code({}, {"mine": "2" * 16})
+
+
+def test_the_key_ignores_where_things_are_and_nothing_else() -> None:
+    key = run_key(CONFIG, "k", NO_CODE)
+    same = [
+        {**CONFIG, "name": None}, {**CONFIG, "tracker": None}, {**CONFIG, "dataset": {"_target_": "D", "path": "/b"}},
+        {**CONFIG, "hardware": {"workers": 2}}, dict(reversed(CONFIG.items())),
+    ]
+    assert {run_key(config, "k", NO_CODE) for config in same} == {key}
+    other = [
+        {**CONFIG, "seed": 1}, {**CONFIG, "model": {"hidden": 2}}, {**CONFIG, "hardware": {"workers": 3}},
+        {**CONFIG, "dataset": {"_target_": "E", "path": "/a"}}, {**CONFIG, "train": {"lr": 0.2}},
+    ]
+    keys = {run_key(config, "k", NO_CODE) for config in other}
+    codes = {run_key(CONFIG, "k", code) for code in (MINE, EDITED, Code({"gnnexp.train": "3" * 16}, {}))}
+    assert len(keys | codes | {key, run_key(CONFIG, "changed data", NO_CODE)}) == len(other) + len(codes) + 2
+
+
+def test_runs_made_before_code_was_a_part_of_it_keep_their_key() -> None:
+    assert run_key(CONFIG, "k", NO_CODE) == "c550135b4c3d6c70aaef66b2808b6850"
+
+
+def provenance(code: Code) -> dict[str, Any]:
+    return {"dataset_key": "k", "code": code.to_json(), "run_key": run_key(CONFIG, "k", code)}
+
+
+def test_a_result_has_the_key_of_the_code_that_was_executed() -> None:
+    submitted = provenance(MINE)
+    assert as_executed(CONFIG, submitted, [MINE.to_json()]) == submitted
+    edited_in_the_queue = as_executed(CONFIG, submitted, [EDITED.to_json()])
+    assert edited_in_the_queue["run_key"] == run_key(CONFIG, "k", EDITED)
+    assert edited_in_the_queue["code"] == EDITED.to_json()
+    mixed = as_executed(CONFIG, submitted, [MINE.to_json(), EDITED.to_json()])
+    assert mixed["run_key"] == "" and mixed["earlier_code"] == [MINE.to_json()]
+    assert as_executed(CONFIG, submitted, []) == submitted, "records that do not say what was executed"
+    assert as_executed(CONFIG, {**submitted, "run_key": ""}, [MINE.to_json()])["run_key"] == ""
+
+
+def test_a_change_that_is_found_to_give_the_same_results_gives_the_old_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = Code({"gnnexp.train": "3" * 16}, {"mine": "1" * 16})
+    recorded = provenance(changed)
+    assert recorded_key(CONFIG, recorded) == recorded["run_key"]
+    monkeypatch.setattr(code_module, "known_results", lambda: {("gnnexp.train", "3" * 16): "2"})
+    assert recorded_key(CONFIG, recorded) == run_key(CONFIG, "k", MINE)
+    assert recorded_key(CONFIG, {**recorded, "run_key": ""}) == "", "a result of several codes stays nobody's"

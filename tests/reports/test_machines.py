@@ -1,0 +1,110 @@
+"""No table and no figure mixes kinds of machines without saying so: seconds of two kinds are not comparable."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from figure_runs import figure_run
+from run_folder import write_epochs, write_job, write_result
+
+from gnnexp.provenance.machine import Node
+from gnnexp.record.runs import MACHINE, Run, read_run
+from gnnexp.reports import overview
+from gnnexp.reports.compare import compare
+from gnnexp.reports.figures.description import Figure
+from gnnexp.reports.figures.panels import cut
+from gnnexp.reports.kinds import kinds
+from gnnexp.reports.table import Table, group_runs, make_columns, make_table, row_keys, stack
+from gnnexp.reports.values.labels import label_runs
+
+SMALL = Node("a1", "EPYC", 2, (), "2.13.0")
+LARGE = Node("b1", "Xeon", 64, ("A100",), "2.13.0")
+
+
+def made_on(run: Run, *nodes: Node) -> Run:
+    return replace(run, nodes=[node.to_json() for node in nodes])
+
+
+@pytest.fixture
+def two_kinds(tmp_path: Path) -> list[Run]:
+    """Three seeds of one system: two on equal nodes, one on a larger machine."""
+    runs = []
+    for number, node in enumerate([SMALL, replace(SMALL, host="a2"), LARGE]):
+        folder = tmp_path / str(number)
+        write_job(folder, uid=str(number), run_key=f"k{number}")
+        write_epochs(folder, 3)
+        write_result(folder)
+        runs.append(made_on(read_run(folder), node))
+    return runs
+
+
+def test_a_comparison_has_a_row_for_each_kind(two_kinds: list[Run]) -> None:
+    for wanted in ((), ("dataset",)):
+        keys = row_keys(two_kinds, wanted)
+        assert keys == (*(wanted or ("system",)), MACHINE)
+        groups = group_runs(two_kinds, keys)
+        assert [(group.labels[-1], len(group.runs)) for group in groups] == [(SMALL.kind, 2), (LARGE.kind, 1)]
+        for table in (make_table(groups, keys), make_columns(groups, keys, {"epoch s": "time/epoch_s"})):
+            assert MACHINE in table.header and {row[len(keys) - 1] for row in table.rows} == {SMALL.kind, LARGE.kind}
+    assert row_keys(two_kinds[:2]) == ("system",), "equal nodes are one machine"
+    assert row_keys(two_kinds, ("machine",)) == ("machine",), "a sweep may ask for it"
+
+
+def test_the_list_of_runs_names_them(two_kinds: list[Run]) -> None:
+    table = overview.make_table(two_kinds)
+    assert table.header[-1] == MACHINE and {row[-1] for row in table.rows} == {SMALL.kind, LARGE.kind}
+    assert MACHINE not in overview.make_table(two_kinds[:2]).header
+
+
+def test_a_comparison_of_two_runs_names_them(two_kinds: list[Run]) -> None:
+    first, _, last = two_kinds
+    table = compare(first, last)
+    assert ("setting", MACHINE, SMALL.kind, LARGE.kind) in [row[:4] for row in table.rows]
+    assert "seconds are not comparable" in table.caption
+    assert "comparable" not in compare(*two_kinds[:2]).caption
+
+
+@pytest.mark.parametrize("figure", [Figure("f", "bars", y=("time/epoch_s",)), Figure("f", "lines", x="seed"),
+                                    Figure("f", "curves", series=("system",)),
+                                    Figure("f", "lines", x="seed", panels=("machine",))])
+def test_a_figure_has_a_series_or_a_panel_for_each_kind(figure: Figure) -> None:
+    runs = [made_on(figure_run("dgl", 1.0, seed=0), SMALL), made_on(figure_run("dgl", 9.0, seed=0), LARGE)]
+    panels = cut(figure, runs, ("system",))
+    assert sum(len(panel.series) for panel in panels) == 2
+    assert all(len(group.runs) == 1 for panel in panels for group in panel.series.values())
+
+
+def test_labels_name_them(two_kinds: list[Run]) -> None:
+    assert [labels[MACHINE] for labels in label_runs(two_kinds)] == [SMALL.kind, SMALL.kind, LARGE.kind]
+    assert MACHINE not in label_runs(two_kinds[:2])[0]
+
+
+@pytest.mark.parametrize("kind", kinds.KINDS)
+def test_every_kind_of_report_has_rows_of_their_own(kind: str, two_kinds: list[Run]) -> None:
+    table = kinds.make_table(kind, two_kinds)
+    assert table.header[0] == MACHINE
+    assert kinds.make_table(kind, two_kinds[:2]).header[0] != MACHINE
+
+
+def test_figures_of_a_kind_are_drawn_for_each_machine(two_kinds: list[Run], tmp_path: Path,
+                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[int, Path, str]] = []
+
+    def draw(runs: list[Run], folder: Path, title: str) -> list[Path]:
+        drawn.append((len(runs), folder, title))
+        return [folder / "x.png"]
+
+    monkeypatch.setitem(kinds.KINDS, "tasks", kinds.Kind(kinds.KINDS["tasks"].make_table, draw))  # type: ignore[arg-type]
+    files = kinds.draw("tasks", two_kinds, tmp_path, "mine")
+    assert len(set(files)) == 2
+    assert drawn == [(2, tmp_path / "machine1", f"mine, {SMALL.kind}"),
+                     (1, tmp_path / "machine2", f"mine, {LARGE.kind}")]
+
+
+def test_stacked_tables_keep_every_column() -> None:
+    both = stack({"a": Table(("x", "y"), (("1", "2"),), "c.", "h."), "b": Table(("y", "z"), (("3", "4"),), "c.")}, "m")
+    assert both.header == ("m", "x", "y", "z")
+    assert both.rows == (("a", "1", "2", "–"), ("b", "–", "3", "4"))
+    assert (both.caption, both.heading) == ("c.", "a: h.")

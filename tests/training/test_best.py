@@ -1,0 +1,108 @@
+"""The model that tables report is kept: that of the best validation epoch."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from stopping import attempt
+
+from gnnexp.record.records import read_epochs, summarize
+from gnnexp.testing.steps import MODELS, small_config
+from gnnexp.training.best import Best, describe_best
+from gnnexp.training.checkpoint import Position, checkpoint_folders, open_checkpoint, point_best
+
+METRICS = st.fixed_dictionaries({}, optional={"acc/val": st.sampled_from([math.nan, 0.1, 0.2, 0.3]),
+                                              "acc/test": st.sampled_from([math.nan, 0.5])})
+
+
+@given(st.lists(METRICS, max_size=8))
+def test_it_is_the_epoch_that_tables_report(metrics: list[dict[str, float]]) -> None:
+    best = Best()
+    for epoch, found in enumerate(metrics):
+        best = best.after(epoch, found, "acc")
+    epochs = [{"epoch": epoch, "metrics": {"loss/train": 1.0, **found}} for epoch, found in enumerate(metrics)]
+    assert best.epoch == summarize(epochs, "acc").get("best_epoch", -1)
+
+
+def configured(epochs: int = 6, **training: Any) -> dict[str, Any]:
+    config = small_config(MODELS["sage"], train={"epochs": epochs, "batch_size": 8, "checkpoint_every": 1,
+                                                 "checkpoints_kept": 1, "lr": 0.1, "eval_every": 1, **training})
+    return {**config, "paradigm": {"_target_": "gnnexp.paradigms.data_parallel.DataParallel"}}
+
+
+def described(folder: str) -> tuple[dict[str, Any], int]:
+    summary = summarize(read_epochs(Path(folder)), "acc")
+    return describe_best(Path(folder), summary), int(summary["best_epoch"])
+
+
+def test_its_checkpoint_stays_and_holds_its_model(ranks):
+    config = configured()
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as shorter:
+        ranks(2).run(attempt, config, folder, None)
+        best, epoch = described(folder)
+        assert best == {"epoch": epoch, "checkpoint": "checkpoints/best"}
+        assert 0 <= epoch < 5, "else the last one is the best, and this test shows nothing"
+        assert {item.name for item in checkpoint_folders(Path(folder))} == {
+            Position(6).folder, Position(epoch + 1).folder}, "the last one and the best one"
+        kept = open_checkpoint((Path(folder) / "checkpoints" / "best").resolve())
+        kept.verify()
+        ranks(2).run(attempt, configured(epoch + 1), shorter, None)
+        ended = open_checkpoint(checkpoint_folders(Path(shorter))[0]).shared()["parameters"]
+        entries = kept.shared()["parameters"]
+        assert entries and all(torch.equal(entry["value"], ended[name]["value"]) for name, entry in entries.items())
+
+
+@pytest.mark.parametrize("stop_at", [3, 8, 17, 23])
+def test_a_run_that_was_stopped_keeps_the_same(ranks, stop_at):
+    config = configured()
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as stopped:
+        ranks(2).run(attempt, config, folder, None)
+        ranks(2).run(attempt, config, stopped, stop_at)
+        ranks(2).run(attempt, config, stopped, None)
+        assert described(stopped) == described(folder)
+
+
+def test_a_link_that_a_kill_left_behind_is_made_right(ranks):
+    """Killed between a checkpoint and its link; without a later best epoch nothing else would make it."""
+    config = configured(epochs=2, lr=0.0)
+    with tempfile.TemporaryDirectory() as folder:
+        ranks(1).run(attempt, {**config, "train": {**config["train"], "epochs": 1}}, folder, None)
+        (Path(folder) / "checkpoints" / "best").unlink()
+        ranks(1).run(attempt, config, folder, None)
+        assert described(folder) == ({"epoch": 0, "checkpoint": "checkpoints/best"}, 0)
+
+
+def test_without_checkpoints_or_with_a_damaged_one_none_is_named(ranks):
+    with tempfile.TemporaryDirectory() as folder:
+        ranks(1).run(attempt, configured(epochs=2, checkpoint_every=0), folder, None)
+        best, epoch = described(folder)
+        assert best == {"epoch": epoch, "checkpoint": None}
+    with tempfile.TemporaryDirectory() as folder:
+        ranks(1).run(attempt, configured(epochs=2), folder, None)
+        link = Path(folder) / "checkpoints" / "best"
+        meta = link / "checkpoint.json"
+        meta.write_text(json.dumps({**json.loads(meta.read_text()), "schema": 99}))
+        assert described(folder)[0]["checkpoint"] is None
+        shutil.rmtree(link.resolve())
+        assert described(folder)[0]["checkpoint"] is None, "a link that leads nowhere"
+
+
+def test_nothing_is_said_where_nothing_was_evaluated(tmp_path):
+    assert describe_best(tmp_path, {"loss/train": 1.0}) == {}
+
+
+def test_the_link_names_one_checkpoint_at_any_time(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    for epoch in (1, 2, 2):
+        point_best(tmp_path, Position(epoch))
+        assert (tmp_path / "checkpoints" / "best").readlink() == Path(Position(epoch).folder)
+    assert [item.name for item in (tmp_path / "checkpoints").iterdir()] == ["best"]
