@@ -53,11 +53,16 @@ def repositories(places: Iterable[Path]) -> list[Repository]:
 
 
 def _look(root: Path, places: Iterable[Path]) -> Repository:
+    commit = _git(root, "rev-parse", "HEAD")
     unknown = _git(root, "ls-files", "-z", "--others", "--", *map(str, places)).split("\0")
     new = [_as_new(root, name) for name in sorted(unknown) if name]
-    diff = "\n".join([*filter(None, [_git(root, "diff", "HEAD", "--no-color", "--no-ext-diff")]), *new])
+    edited = bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
+    known = _git(root, "diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv") if commit else ""
+    if edited and commit and not known:
+        known = "(git did not say in 10 seconds what differs)"
+    diff = "\n".join([*([known] if known else []), *new])
     digest = hashlib.sha256(diff.encode()).hexdigest() if diff else ""
-    return Repository(str(root), _git(root, "rev-parse", "HEAD"), bool(diff), diff[:_MOST_CHARACTERS], digest)
+    return Repository(str(root), commit, edited or bool(diff), diff[:_MOST_CHARACTERS], digest)
 
 
 def _as_new(root: Path, name: str) -> str:
