@@ -19,6 +19,7 @@ from typing import Any
 
 from gnnexp.config.folders import product_folder
 from gnnexp.record.archive import unpack
+from gnnexp.record.attempts import RANKS
 from gnnexp.record.records import write_text
 from gnnexp.record.runs import Run, runs_of_sweep
 from gnnexp.reports.claims.claim import claiming_papers
@@ -95,7 +96,7 @@ def _linked(name: str) -> str:
 def _seconds(run: Run) -> float:
     """From each start to the end that followed it."""
     result: dict[str, Any] = json.loads((run.path / "result.json").read_text())
-    times = [(event["event"], float(event["time"])) for event in result["attempts"]]
+    times = [(event["event"], float(event["time"])) for event in result["attempts"] if event["event"] != RANKS]
     if times and times[-1][0] == "start" and result["epochs"]:  # the result is written before the last end is noted
         times.append(("end", float(result["epochs"][-1]["time"])))
     return sum(after - before for (kind, before), (_, after) in pairwise(times) if kind == "start")

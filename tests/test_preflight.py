@@ -103,7 +103,7 @@ def test_model_averaging_holds_two_parts_not_the_graph():
     assert found["shared", "features of parts, mapped"] == 4 * 13 * (630 + 640)
     parameters = 4 * 2 * (13 * 16 + 16 + 16 * 4 + 4)
     assert found["device", "3 models of parts"] == 5 * 3 * parameters
-    assert found["disk", "checkpoints"] == 3 * parameters * 7 * 3, "of the average, and of 3 models on each of 2 ranks"
+    assert found["disk", "checkpoints"] == 3 * parameters * 7 * 4, "of the average, and of 3 models on each of 2 ranks"
     edges, inputs = 8 * 4 + 40 * 3, 8 + 8 * 4 + 40 * 3
     assert found["device", f"1 batches: blocks of {edges} edges each"] == 8 * edges
     assert found["device", f"1 batches: features of {inputs} vertices each"] == inputs * 4 * 13
