@@ -21,6 +21,7 @@ from gnnexp.comm.environment import Environment, read_environment
 if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
     from gnnexp.job import Job
     from gnnexp.paradigms.base import Paradigm
+    from gnnexp.provenance.code import Code
     from gnnexp.record.heartbeat import Heartbeat
 
 _PR_SET_PDEATHSIG = 1
@@ -99,6 +100,7 @@ def die_with_parent() -> None:
 
 def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat: Heartbeat) -> str:
     """Empty if the run is over; else who asked it to stop."""
+    from gnnexp.provenance.code import code_of_config
     from gnnexp.record.records import EpochLog
     from gnnexp.train import train
     from gnnexp.training.assemble import Artifacts, assemble
@@ -107,10 +109,11 @@ def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat:
     partition, presample, parts = (None if request.get(name) is None else Path(request[name])
                                    for name in ("partition", "presample", "parts"))
     artifacts = Artifacts(Path(request["graph"]), partition, presample, parts)
+    code = code_of_config(request["config"])  # before its modules are imported: a later edit is not executed
     job, paradigm = assemble(request["config"], artifacts, run_dir, environment)
     started.append(job)
     heartbeat.watch(job.timer)
-    note_ranks(run_dir, request, job)
+    note_ranks(run_dir, job, code)
     stopped_by = train(job, paradigm, EpochLog(run_dir, environment.rank))
     if not stopped_by and environment.rank == 0:
         write_result(run_dir, request, job, paradigm)
@@ -119,12 +122,11 @@ def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat:
     return stopped_by
 
 
-def note_ranks(run_dir: Path, request: Mapping[str, Any], job: Job) -> None:
+def note_ranks(run_dir: Path, job: Job, code: Code) -> None:
     """Note on which machines the ranks of this attempt run, and which code they execute.
 
     Seconds belong to a kind of machine. Code may have been edited since the run was submitted.
     """
-    from gnnexp.provenance.code import code_of_config
     from gnnexp.provenance.machine import this_node
     from gnnexp.record.attempts import RANKS, note
     from gnnexp.record.records import read_epochs
@@ -132,8 +134,7 @@ def note_ranks(run_dir: Path, request: Mapping[str, Any], job: Job) -> None:
 
     nodes: Any = job.comm.gather_objects(this_node())
     if job.comm.rank == 0:
-        note(run_dir, RANKS, nodes=[node.to_json() for node in dict.fromkeys(nodes)],
-             code=code_of_config(request["config"]).to_json(),
+        note(run_dir, RANKS, nodes=[node.to_json() for node in dict.fromkeys(nodes)], code=code.to_json(),
              from_start=not checkpoint_folders(run_dir) and not read_epochs(run_dir))
 
 

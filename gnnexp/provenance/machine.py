@@ -47,7 +47,7 @@ class Node:
 
     def to_json(self) -> dict[str, Any]:
         """For a record."""
-        return asdict(self)
+        return {**asdict(self), "gpus": list(self.gpus)}
 
 
 @cache

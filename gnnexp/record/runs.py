@@ -55,6 +55,12 @@ class Run:
         return recorded_key(self.config, self.provenance)
 
     @property
+    def own_code(self) -> Mapping[str, str]:
+        """The user's modules that the ranks executed, with their digests (`gnnexp.provenance.code.Code.own`)."""
+        code: Mapping[str, Any] = self.provenance.get("code") or {}
+        return dict(code.get("own", {}))
+
+    @property
     def machine(self) -> str:
         """The kind of machine that its ranks ran on: equal nodes are of one kind."""
         return machine_of(self.nodes, self.config, self.provenance)

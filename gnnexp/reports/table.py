@@ -179,18 +179,23 @@ def group_runs(runs: Sequence[Run], keys: Sequence[str]) -> list[Group]:
 
 
 def mixtures(groups: Sequence[Group]) -> list[str]:
-    """Config keys, but for seeds, in which runs of one group differ: their mean is one of different things."""
+    """Config keys, but for seeds, and code in which runs of one group differ: their mean is one of different things."""
     found: dict[str, None] = {}
     for group in groups:
-        configs = [flat(run.config) for run in (*group.runs, *group.failed)]
-        keys = {key for config in configs for key in config if any(other.get(key) != config[key] for other in configs)}
+        runs = (*group.runs, *group.failed)
+        keys = _differing([flat(run.config) for run in runs])
         other_classes = {key.removesuffix("._target_") for key in keys if key.endswith("._target_")}
         found |= dict.fromkeys(sorted(other_classes | {
             key for key in keys if key.rpartition(".")[2] not in ("seed", "path", "_target_")
             and not any(key.startswith(f"{name}.") for name in other_classes)}))
+        found |= dict.fromkeys(f"the code of {name}" for name in sorted(_differing([run.own_code for run in runs])))
     names = list(found)
     more = len(names) - _MOST_NAMED
     return names if more <= 0 else [*names[:_MOST_NAMED], f"{more} more keys"]
+
+
+def _differing(found: Sequence[Mapping[str, str]]) -> set[str]:
+    return {key for one in found for key in one if any(other.get(key) != one[key] for other in found)}
 
 
 def make_table(groups: Sequence[Group], keys: Sequence[str]) -> Table:

@@ -12,6 +12,7 @@ import pytest
 
 from gnnexp.cli.main import run_command
 from gnnexp.provenance import machine
+from gnnexp.provenance.code import code_of_config
 
 MODEL = "from gnnexp.models.sage import SAGE\n\n\nclass Mine(SAGE):\n    rate = 1\n"
 SWEEP = """
@@ -73,6 +74,34 @@ def test_runs_of_another_kind_of_machine_are_found_and_not_taken(
     _elsewhere(run, host="another name only")
     capsys.readouterr()
     assert sweep("--dry-run") == 0 and "1 finished before" in capsys.readouterr().out
+
+
+SELF_EDITING = MODEL + """
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        import os, pathlib
+        if "RANK" in os.environ:
+            file = pathlib.Path(__file__)
+            file.write_text(file.read_text().replace("rate = 1", "rate = 2"))
+"""
+
+
+def test_a_result_has_the_key_of_the_code_that_its_ranks_executed(workplace: Path,
+                                                                  capsys: pytest.CaptureFixture[str]) -> None:
+    """The rank of the first case edits the code, while the second case waits with the key of the code before."""
+    (workplace / "mymodel.py").write_text(SELF_EDITING)
+    real = SWEEP.replace("hardware.launcher.worker_module=pretending_worker", "hardware.threads=1")
+    (workplace / "mine.yaml").write_text(real.replace("seed: [0]", "seed: [0, 1]"))
+    assert sweep() == 0
+    results = [json.loads((run / "result.json").read_text()) for run in runs(workplace)]
+    first, second = (result["provenance"] for result in results)
+    asked = json.loads((workplace / "runs" / "sweeps" / "mine.json").read_text())["cases"]
+    assert first["run_key"] == asked[0]["key"] and second["run_key"] != asked[1]["key"]
+    assert first["code"] != second["code"] == code_of_config(results[1]["config"]).to_json()
+    assert results[0]["nodes"] == [machine.this_node().to_json()]
+    capsys.readouterr()
+    assert sweep("--dry-run") == 0
+    assert "1 finished before" in capsys.readouterr().out, "the second case, whose code is the code of now"
 
 
 def _elsewhere(run: Path, **node: Any) -> None:

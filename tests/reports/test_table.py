@@ -118,6 +118,14 @@ def test_the_cells_are_the_records(tmp_path: Path) -> None:
     assert table.rich(200, "x").row_count == 2
 
 
+def test_rows_say_that_their_runs_executed_different_code(tmp_path: Path) -> None:
+    runs = [make_run(tmp_path / f"{n}", seed=n) for n in range(2)]
+    for run, digest in zip(runs, ("1", "2"), strict=True):
+        run.provenance["code"] = {"changed": {}, "own": {"mymodel": digest, "myparts": "3"}}
+    table = make_table(group_runs(runs, ("system",)), ("system",))
+    assert "Rows take runs together that differ in the code of mymodel." in table.caption
+
+
 def test_accuracy_of_several_runs() -> None:
     assert accuracy_cell([0.5]) == "50.00"
     assert accuracy_cell([0.5, 0.6]) == "55.00 ± 63.53", "12.706 x 7.07 / sqrt(2)"
