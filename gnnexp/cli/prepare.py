@@ -26,7 +26,6 @@ from gnnexp.launchers.base import Launcher
 from gnnexp.launchers.local import num_cores
 from gnnexp.launchers.variables import worker_variables
 from gnnexp.measure.needs import Profile
-from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.partitioners.base import Partitioner
 from gnnexp.partitioners.streaming import StreamPartitioner
@@ -40,14 +39,6 @@ from gnnexp.prepare import (
     prepare_presample,
     prepare_profile,
 )
-from gnnexp.samplers.base import Sampler
-from gnnexp.tasks.base import Task
-from gnnexp.trackers.base import Tracker
-
-_CLASSES = {
-    "dataset": Dataset, "partitioner": Partitioner, "sampler": Sampler, "feature_store": FeatureStore, "model": Model,
-    "task": Task, "paradigm": Paradigm, "tracker": Tracker, "hardware.launcher": Launcher,
-}
 
 
 @dataclass(frozen=True)
@@ -89,7 +80,7 @@ def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
     problems = list(made.problems)
     if made.composed is not None:
         config = made.composed.config
-        problems += check_config(config, _CLASSES, known=problems, unsure=made.unsure)
+        problems += check_config(config, known=problems, unsure=made.unsure)
         problems += check_run_dir(made.composed.run_dir)
         if "hardware" not in made.unsure:
             problems += _machine_problems(config)
@@ -104,7 +95,7 @@ def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
 
 def problems_of(config: Mapping[str, Any]) -> list[Problem]:
     """Everything wrong with a configuration that is resolved already."""
-    return check_config(config, _CLASSES) or _machine_problems(config)
+    return check_config(config) or _machine_problems(config)
 
 
 def _machine_problems(config: Mapping[str, Any]) -> list[Problem]:

@@ -6,14 +6,15 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from gnnexp.config.build import build, check_fields, check_node, wrong_kind
+from gnnexp.config.build import build, check_fields, check_node
+from gnnexp.config.kinds import KINDS, kind_of
 from gnnexp.config.schema import HardwareConfig, TrainConfig
 from gnnexp.config.seen import as_seen
 from gnnexp.config.signature import TARGET, unknown
 from gnnexp.errors import Problem, ProblemsError, unique
 from gnnexp.graph.graph import Graph
 
-COMPONENTS = ("dataset", "partitioner", "sampler", "feature_store", "model", "task", "paradigm", "tracker")
+COMPONENTS = tuple(group for group in KINDS if "." not in group)
 SCALARS = ("seed", "system", "name", "preflight")
 # How strictly the preflight is taken.
 PREFLIGHT = ("refuse", "warn", "off")
@@ -25,11 +26,7 @@ _TOP = (*COMPONENTS, "hardware", "train", *SCALARS)
 
 
 def check_config(
-    config: Mapping[str, Any],
-    classes: Mapping[str, type] | None = None,
-    *,
-    known: Iterable[Problem] = (),
-    unsure: Collection[str] = (),
+    config: Mapping[str, Any], *, known: Iterable[Problem] = (), unsure: Collection[str] = ()
 ) -> list[Problem]:
     """Everything wrong with a resolved configuration.
 
@@ -38,7 +35,6 @@ def check_config(
 
     Args:
         config: resolved.
-        classes: what the component of a group must inherit from; a group that is not there may be anything.
         known: problems that were found before, with the overrides.
         unsure: groups whose content was not asked for.
     """
@@ -46,17 +42,18 @@ def check_config(
     problems = [unknown(key, config[key], key, _TOP) for key in config if key not in _TOP]
     for group in COMPONENTS:
         if group not in unsure:
-            problems += _check_group(group, config.get(group), (classes or {}).get(group))
+            problems += check_node(group, config.get(group), kind_of(group))
     problems += check_fields("train", TrainConfig, config.get("train"))
     hardware = dict(config.get("hardware") or {})
     launcher = hardware.pop("launcher", None)
     if "hardware" not in unsure:
-        problems += _check_group("hardware.launcher", launcher, (classes or {}).get("hardware.launcher"))
+        problems += check_node("hardware.launcher", launcher, kind_of("hardware.launcher"))
     problems += check_fields("hardware", HardwareConfig, hardware)
     problems += [problem for problem in _check_scalars(config) if problem.key not in unsure]
-    problems = _without(problems, {problem.key for problem in known})
-    # Ranges and conflicts can only be judged of values that have the right type.
+    # Ranges and conflicts can only be judged of values that have the right type. A value that is needed and not given
+    # (`???`) is known, and has none.
     wrong = {problem.key for problem in problems}
+    problems = _without(problems, {problem.key for problem in known})
     bad = {_group_of(problem.key) for problem in [*known, *problems]} | set(unsure)
     later = _without(check_ranges(config, wrong), wrong)
     if not bad & {"sampler", "model", "train", "system"}:
@@ -74,15 +71,6 @@ def _group_of(key: str) -> str:
 
 def _without(problems: list[Problem], keys: Collection[str]) -> list[Problem]:
     return [problem for problem in problems if problem.key not in keys]
-
-
-def _check_group(path: str, node: object, expected: type | None) -> list[Problem]:
-    """A component's mapping; one that is of another kind altogether has one problem, not one per key."""
-    if expected is not None and isinstance(node, Mapping) and isinstance(node.get(TARGET), str):
-        problem = wrong_kind(path, node[TARGET], expected)
-        if problem:
-            return [problem]
-    return check_node(path, node)
 
 
 def _check_scalars(config: Mapping[str, Any]) -> list[Problem]:
@@ -175,7 +163,7 @@ def _check_components(config: Mapping[str, Any], bad: Collection[str], *, whole:
     built: dict[str, Any] = {}
     for group, node in nodes.items():
         try:
-            built[group] = build(node)
+            built[group] = build(node, kind_of(group))
         except ProblemsError as error:
             problems += [_under(group, node, problem) for problem in error.problems]
     if whole:
@@ -205,8 +193,8 @@ def check_data(config: Mapping[str, Any], graph: Graph) -> list[Problem]:
     if seen.features is None:
         problems.append(Problem("dataset", graph.name, "has no vertex features",
                                 "choose feature_store=embedding, or another dataset"))
-    task: Any = build(config["task"])
-    others: list[Any] = [build(config[group]) for group in ("feature_store", "model", "paradigm")
-                         if group in config]
+    task = build(config["task"], kind_of("task"))
+    others = [build(config[group], kind_of(group)) for group in ("feature_store", "model", "paradigm")
+              if group in config]
     found = [problem for one in others if hasattr(one, "check_data") for problem in one.check_data(config, seen)]
     return [*problems, *task.check(graph), *found]

@@ -13,7 +13,6 @@ from gnnexp.config.check import check_config, check_data
 from gnnexp.config.compose import compose
 from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph, Splits
-from gnnexp.models.model import Model
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +80,8 @@ def test_a_straggler_must_be_a_rank(default: dict[str, Any]) -> None:
 
 
 def test_what_a_constructor_refuses_is_named_with_its_group(default: dict[str, Any]) -> None:
-    store = {"_target_": "components.Store", "width": 1, "rate": -1.0}
-    assert keys(check_config(changed(default, feature_store=store))) == ["feature_store.rate"]
+    paradigm = {"_target_": "gnnexp.paradigms.vertex_parallel.VertexParallel", "staleness": -1}
+    assert keys(check_config(changed(default, paradigm=paradigm))) == ["paradigm.staleness"]
 
 
 def graph(num_train: int) -> Graph:
@@ -124,7 +123,7 @@ def test_a_mistake_in_the_dataset_does_not_hide_a_conflict(default: dict[str, An
 
 def test_a_component_of_another_kind_is_one_problem(default: dict[str, Any]) -> None:
     config = changed(default, model___target_="gnnexp.samplers.fused.FusedSampler")
-    (problem,) = check_config(config, {"model": Model})
+    (problem,) = check_config(config)
     assert problem.key == "model._target_" and "gnnexp.models.model.Model" in problem.allowed
 
 
@@ -132,3 +131,20 @@ def test_a_metric_that_does_not_fit_the_labels(default: dict[str, Any]) -> None:
     config = changed(default, task__metric="roc_auc")
     assert check_data(config, graph(4)) == []
     assert keys(check_data(config, replace(graph(4), num_classes=3))) == ["task.metric"]
+
+
+@pytest.mark.parametrize("path", ["sampler__threads", "hardware__threads", "hardware__workers", "train__epochs",
+                                  "model__layers", "partitioner__num_parts", "hardware__launcher__timeout"])
+def test_a_value_that_is_not_given_is_not_judged(default: dict[str, Any], path: str) -> None:
+    """It is known to be missing, and what stands in its place is of no type."""
+    known = Problem(path.replace("__", "."), "???", "has no default", "set it")
+    assert check_config(changed(default, **{path: "???"}), known=[known]) == []
+
+
+def test_components_stand_only_where_components_are_taken(default: dict[str, Any]) -> None:
+    target = {"_target_": "torch.utils.collect_env.run", "command": "touch executed"}
+    places = ("train__lr", "train", "hardware__links", "hardware__workers", "hardware__straggler", "hardware__source",
+              "sampler__fanouts", "seed", "name", "system", "preflight")
+    for place in places:
+        problems = check_config(changed(default, **{place: target}))
+        assert problems and all(key.startswith(place.replace("__", ".")) for key in keys(problems)), place
