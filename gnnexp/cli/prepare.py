@@ -101,7 +101,7 @@ def problems_of(config: Mapping[str, Any]) -> list[Problem]:
 def _machine_problems(config: Mapping[str, Any]) -> list[Problem]:
     """What this machine cannot do, of a profile whose values are of the right types."""
     profile = {key: value for key, value in config["hardware"].items() if key != "launcher"}
-    launcher = config["hardware"]["launcher"]
+    launcher = config["hardware"].get("launcher")
     if check_fields("hardware", HardwareConfig, profile) or not isinstance(launcher, Mapping):
         return []
     try:
@@ -124,7 +124,7 @@ def _data_problems(config: Mapping[str, Any], wrong: Collection[str]) -> list[Pr
             return []
     except DataError as error:
         return list(error.problems)
-    judged = {"hardware", "task", "feature_store", "model", "paradigm"}
+    judged = {"hardware", "train", "task", "feature_store", "model", "paradigm"}
     return [] if judged & set(wrong) else check_data(config, graph)
 
 
@@ -214,11 +214,11 @@ def _preflight(
     Raises:
         ConfigError: something is not there, and `preflight=refuse`.
     """
-    if config["preflight"] == "off":
+    if config.get("preflight") == "off":
         return None, ()
     needed = estimate(config, graph, sum(file.stat().st_size for file in folder.iterdir()), parts)
     shortages = judge(needed, config, run_dir)
-    if shortages and config["preflight"] == "refuse":
+    if shortages and config.get("preflight", "refuse") == "refuse":
         raise ConfigError(shortages)
     return needed, tuple(shortages)
 

@@ -23,6 +23,8 @@ _JUDGES = ("model", "feature_store", "paradigm", "partitioner", "hardware.launch
 # What they do not look at: a mistake there leaves them right.
 _ALONE = {"dataset", "tracker", "name", "seed", "preflight"}
 _TOP = (*COMPONENTS, "hardware", "train", *SCALARS)
+# What components read of `hardware` and `train`, as these groups' files have it.
+_READ = {"hardware": ("nodes", "workers", "device"), "train": ("batch_size", "dtype", "eval_every")}
 
 
 def check_config(
@@ -49,6 +51,7 @@ def check_config(
     if "hardware" not in unsure:
         problems += check_node("hardware.launcher", launcher, kind_of("hardware.launcher"))
     problems += check_fields("hardware", HardwareConfig, hardware)
+    problems += _check_read(config)
     problems += [problem for problem in _check_scalars(config) if problem.key not in unsure]
     # Ranges and conflicts can only be judged of values that have the right type. A value that is needed and not given
     # (`???`) is known, and has none.
@@ -58,7 +61,7 @@ def check_config(
     later = _without(check_ranges(config, wrong), wrong)
     if not bad & {"sampler", "model", "train", "system"}:
         later += _check_fanouts(config)
-    if "hardware" not in bad:
+    if not bad & {"hardware", "task", "train"}:
         later += _check_straggler(config)
     in_doubt = ({_group_of(key) for key in wrong} | set(unsure)) - _ALONE
     later += _check_components(config, bad, whole=not in_doubt)
@@ -71,6 +74,15 @@ def _group_of(key: str) -> str:
 
 def _without(problems: list[Problem], keys: Collection[str]) -> list[Problem]:
     return [problem for problem in problems if problem.key not in keys]
+
+
+def _check_read(config: Mapping[str, Any]) -> list[Problem]:
+    """Keys that were deleted, or that a file leaves out, although others read them."""
+    return [
+        Problem(f"{group}.{name}", None, "this key is needed", f"add {group}.{name}=…")
+        for group, names in _READ.items() if isinstance(config.get(group), Mapping)
+        for name in names if name not in config[group]
+    ]
 
 
 def _check_scalars(config: Mapping[str, Any]) -> list[Problem]:

@@ -115,9 +115,9 @@ def check_keys(path: str, node: Mapping[str, Any], allowed: Mapping[str, Paramet
     problems = []
     for key, value in node.items():
         if key not in allowed:
-            problem = unknown(f"{path}.{key}", value, key, allowed, f"{path}.")
+            problem = unknown(f"{path}.{key}", value, str(key), allowed, f"{path}.")
             # As a rule no slip: a group that was chosen before, by the system's file, has this key.
-            without = problem if nearest(key, allowed) else replace(problem, mend=f"leave it out: '~{path}.{key}'")
+            without = problem if nearest(str(key), allowed) else replace(problem, mend=f"leave it out: '~{path}.{key}'")
             problems.append(without)
         elif not fits(value, allowed[key].hint):
             problems.append(wrong_type(f"{path}.{key}", value, allowed[key].hint))

@@ -149,3 +149,25 @@ def test_components_stand_only_where_components_are_taken(default: dict[str, Any
     for place in places:
         problems = check_config(changed(default, **{place: target}))
         assert problems and all(key.startswith(place.replace("__", ".")) for key in keys(problems)), place
+
+
+@pytest.mark.parametrize("path", ["hardware.nodes", "hardware.workers", "hardware.device", "hardware.launcher",
+                                  "train.dtype", "train.batch_size", "train.eval_every"])
+def test_what_others_read_must_be_there(default: dict[str, Any], path: str) -> None:
+    """By `~hardware.nodes`, or in a file of one's own that leaves it out."""
+    config, (group, name) = copy.deepcopy(default), path.split(".")
+    del config[group][name]
+    (problem,) = check_config(config)
+    assert problem.key == path and problem.mend
+
+
+def test_a_straggler_beside_a_task_that_is_none(default: dict[str, Any]) -> None:
+    slow = {"rank": 9, "phase": "decode", "seconds": 0.1}
+    for task in (5, None, {"_target_": 5}):
+        assert keys(check_config(changed(default, task=task, hardware__straggler=slow))) == ["task"]
+
+
+def test_a_key_that_is_no_text(default: dict[str, Any]) -> None:
+    straggler = {"rank": 0, "phase": "sample", "seconds": 0.1, 1: 2}
+    assert keys(check_config(changed(default, hardware__straggler=straggler, sampler__1=2))) == [
+        "hardware.straggler.1", "sampler.1"]
