@@ -55,7 +55,7 @@ def build(node: Mapping[str, Any], expected: Callable[..., T]) -> T:
     assert isinstance(expected, type)
     kind: type[Any] = expected
     name = str(node.get(TARGET))
-    problems = check_node(name.rpartition(".")[2], node, kind)
+    problems = check_node(kind.__name__, node, kind)
     if problems:
         raise ConfigError(problems)
     built: Any = _built(node, (kind,))

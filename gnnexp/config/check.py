@@ -137,7 +137,11 @@ def check_ranges(config: Mapping[str, Any], mistyped: Collection[str] = ()) -> l
             continue
         if not holds(config[group][name]):
             problems.append(Problem(key, config[group][name], allowed, mend))
-    return problems
+    links = {} if {"hardware", "hardware.links"} & set(mistyped) else config["hardware"].get("links") or {}
+    return problems + [
+        Problem(key, value, "must be positive bytes per second and finite, or null", f"{key}=null")
+        for name, value in links.items()
+        if (key := f"hardware.links.{name}") not in mistyped and value is not None and not 0 < value < math.inf]
 
 
 def _check_fanouts(config: Mapping[str, Any]) -> list[Problem]:

@@ -64,7 +64,7 @@ def test_no_component_stands_where_no_annotation_names_its_class(key: str, wrapp
     with pytest.raises(ConfigError) as caught:
         build({"_target_": "components.Open", key: value}, Store)
     (problem,) = caught.value.problems
-    assert problem.key.startswith(f"Open.{key}") and Calls.count == before
+    assert problem.key.startswith(f"Store.{key}") and Calls.count == before
 
 
 def test_no_component_goes_through_keys_that_nobody_declares() -> None:

@@ -46,6 +46,7 @@ def test_the_default_is_right(default: dict[str, Any]) -> None:
     ("train__optimizer", "adma"), ("train__overlap", 1), ("train__unknown", 1), ("train__dtype", "float16"),
     ("hardware__workers", 0), ("hardware__workers", True), ("hardware__threads", -1), ("hardware__timeout_s", 0),
     ("hardware__nodes", 2), ("hardware__device", "gpu"), ("hardware__latency", -1), ("hardware__flops", 0),
+    ("hardware__links__network", -1), ("hardware__links__h2d", float("nan")), ("hardware__links", 5),
     ("seed", -1), ("seed", "x"), ("name", "a/b"),
     ("model__hidden", "wide"), ("model__hiden", 3), ("unknown", {}), ("sampler", None),
     ("hardware__launcher", {"_target_": "gnnexp.launchers.local.NoLauncher"}),

@@ -15,7 +15,9 @@ from malformed import (
 
 from gnnexp.cli.prepare import checked
 from gnnexp.config.folders import product_folder
+from gnnexp.datasets.digits import Digits
 from gnnexp.errors import ProblemsError
+from gnnexp.prepare import cache_root, prepare_graph
 
 __all__ = ["workplace"]
 
@@ -108,7 +110,6 @@ OVERRIDES: dict[str, tuple[list[str], str]] = {
     "component beside": (["+hardware.links={_target_:torch.utils.collect_env.run}"], "hardware.links"),
     "nothing given": (["system=distdgl", "sampler.threads=???", "hardware.threads=???"], "hardware.threads"),
     "what all need": (["~hardware.launcher", "~hardware.nodes", "~train.dtype"], "hardware.nodes"),
-    "type of no type": (["system=neutrontp", "dataset=digits", "train.dtype=???"], "train.dtype"),
     "keys of no type": (["hardware.straggler={1:2}"], "hardware.straggler.1"),
     "search path": (["hydra.searchpath=5"], "hydra.searchpath"),
     "long path": (["dataset=gnnexp_format", "dataset.path=" + "x" * 5000], "too long"),
@@ -122,6 +123,12 @@ OVERRIDES: dict[str, tuple[list[str], str]] = {
 def test_overrides(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     overrides, word = OVERRIDES[name]
     assert word in said_on_refusal(["run", *overrides, "tracker=none", "hydra.run.dir=never"], capsys)
+
+
+def test_data_that_is_there_is_not_judged_by_a_type_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    prepare_graph(Digits(), cache_root())
+    overrides = ["system=neutrontp", "dataset=digits", "hardware.workers=2", "train.dtype=???", "tracker=none"]
+    assert "train.dtype" in said_on_refusal(["run", *overrides, "hydra.run.dir=never"], capsys)
 
 
 SWEEPS: dict[str, tuple[str | bytes, list[str], str]] = {
