@@ -12,6 +12,7 @@ from gnnexp.config.build import check_node
 from gnnexp.config.check import COMPONENTS, check_config
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders, product_folder
+from gnnexp.config.kinds import kind_of
 from gnnexp.reports.layout import check_named, read_layout
 from gnnexp.sweep import Case, load_sweep
 
@@ -32,7 +33,7 @@ COMPANIONS = {
 def test_a_choice_composes_and_fits_its_class(file: Path) -> None:
     group, choice = file.parent.name, file.stem
     config = compose([f"{group}={choice}", *COMPANIONS.get(str(file), [])]).config
-    problems = [problem for name in COMPONENTS for problem in check_node(name, config[name])]
+    problems = [problem for name in COMPONENTS for problem in check_node(name, config[name], kind_of(name))]
     assert problems == []
     if group in ("train", "system", "hardware", "tracker"):
         assert check_config(config) == []

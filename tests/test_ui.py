@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gnnexp.cli.main import run_command
 from gnnexp.cli.ui import check_port, serve
 from gnnexp.errors import ConfigError
 
@@ -63,3 +64,14 @@ def test_a_port_that_is_taken() -> None:
             check_port(port)
     assert caught.value.problems[0].key == "--port"
     check_port(port)
+
+
+def test_the_dashboard_is_for_this_machine_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setattr("gnnexp.cli.ui.serve", lambda command: commands.append(command) or 0)
+    monkeypatch.setattr("gnnexp.cli.ui._page", lambda tracker, address: address)
+    assert run_command(["ui", "--port", "45871"]) == 0
+    (command,) = commands
+    assert command.count("--host") == 1 and command[command.index("--host") + 1] == "127.0.0.1"

@@ -21,6 +21,7 @@ from gnnexp.launchers.slurm_jobs import job_state, read_job_id
 from gnnexp.launchers.status import log_tail, read_statuses
 from gnnexp.record.attempts import alone, describe, read_attempts
 from gnnexp.record.ending import settle
+from gnnexp.record.owner import check_own
 from gnnexp.record.records import RESULT_FILE, read_epochs
 from gnnexp.record.runs import read_run
 from gnnexp.training.checkpoint import checkpoint_folders
@@ -77,6 +78,9 @@ def cancel(options: argparse.Namespace) -> int:
     """Ask a run to end: its ranks write a checkpoint first, as far as they are given the time."""
     run_dir = Path(options.run)
     read_job(run_dir)
+    if not options.trust:
+        check_own(run_dir, "would stop the process or the job that it names",
+                  "its owner can cancel it; if you know what it names: gnnexp cancel --trust")
     job_id = read_job_id(run_dir)
     if job_id is not None:
         if job_state(job_id).ended:

@@ -19,6 +19,8 @@ _EPILOG = """examples:
 
 Overrides are key=value in Hydra's grammar; `gnnexp run --cfg` prints the configuration they make."""
 
+_TRUST = "also a run of another user: its files say what is executed, and which process gets a signal"
+
 
 class StopRequestedError(KeyboardInterrupt):
     """SIGTERM, treated like Ctrl-C but with its own exit code."""
@@ -148,6 +150,7 @@ def _add_resume(commands: Commands[argparse.ArgumentParser]) -> None:
     resume.add_argument("run", metavar="RUN_DIR", help="the run's directory")
     resume.add_argument("--changed-code", action="store_true",
                         help="go on although its code was edited since; no sweep takes the result for its own")
+    resume.add_argument("--trust", action="store_true", help=_TRUST)
     resume.add_argument("overrides", nargs="*", default=[], metavar="key=value",
                         help="hardware.*, tracker.* and the like; nothing that makes it another experiment")
     resume.set_defaults(command=_lazy("resume"))
@@ -160,6 +163,8 @@ def _add_jobs(commands: Commands[argparse.ArgumentParser]) -> None:
         command = commands.add_parser(name, help=purpose)
         command.add_argument("run", metavar="RUN_DIR", help="the run's directory")
         command.set_defaults(command=_lazy("jobs", name))
+        if name == "cancel":
+            command.add_argument("--trust", action="store_true", help=_TRUST)
         if name == "logs":
             command.add_argument("--rank", type=int, help="of this rank only")
             command.add_argument("--follow", "-f", action="store_true", help="print what is added until the run ends")

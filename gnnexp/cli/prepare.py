@@ -26,7 +26,6 @@ from gnnexp.launchers.base import Launcher
 from gnnexp.launchers.local import num_cores
 from gnnexp.launchers.variables import worker_variables
 from gnnexp.measure.needs import Profile
-from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.partitioners.base import Partitioner
 from gnnexp.partitioners.streaming import StreamPartitioner
@@ -40,14 +39,6 @@ from gnnexp.prepare import (
     prepare_presample,
     prepare_profile,
 )
-from gnnexp.samplers.base import Sampler
-from gnnexp.tasks.base import Task
-from gnnexp.trackers.base import Tracker
-
-_CLASSES = {
-    "dataset": Dataset, "partitioner": Partitioner, "sampler": Sampler, "feature_store": FeatureStore, "model": Model,
-    "task": Task, "paradigm": Paradigm, "tracker": Tracker, "hardware.launcher": Launcher,
-}
 
 
 @dataclass(frozen=True)
@@ -89,7 +80,7 @@ def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
     problems = list(made.problems)
     if made.composed is not None:
         config = made.composed.config
-        problems += check_config(config, _CLASSES, known=problems, unsure=made.unsure)
+        problems += check_config(config, known=problems, unsure=made.unsure)
         problems += check_run_dir(made.composed.run_dir)
         if "hardware" not in made.unsure:
             problems += _machine_problems(config)
@@ -104,13 +95,13 @@ def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
 
 def problems_of(config: Mapping[str, Any]) -> list[Problem]:
     """Everything wrong with a configuration that is resolved already."""
-    return check_config(config, _CLASSES) or _machine_problems(config)
+    return check_config(config) or _machine_problems(config)
 
 
 def _machine_problems(config: Mapping[str, Any]) -> list[Problem]:
     """What this machine cannot do, of a profile whose values are of the right types."""
     profile = {key: value for key, value in config["hardware"].items() if key != "launcher"}
-    launcher = config["hardware"]["launcher"]
+    launcher = config["hardware"].get("launcher")
     if check_fields("hardware", HardwareConfig, profile) or not isinstance(launcher, Mapping):
         return []
     try:
@@ -133,7 +124,7 @@ def _data_problems(config: Mapping[str, Any], wrong: Collection[str]) -> list[Pr
             return []
     except DataError as error:
         return list(error.problems)
-    judged = {"hardware", "task", "feature_store", "model", "paradigm"}
+    judged = {"hardware", "train", "task", "feature_store", "model", "paradigm"}
     return [] if judged & set(wrong) else check_data(config, graph)
 
 
@@ -224,11 +215,11 @@ def _preflight(
     Raises:
         ConfigError: something is not there, and `preflight=refuse`.
     """
-    if config["preflight"] == "off":
+    if config.get("preflight") == "off":
         return None, ()
     needed = estimate(config, graph, sum(file.stat().st_size for file in folder.iterdir()), parts)
     shortages = judge(needed, config, run_dir)
-    if shortages and config["preflight"] == "refuse":
+    if shortages and config.get("preflight", "refuse") == "refuse":
         raise ConfigError(shortages)
     return needed, tuple(shortages)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,7 @@ from gnnexp.measure.needs import Profile
 from gnnexp.provenance.code import Code, code_of_config, still_changed
 from gnnexp.provenance.run_key import recorded_key, run_key
 from gnnexp.record.attempts import BUSY, alone, codes_of, read_attempts
+from gnnexp.record.owner import check_own
 from gnnexp.record.records import RESULT_FILE, read_epochs
 from gnnexp.record.runs import read_run
 from gnnexp.trackers.delivery import reopen
@@ -36,6 +38,10 @@ _CHANGEABLE = ("hardware.", "tracker.", "train.checkpoint_every", "train.checkpo
 def main(options: argparse.Namespace) -> int:
     """Resume and show what came out."""
     run_dir, console = Path(options.run), make_console()
+    if not options.trust:
+        mine = f"cp -r {shlex.quote(str(run_dir))} MINE; gnnexp resume MINE"
+        check_own(run_dir, "would execute what its configuration says",
+                  f"read its config.yaml; then gnnexp resume --trust, or work on a copy: {mine}")
     outcome = resume(run_dir, options.overrides, console, changed_code=options.changed_code)
     if outcome.status == "finished":
         tell_result(run_dir, console)

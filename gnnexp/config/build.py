@@ -1,21 +1,30 @@
-"""From `_target_` to objects, and the same checked without building: no Hydra, so that every rank can do it."""
+"""From `_target_` to objects, and the same checked without building: no Hydra, so that every rank can do it.
+
+A configuration chooses what is called, so nothing is called before its kind is known: a class must inherit from the
+class that the caller expects, a function must say that it returns one. What a key of a component may hold follows from
+the annotation of that key. Importing a module executes it, and happens before that check: the names in a configuration
+are trusted as far as that, and nobody resolves the names of a record (SECURITY.md).
+"""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
-from typing import Any, TypeVar, overload
+from types import FunctionType
+from typing import Any, TypeGuard, TypeVar, cast
 
 from gnnexp.config.signature import (
     TARGET,
     Parameter,
     check_keys,
+    component_kinds,
     nearest,
     parameters_of,
     parameters_of_dataclass,
+    returned_class,
 )
 from gnnexp.errors import ConfigError, Problem
 
@@ -28,104 +37,150 @@ EXTRAS = {
     "matplotlib": "cli",
 }
 
+Component = type[Any] | FunctionType
 
-@overload
-def build(node: Mapping[str, Any], expected: Callable[..., T]) -> T: ...
-@overload
-def build(node: Mapping[str, Any], expected: None = None) -> object: ...
-def build(node: Mapping[str, Any], expected: Callable[..., T] | None = None) -> T | object:
+
+def build(node: Mapping[str, Any], expected: Callable[..., T]) -> T:
     """Import `node["_target_"]` and call it with the other keys; nested mappings with `_target_` are built first.
 
     Args:
         node: plain mapping of a resolved config.
-        expected: class, abstract or not, that the result must be an instance of, None for any.
+        expected: class, abstract or not, that the target must inherit from or, if it is a function, declare to return.
+            (mypy takes no abstract class for a `type[T]`.)
 
     Raises:
-        ConfigError: if the target cannot be imported, its keys or types are wrong, or it is not an `expected`.
+        ConfigError: the target cannot be imported or is no `expected`, or its keys or types are wrong. Nothing has been
+            called then.
     """
+    assert isinstance(expected, type)
+    kind: type[Any] = expected
     name = str(node.get(TARGET))
-    problems = check_node(name.rpartition(".")[2], node)
+    problems = check_node(kind.__name__, node, kind)
     if problems:
         raise ConfigError(problems)
-    target = locate(name)
-    built: object = target(**{key: _built(value) for key, value in node.items() if key != TARGET})
-    if isinstance(expected, type) and not isinstance(built, expected):
-        raise ConfigError(Problem(TARGET, name, f"must be a {expected.__module__}.{expected.__qualname__}",
-                                  "name a class that inherits from it"))
-    return built
+    built: Any = _built(node, (kind,))
+    if not isinstance(built, kind):  # a function may return something else than it says
+        raise ConfigError(_not_of_kind(TARGET, name, (kind,)))
+    return cast("T", built)
 
 
-def _built(value: object) -> object:
-    if isinstance(value, Mapping) and TARGET in value:
-        return build(value)
-    return list(value) if isinstance(value, tuple) else value
+def _built(value: object, kinds: tuple[type, ...]) -> object:
+    """A value of a checked node: the component, if it is to be one of `kinds`."""
+    if not _is_node(value) or not kinds:
+        return list(value) if isinstance(value, tuple) else value
+    target = _component(TARGET, value[TARGET], kinds)
+    assert not isinstance(target, Problem), target
+    allowed = parameters_of(target)
+    return target(**{key: _built(inner, _kinds_of(allowed, key)) for key, inner in value.items() if key != TARGET})
 
 
-def locate(name: str) -> Callable[..., Any]:
-    """The class or function of a dotted name.
+def _is_node(value: object) -> TypeGuard[Mapping[str, Any]]:
+    return isinstance(value, Mapping) and TARGET in value
+
+
+def _kinds_of(allowed: Mapping[str, Parameter] | None, key: object) -> tuple[type, ...]:
+    """What a component under this key must inherit from; empty where the annotation names no class."""
+    parameter = (allowed or {}).get(str(key))
+    return () if parameter is None else component_kinds(parameter.hint)
+
+
+def locate(name: str) -> Component:
+    """The class or function of a dotted name; importing its module executes that module.
 
     Raises:
-        ImportError: as Python raised it, or if the module lacks the name, or is one of Python's own: a target is called
-            with keys of a file, and `os.system` would do whatever that file says.
+        ImportError: as Python raised it, or if the module lacks the name, or is one of Python's own, where no component
+            can be.
     """
     module, _, attribute = name.rpartition(".")
     if _is_pythons(module):
         raise ImportError(f"{name} is part of Python's standard library, not a component", name=name)
     found = getattr(importlib.import_module(module), attribute, None)
-    if not callable(found):
+    # `type(found)`: a proxy object of some library may claim to be of any class, or raise when it is asked.
+    if not issubclass(type(found), (type, FunctionType)):
         raise ImportError(f"{module} has no class or function {attribute}", name=name)
-    return found  # type: ignore[no-any-return]
+    return found  # type: ignore[return-value]
 
 
-def check_node(path: str, node: object) -> list[Problem]:
+def check_node(path: str, node: object, *kinds: type) -> list[Problem]:
     """Everything wrong with a component's mapping: target, unknown, missing and mistyped keys, nested ones too.
 
     Args:
         path: config key of the mapping (`sampler`), for the messages.
         node: what the config has there.
+        kinds: classes of which the component must be one. What is of another kind has that problem only.
     """
     if not isinstance(node, Mapping) or not isinstance(node.get(TARGET), str):
         mend = f"set {path}.{TARGET}=package.module.Class" if "." in path else f"choose one: {path}=<name>"
         return [Problem(path, node, f"must be a mapping with {TARGET}", mend)]
-    nested = [
-        problem
-        for key, value in node.items()
-        if isinstance(value, Mapping) and TARGET in value
-        for problem in check_node(f"{path}.{key}", value)
-    ]
-    found = _locate_or_problem(path, node[TARGET])
+    found = _component(f"{path}.{TARGET}", node[TARGET], kinds)
     if isinstance(found, Problem):
-        return [found, *nested]
+        return [found]
     allowed = parameters_of(found)
-    return nested if allowed is None else [*check_keys(path, node, allowed), *nested]
+    keys = {key: value for key, value in node.items() if key != TARGET}
+    problems = [] if allowed is None else check_keys(path, keys, allowed)
+    wrong = {problem.key for problem in problems}
+    nested = [problem for key, value in keys.items() if f"{path}.{key}" not in wrong
+              for problem in _check_value(f"{path}.{key}", value, _kinds_of(allowed, key))]
+    return [*problems, *nested]
 
 
-def _locate_or_problem(path: str, name: str) -> Callable[..., Any] | Problem:
+def _check_value(path: str, value: object, kinds: tuple[type, ...]) -> list[Problem]:
+    """What is wrong with the component at a key, or with components where the annotation names no class of them."""
+    if kinds and _is_node(value):
+        return check_node(path, value, *kinds)
+    return [
+        Problem(f"{place}.{TARGET}", target, "no component can stand here: no annotation names its class",
+                "leave it out, or annotate the parameter with the class of the component")
+        for place, target in _targets_in(path, value)
+    ]
+
+
+def _targets_in(path: str, value: object) -> Iterator[tuple[str, object]]:
+    """Every `_target_` below a value, with the key of its mapping."""
+    waiting = [(path, value)]
+    while waiting:
+        place, inner = waiting.pop()
+        if isinstance(inner, Mapping):
+            if TARGET in inner:
+                yield place, inner[TARGET]
+            waiting += [(f"{place}.{key}", below) for key, below in inner.items()]
+        elif isinstance(inner, (list, tuple)):
+            waiting += [(f"{place}.{number}", below) for number, below in enumerate(inner)]
+
+
+def _component(key: str, name: str, kinds: tuple[type, ...]) -> Component | Problem:
+    """The class or function of a dotted name, if it makes one of `kinds`; it has not been called."""
+    found = _located(key, name)
+    if isinstance(found, Problem):
+        return found
+    made = found if isinstance(found, type) else returned_class(found)
+    # Inherited in fact: `issubclass` asks the expected class, which may take anything that has some methods.
+    if made is None or not any(one is kind for one in made.__mro__ for kind in kinds):
+        return _not_of_kind(key, name, kinds)
+    if inspect.isabstract(found):
+        left = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+        return Problem(key, name, f"leaves {left} to classes that inherit from it", "name one of these")
+    return found
+
+
+def _not_of_kind(key: str, name: str, kinds: tuple[type, ...]) -> Problem:
+    wanted = " or ".join(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
+    return Problem(key, name, f"must be a {wanted}",
+                   "name a class that inherits from it, or a function whose return annotation says so")
+
+
+def _located(key: str, name: str) -> Component | Problem:
     module, _, attribute = name.rpartition(".")
     try:
-        found = locate(name)
-        if inspect.isabstract(found):
-            left = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
-            return Problem(f"{path}.{TARGET}", name, f"leaves {left} to classes that inherit from it",
-                           "name one of these")
-        return found
+        return locate(name)
     except ModuleNotFoundError as error:
-        return missing_module(f"{path}.{TARGET}", name, error)
+        return missing_module(key, name, error)
     except ValueError:
-        return Problem(f"{path}.{TARGET}", name, "must be package.module.Class", "write the full dotted name")
+        return Problem(key, name, "must be package.module.Class", "write the full dotted name")
     except ImportError as error:
-        return Problem(f"{path}.{TARGET}", name, str(error), _nearest_name(module, attribute))
-    except Exception as error:  # a user's own module may fail in any way while it is imported
-        return Problem(f"{path}.{TARGET}", name, f"importing it raised {error!r}", f"python -c 'import {module}'")
-
-
-def wrong_kind(path: str, name: str, expected: type) -> Problem | None:
-    """The problem of a class that is not an `expected`; None for a function, or what cannot be imported."""
-    found = _locate_or_problem(path, name)
-    if not isinstance(found, type) or issubclass(found, expected):
-        return None
-    return Problem(f"{path}.{TARGET}", name, f"must be a {expected.__module__}.{expected.__qualname__}",
-                   "name a class that inherits from it")
+        return Problem(key, name, str(error), _nearest_name(module, attribute))
+    except (Exception, SystemExit) as error:  # a user's own module may fail in any way while it is imported
+        return Problem(key, name, f"importing it raised {error!r}", f"python -c 'import {module}'")
 
 
 def _is_pythons(module: str) -> bool:
@@ -177,5 +232,5 @@ def keys_of(node: Mapping[str, Any]) -> tuple[str, ...]:
     """Keys that a component's constructor takes, () when the target cannot be imported."""
     if not isinstance(node.get(TARGET), str):
         return ()
-    found = _locate_or_problem("", node[TARGET])
+    found = _located("", node[TARGET])
     return () if isinstance(found, Problem) else tuple(parameters_of(found) or ())

@@ -6,14 +6,15 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from gnnexp.config.build import build, check_fields, check_node, wrong_kind
+from gnnexp.config.build import build, check_fields, check_node
+from gnnexp.config.kinds import KINDS, kind_of
 from gnnexp.config.schema import HardwareConfig, TrainConfig
 from gnnexp.config.seen import as_seen
 from gnnexp.config.signature import TARGET, unknown
 from gnnexp.errors import Problem, ProblemsError, unique
 from gnnexp.graph.graph import Graph
 
-COMPONENTS = ("dataset", "partitioner", "sampler", "feature_store", "model", "task", "paradigm", "tracker")
+COMPONENTS = tuple(group for group in KINDS if "." not in group)
 SCALARS = ("seed", "system", "name", "preflight")
 # How strictly the preflight is taken.
 PREFLIGHT = ("refuse", "warn", "off")
@@ -22,14 +23,12 @@ _JUDGES = ("model", "feature_store", "paradigm", "partitioner", "hardware.launch
 # What they do not look at: a mistake there leaves them right.
 _ALONE = {"dataset", "tracker", "name", "seed", "preflight"}
 _TOP = (*COMPONENTS, "hardware", "train", *SCALARS)
+# What components read of `hardware` and `train`, as these groups' files have it.
+_READ = {"hardware": ("nodes", "workers", "device"), "train": ("batch_size", "dtype", "eval_every")}
 
 
 def check_config(
-    config: Mapping[str, Any],
-    classes: Mapping[str, type] | None = None,
-    *,
-    known: Iterable[Problem] = (),
-    unsure: Collection[str] = (),
+    config: Mapping[str, Any], *, known: Iterable[Problem] = (), unsure: Collection[str] = ()
 ) -> list[Problem]:
     """Everything wrong with a resolved configuration.
 
@@ -38,7 +37,6 @@ def check_config(
 
     Args:
         config: resolved.
-        classes: what the component of a group must inherit from; a group that is not there may be anything.
         known: problems that were found before, with the overrides.
         unsure: groups whose content was not asked for.
     """
@@ -46,22 +44,24 @@ def check_config(
     problems = [unknown(key, config[key], key, _TOP) for key in config if key not in _TOP]
     for group in COMPONENTS:
         if group not in unsure:
-            problems += _check_group(group, config.get(group), (classes or {}).get(group))
+            problems += check_node(group, config.get(group), kind_of(group))
     problems += check_fields("train", TrainConfig, config.get("train"))
     hardware = dict(config.get("hardware") or {})
     launcher = hardware.pop("launcher", None)
     if "hardware" not in unsure:
-        problems += _check_group("hardware.launcher", launcher, (classes or {}).get("hardware.launcher"))
+        problems += check_node("hardware.launcher", launcher, kind_of("hardware.launcher"))
     problems += check_fields("hardware", HardwareConfig, hardware)
+    problems += _check_read(config)
     problems += [problem for problem in _check_scalars(config) if problem.key not in unsure]
-    problems = _without(problems, {problem.key for problem in known})
-    # Ranges and conflicts can only be judged of values that have the right type.
+    # Ranges and conflicts can only be judged of values that have the right type. A value that is needed and not given
+    # (`???`) is known, and has none.
     wrong = {problem.key for problem in problems}
+    problems = _without(problems, {problem.key for problem in known})
     bad = {_group_of(problem.key) for problem in [*known, *problems]} | set(unsure)
     later = _without(check_ranges(config, wrong), wrong)
     if not bad & {"sampler", "model", "train", "system"}:
         later += _check_fanouts(config)
-    if "hardware" not in bad:
+    if not bad & {"hardware", "task", "train"}:
         later += _check_straggler(config)
     in_doubt = ({_group_of(key) for key in wrong} | set(unsure)) - _ALONE
     later += _check_components(config, bad, whole=not in_doubt)
@@ -76,13 +76,13 @@ def _without(problems: list[Problem], keys: Collection[str]) -> list[Problem]:
     return [problem for problem in problems if problem.key not in keys]
 
 
-def _check_group(path: str, node: object, expected: type | None) -> list[Problem]:
-    """A component's mapping; one that is of another kind altogether has one problem, not one per key."""
-    if expected is not None and isinstance(node, Mapping) and isinstance(node.get(TARGET), str):
-        problem = wrong_kind(path, node[TARGET], expected)
-        if problem:
-            return [problem]
-    return check_node(path, node)
+def _check_read(config: Mapping[str, Any]) -> list[Problem]:
+    """Keys that were deleted, or that a file leaves out, although others read them."""
+    return [
+        Problem(f"{group}.{name}", None, "this key is needed", f"add {group}.{name}=…")
+        for group, names in _READ.items() if isinstance(config.get(group), Mapping)
+        for name in names if name not in config[group]
+    ]
 
 
 def _check_scalars(config: Mapping[str, Any]) -> list[Problem]:
@@ -121,6 +121,10 @@ _RULES: tuple[Rule, ...] = (
     ("hardware.throttle", lambda v: v is None or 0 < v < math.inf, "must be positive bytes per second, or null",
      "hardware.throttle=null"),
     ("hardware.max_restarts", lambda v: v >= 0, "must be 0 or more", "hardware.max_restarts=0"),
+    *((f"hardware.{name}", lambda v: v is None or 0 < v < math.inf, "must be positive and finite, or null",
+       f"hardware.{name}=null") for name in ("flops", "gather", "stream", "sampling", "host_memory")),
+    *((f"hardware.{name}", lambda v: v is None or 0 <= v < math.inf, "must be 0 or positive and finite, or null",
+       f"hardware.{name}=null") for name in ("latency", "step_s")),
 )
 
 
@@ -133,7 +137,11 @@ def check_ranges(config: Mapping[str, Any], mistyped: Collection[str] = ()) -> l
             continue
         if not holds(config[group][name]):
             problems.append(Problem(key, config[group][name], allowed, mend))
-    return problems
+    links = {} if {"hardware", "hardware.links"} & set(mistyped) else config["hardware"].get("links") or {}
+    return problems + [
+        Problem(key, value, "must be positive bytes per second and finite, or null", f"{key}=null")
+        for name, value in links.items()
+        if (key := f"hardware.links.{name}") not in mistyped and value is not None and not 0 < value < math.inf]
 
 
 def _check_fanouts(config: Mapping[str, Any]) -> list[Problem]:
@@ -175,7 +183,7 @@ def _check_components(config: Mapping[str, Any], bad: Collection[str], *, whole:
     built: dict[str, Any] = {}
     for group, node in nodes.items():
         try:
-            built[group] = build(node)
+            built[group] = build(node, kind_of(group))
         except ProblemsError as error:
             problems += [_under(group, node, problem) for problem in error.problems]
     if whole:
@@ -205,8 +213,8 @@ def check_data(config: Mapping[str, Any], graph: Graph) -> list[Problem]:
     if seen.features is None:
         problems.append(Problem("dataset", graph.name, "has no vertex features",
                                 "choose feature_store=embedding, or another dataset"))
-    task: Any = build(config["task"])
-    others: list[Any] = [build(config[group]) for group in ("feature_store", "model", "paradigm")
-                         if group in config]
+    task = build(config["task"], kind_of("task"))
+    others = [build(config[group], kind_of(group)) for group in ("feature_store", "model", "paradigm")
+              if group in config]
     found = [problem for one in others if hasattr(one, "check_data") for problem in one.check_data(config, seen)]
     return [*problems, *task.check(graph), *found]

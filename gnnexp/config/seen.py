@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from gnnexp.config.build import build
+from gnnexp.config.kinds import kind_of
 from gnnexp.graph.graph import Graph
 
 
@@ -17,8 +18,8 @@ def as_seen(config: Mapping[str, Any], graph: Graph) -> Graph:
 
     Rows that are trained stand in for features; they are not there yet (torch's `meta` device: nobody can read them).
     """
-    store: Any = build(config["feature_store"])
-    task: Any = build(config["task"])
+    store = build(config["feature_store"], kind_of("feature_store"))
+    task = build(config["task"], kind_of("task"))
     features = graph.features
     if getattr(store, "trainable", False):
         features = torch.empty(graph.num_nodes, store.dim, device="meta")

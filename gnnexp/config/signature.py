@@ -32,7 +32,10 @@ class Parameter:
 
 def parameters_of(target: Callable[..., Any]) -> dict[str, Parameter] | None:
     """Keys that `target` (a class or a function) takes, or None when it takes any (`**kwargs`)."""
-    signature = inspect.signature(target)
+    try:
+        signature = inspect.signature(target)
+    except ValueError:  # of a compiled class nobody knows
+        return None
     hints = _hints(target)
     found = {}
     for parameter in signature.parameters.values():
@@ -64,6 +67,24 @@ def _hints(target: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
+def returned_class(function: Callable[..., Any]) -> type | None:
+    """The class that the return annotation of a function names, None if it names none."""
+    hint = _hints(function).get("return")
+    named = get_origin(hint) or hint
+    return named if isinstance(named, type) else None
+
+
+# Their classes hold plain values.
+_PLAIN = ("builtins", "collections.abc", "types", "typing")
+
+
+def component_kinds(hint: object) -> tuple[type, ...]:
+    """Classes that an annotation names for a component: of `Cache | None` it is `Cache`, of `int` or `Any` none."""
+    options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+    named = [get_origin(option) or option for option in options]
+    return tuple(kind for kind in named if isinstance(kind, type) and kind.__module__ not in _PLAIN)
+
+
 # More names than these are not listed.
 _MANY = 70
 
@@ -93,12 +114,10 @@ def check_keys(path: str, node: Mapping[str, Any], allowed: Mapping[str, Paramet
     """Unknown keys, missing required keys and values of the wrong type in `node`, all of them."""
     problems = []
     for key, value in node.items():
-        if key == TARGET:
-            continue
         if key not in allowed:
-            problem = unknown(f"{path}.{key}", value, key, allowed, f"{path}.")
+            problem = unknown(f"{path}.{key}", value, str(key), allowed, f"{path}.")
             # As a rule no slip: a group that was chosen before, by the system's file, has this key.
-            without = problem if nearest(key, allowed) else replace(problem, mend=f"leave it out: '~{path}.{key}'")
+            without = problem if nearest(str(key), allowed) else replace(problem, mend=f"leave it out: '~{path}.{key}'")
             problems.append(without)
         elif not fits(value, allowed[key].hint):
             problems.append(wrong_type(f"{path}.{key}", value, allowed[key].hint))

@@ -21,12 +21,14 @@ from torch import Tensor
 from gnnexp.comm.broadcast import WholeParts
 from gnnexp.comm.shuffle import Halo
 from gnnexp.comm.stale import StaleRows
+from gnnexp.config.build import build
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.measure.needs import Resident
+from gnnexp.models.model import Model
 from gnnexp.paradigms.checks import block_degrees, num_ranks, one_part_per_rank
 from gnnexp.paradigms.chunks.chunking import Chunking
 from gnnexp.paradigms.chunks.local_chunks import LocalChunks, check_chunks
@@ -77,7 +79,7 @@ class VertexParallel(WholeInMemory):
 
     def resident_share(self, config: Mapping[str, Any], graph: Graph) -> Resident:
         """A part and its halo, no more vertices than edges lead out of it; with cached vertices, the graph."""
-        ranks, layers = num_ranks(config), int(config["model"]["layers"])
+        ranks, layers = num_ranks(config), build(config["model"], Model).num_layers
         own, edges = -(-graph.num_nodes // ranks), -(-graph.num_edges // ranks)
         if self.options.dependency in ("cache", "hybrid"):
             return Resident(edges + (layers - 1) * graph.num_edges, graph.num_nodes, graph.num_nodes)

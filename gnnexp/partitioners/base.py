@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor
 
 from gnnexp.config.build import build
+from gnnexp.config.kinds import kind_of
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, check_partition
@@ -59,7 +60,7 @@ class Partitioner(ABC):
         if not self.vertex_cut:
             return []
         try:
-            paradigm: Any = build(config["paradigm"])
+            paradigm = build(config["paradigm"], kind_of("paradigm"))
         except ConfigError:
             return []  # the paradigm's own problems are reported as such
         if paradigm.takes_vertex_cut or not paradigm.wants_partition(config):

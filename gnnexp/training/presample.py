@@ -20,6 +20,7 @@ from gnnexp.graph.presample import Presample
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.samplers.tally import movement, tally_pairs, tally_positions, tally_vertices
+from gnnexp.models.model import Model
 from gnnexp.paradigms.loops.targets import TargetSchedule
 from gnnexp.provenance.code import code_of, modules_of
 from gnnexp.samplers.base import Sampler
@@ -35,7 +36,8 @@ def presample_key(config: Mapping[str, Any], graph_key: str, epochs: int) -> str
     ignored = ("threads", "prefetch", "topology", "key")
     sampler = {name: value for name, value in config["sampler"].items() if name not in ignored}
     train = run_config(config).train
-    batches = [train.batch_size, train.shuffle, config["model"]["layers"], config["task"], config.get("seed", 0)]
+    layers = build(config["model"], Model).num_layers
+    batches = [train.batch_size, train.shuffle, layers, config["task"], config.get("seed", 0)]
     code = code_of(modules_of({"sampler": config["sampler"], "task": config["task"]}))
     content = [1, graph_key, sampler, *batches, epochs, *([code.to_json()] if code else [])]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -48,7 +50,7 @@ def presample(config: Mapping[str, Any], graph: Graph, epochs: int) -> Presample
     Takes 24 bytes per vertex and 8 per edge beside the graph.
 
     Args:
-        config: resolved; sampler, task, `train.batch_size`, `seed`.
+        config: resolved; sampler, model, task, `train.batch_size`, `seed`.
         graph: whole.
         epochs: at least 1.
     """
@@ -56,7 +58,7 @@ def presample(config: Mapping[str, Any], graph: Graph, epochs: int) -> Presample
     run = run_config(config)
     node = {name: "replicated" if name == "topology" else value for name, value in config["sampler"].items()}
     sampler, task = build(node, Sampler), build(config["task"], Task)
-    sampler.setup(Shard(graph, needs=BlockNeeds(edge_ids=True)), config["model"]["layers"])
+    sampler.setup(Shard(graph, needs=BlockNeeds(edge_ids=True)), build(config["model"], Model).num_layers)
     task.setup(graph)
     seed = stream(run.seed, Purpose.PRESAMPLE)
     schedule = TargetSchedule(task.targets(), run.train.batch_size, seed, run.train.shuffle)

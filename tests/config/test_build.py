@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from pathlib import Path
 from typing import Any, Literal, Union
 
 import pytest
-from components import Cache, OtherStore, Store
+from components import AnyStore, Cache, Calls, Either, OtherStore, Store
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,6 +31,68 @@ def test_builds_from_functions_and_subclasses() -> None:
     assert isinstance(build({"_target_": "components.OtherStore", "width": 2}, Store), OtherStore)
     with pytest.raises(ConfigError, match=r"must be a components\.Cache"):
         build(STORE, Cache)
+    with pytest.raises(ConfigError, match=r"must be a components\.Store"):
+        build({"_target_": "components.liar"}, Store)
+
+
+# Whatever these are, they are no stores, or do not say that they make one.
+NO_STORES = [
+    "components.Calls", "components.note_call", "components.note_call_of_any", "components.note_call_of_store_or_none",
+    "components.make_unknown", "components.claims", "components.raises", "torch.utils.collect_env.run", "torch.load",
+    "numpy.fromfile", "gnnexp.config.build.locate", "gnnexp.config.build.build", "components.NAME",
+]
+
+
+@pytest.mark.parametrize("target", NO_STORES)
+def test_what_is_no_store_is_never_called(target: str, tmp_path: Path) -> None:
+    before, marker = Calls.count, tmp_path / "executed"
+    node = {"_target_": target, "command": f"touch {marker}", "f": str(marker), "file": str(marker)}
+    for attempt in (lambda: build(node, Store), lambda: build({**STORE, "cache": node}, Store)):
+        with pytest.raises(ConfigError) as caught:
+            attempt()
+        (problem,) = caught.value.problems
+        assert problem.key.endswith("._target_") and problem.value == target and problem.mend
+    assert Calls.count == before and not marker.exists()
+
+
+@pytest.mark.parametrize("key", ["anything", "thing", "word", "options", "caches", "call", "key"])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_no_component_stands_where_no_annotation_names_its_class(key: str, wrapped: bool) -> None:
+    """Not in scalars, in lists, in mappings, nor where anything is taken: nobody would have checked its kind."""
+    before, inner = Calls.count, {"_target_": "components.Calls"}
+    value: Any = [inner] if key == "caches" else {"deep": [inner]} if wrapped else inner
+    with pytest.raises(ConfigError) as caught:
+        build({"_target_": "components.Open", key: value}, Store)
+    (problem,) = caught.value.problems
+    assert problem.key.startswith(f"Store.{key}") and Calls.count == before
+
+
+def test_no_component_goes_through_keys_that_nobody_declares() -> None:
+    assert build({"_target_": "components.AnyStore", "x": [1]}, AnyStore).options == {"x": [1]}
+    for value in ({"_target_": "components.Cache", "capacity": 1}, [[{"_target_": "components.Calls"}]]):
+        with pytest.raises(ConfigError, match="no annotation names its class"):
+            build({"_target_": "components.AnyStore", "x": value}, Store)
+
+
+def test_a_key_may_take_components_of_several_kinds() -> None:
+    for part, kind in (({"_target_": "components.Cache", "capacity": 1}, Cache), (STORE, Store)):
+        assert isinstance(build({"_target_": "components.Either", "part": part}, Either).part, kind)
+    assert build({"_target_": "components.Either", "part": None}, Either).part is None
+    with pytest.raises(ConfigError, match=r"components\.Cache or components\.Store"):
+        build({"_target_": "components.Either", "part": {"_target_": "components.Calls"}}, Store)
+
+
+def test_only_classes_that_inherit_are_of_a_kind() -> None:
+    """Such a class has what `Hashable` asks for, and that is not what a component is."""
+    (problem,) = check_node("store", STORE, Hashable)
+    assert "must be a collections.abc.Hashable" in problem.allowed
+
+
+def test_a_module_that_ends_the_process_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ends_the_process.py").write_text("import sys\nsys.exit(0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (problem,) = check_node("store", {"_target_": "ends_the_process.Store"}, Store)
+    assert "SystemExit" in problem.allowed
 
 
 def keys(problems: list[Any]) -> list[str]:
@@ -38,7 +102,7 @@ def keys(problems: list[Any]) -> list[str]:
 def test_all_problems_of_a_node_at_once() -> None:
     node = {"_target_": "components.Store", "widht": 3, "rate": "fast", "flag": 1,
             "cache": {"_target_": "components.Cache", "policy": "lur"}}
-    problems = check_node("store", node)
+    problems = check_node("store", node, Store)
     assert sorted(keys(problems)) == [
         "store.cache.capacity", "store.cache.policy", "store.flag", "store.rate", "store.widht", "store.width"]
     mends = {problem.key: problem.mend for problem in problems}
@@ -53,7 +117,7 @@ def test_all_problems_of_a_node_at_once() -> None:
     ("", "dotted"),
 ])
 def test_targets_that_cannot_be_imported(target: str, says: str) -> None:
-    (problem,) = check_node("store", {"_target_": target})
+    (problem,) = check_node("store", {"_target_": target}, Store)
     assert says in problem.mend
 
 
@@ -61,17 +125,17 @@ def test_a_missing_optional_package_names_its_extra(monkeypatch: pytest.MonkeyPa
     import sys
 
     monkeypatch.setitem(sys.modules, "dgl", None)
-    (problem,) = check_node("sampler", {"_target_": "dgl.Sampler"})
+    (problem,) = check_node("sampler", {"_target_": "dgl.Sampler"}, Store)
     assert problem.mend == "pip install 'gnnexp[dgl]'"
 
 
 def test_a_node_must_be_a_mapping_with_a_target() -> None:
     for node in (None, "sage", {"hidden": 3}):
-        assert keys(check_node("model", node)) == ["model"]
+        assert keys(check_node("model", node, Store)) == ["model"]
 
 
 def test_any_key_is_right_where_the_target_takes_any() -> None:
-    assert check_node("x", {"_target_": "components.anything", "whatever": [1, {"a": 2}]}) == []
+    assert check_node("x", {"_target_": "components.AnyStore", "whatever": [1, {"a": 2}]}, Store) == []
 
 
 def test_dataclasses_are_checked_like_components() -> None:
@@ -82,6 +146,9 @@ def test_dataclasses_are_checked_like_components() -> None:
     problems = check_fields("hardware", HardwareConfig, {"workers": 2.5, "straggler": straggler})
     assert sorted(keys(problems)) == [
         "hardware.straggler.extra", "hardware.straggler.phase", "hardware.workers"]
+    target = {"_target_": "components.Calls"}
+    assert keys(check_fields("train", TrainConfig, target)) == ["train._target_"]
+    assert keys(check_fields("hardware", HardwareConfig, {"links": target})) == ["hardware.links._target_"]
 
 
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
@@ -123,7 +190,7 @@ def test_very_many_names_are_cut_to_the_nearest() -> None:
 
 
 def test_a_key_that_is_no_slip_is_left_out() -> None:
-    slip, foreign = check_node("store", {"_target_": "components.Store", "widht": 3, "zzzzzzzz": 1})[:2]
+    slip, foreign = check_node("store", {"_target_": "components.Store", "widht": 3, "zzzzzzzz": 1}, Store)[:2]
     assert "did you mean store." in slip.mend and foreign.mend == "leave it out: '~store.zzzzzzzz'"
 
 

@@ -13,7 +13,6 @@ from gnnexp.config.check import check_config, check_data
 from gnnexp.config.compose import compose
 from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph, Splits
-from gnnexp.models.model import Model
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +45,9 @@ def test_the_default_is_right(default: dict[str, Any]) -> None:
     ("train__lr", float("inf")), ("train__lr", float("nan")), ("train__weight_decay", -1), ("train__eval_every", -1),
     ("train__optimizer", "adma"), ("train__overlap", 1), ("train__unknown", 1), ("train__dtype", "float16"),
     ("hardware__workers", 0), ("hardware__workers", True), ("hardware__threads", -1), ("hardware__timeout_s", 0),
-    ("hardware__nodes", 2), ("hardware__device", "gpu"), ("seed", -1), ("seed", "x"), ("name", "a/b"),
+    ("hardware__nodes", 2), ("hardware__device", "gpu"), ("hardware__latency", -1), ("hardware__flops", 0),
+    ("hardware__links__network", -1), ("hardware__links__h2d", float("nan")), ("hardware__links", 5),
+    ("seed", -1), ("seed", "x"), ("name", "a/b"),
     ("model__hidden", "wide"), ("model__hiden", 3), ("unknown", {}), ("sampler", None),
     ("hardware__launcher", {"_target_": "gnnexp.launchers.local.NoLauncher"}),
 ])
@@ -81,8 +82,8 @@ def test_a_straggler_must_be_a_rank(default: dict[str, Any]) -> None:
 
 
 def test_what_a_constructor_refuses_is_named_with_its_group(default: dict[str, Any]) -> None:
-    store = {"_target_": "components.Store", "width": 1, "rate": -1.0}
-    assert keys(check_config(changed(default, feature_store=store))) == ["feature_store.rate"]
+    paradigm = {"_target_": "gnnexp.paradigms.vertex_parallel.VertexParallel", "staleness": -1}
+    assert keys(check_config(changed(default, paradigm=paradigm))) == ["paradigm.staleness"]
 
 
 def graph(num_train: int) -> Graph:
@@ -124,7 +125,7 @@ def test_a_mistake_in_the_dataset_does_not_hide_a_conflict(default: dict[str, An
 
 def test_a_component_of_another_kind_is_one_problem(default: dict[str, Any]) -> None:
     config = changed(default, model___target_="gnnexp.samplers.fused.FusedSampler")
-    (problem,) = check_config(config, {"model": Model})
+    (problem,) = check_config(config)
     assert problem.key == "model._target_" and "gnnexp.models.model.Model" in problem.allowed
 
 
@@ -132,3 +133,42 @@ def test_a_metric_that_does_not_fit_the_labels(default: dict[str, Any]) -> None:
     config = changed(default, task__metric="roc_auc")
     assert check_data(config, graph(4)) == []
     assert keys(check_data(config, replace(graph(4), num_classes=3))) == ["task.metric"]
+
+
+@pytest.mark.parametrize("path", ["sampler__threads", "hardware__threads", "hardware__workers", "train__epochs",
+                                  "model__layers", "partitioner__num_parts", "hardware__launcher__timeout"])
+def test_a_value_that_is_not_given_is_not_judged(default: dict[str, Any], path: str) -> None:
+    """It is known to be missing, and what stands in its place is of no type."""
+    known = Problem(path.replace("__", "."), "???", "has no default", "set it")
+    assert check_config(changed(default, **{path: "???"}), known=[known]) == []
+
+
+def test_components_stand_only_where_components_are_taken(default: dict[str, Any]) -> None:
+    target = {"_target_": "torch.utils.collect_env.run", "command": "touch executed"}
+    places = ("train__lr", "train", "hardware__links", "hardware__workers", "hardware__straggler", "hardware__source",
+              "sampler__fanouts", "seed", "name", "system", "preflight")
+    for place in places:
+        problems = check_config(changed(default, **{place: target}))
+        assert problems and all(key.startswith(place.replace("__", ".")) for key in keys(problems)), place
+
+
+@pytest.mark.parametrize("path", ["hardware.nodes", "hardware.workers", "hardware.device", "hardware.launcher",
+                                  "train.dtype", "train.batch_size", "train.eval_every"])
+def test_what_others_read_must_be_there(default: dict[str, Any], path: str) -> None:
+    """By `~hardware.nodes`, or in a file of one's own that leaves it out."""
+    config, (group, name) = copy.deepcopy(default), path.split(".")
+    del config[group][name]
+    (problem,) = check_config(config)
+    assert problem.key == path and problem.mend
+
+
+def test_a_straggler_beside_a_task_that_is_none(default: dict[str, Any]) -> None:
+    slow = {"rank": 9, "phase": "decode", "seconds": 0.1}
+    for task in (5, None, {"_target_": 5}):
+        assert keys(check_config(changed(default, task=task, hardware__straggler=slow))) == ["task"]
+
+
+def test_a_key_that_is_no_text(default: dict[str, Any]) -> None:
+    straggler = {"rank": 0, "phase": "sample", "seconds": 0.1, 1: 2}
+    assert keys(check_config(changed(default, hardware__straggler=straggler, sampler__1=2))) == [
+        "hardware.straggler.1", "sampler.1"]

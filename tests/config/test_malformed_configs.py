@@ -15,7 +15,9 @@ from malformed import (
 
 from gnnexp.cli.prepare import checked
 from gnnexp.config.folders import product_folder
+from gnnexp.datasets.digits import Digits
 from gnnexp.errors import ProblemsError
+from gnnexp.prepare import cache_root, prepare_graph
 
 __all__ = ["workplace"]
 
@@ -24,6 +26,7 @@ LAUGHS = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}' if n else '1'] * 9)}]\n
 CONFIGS: dict[str, tuple[str | bytes, str]] = {
     "executing tag": ("hidden: !!python/object/apply:os.system ['touch executed']\n", "os.system"),
     "executing object": ("!!python/object/new:os.system ['touch executed']", "os.system"),
+    "executing function": ("_target_: torch.utils.collect_env.run\ncommand: touch executed\n", "models.model.Model"),
     "executing target": ("_target_: os.system\ncommand: touch executed\n", "model._target_='os.system'"),
     "executing nested target": (GAT + "hidden: {_target_: subprocess.getoutput, cmd: touch executed}\n", "getoutput"),
     "builtin": ("_target_: builtins.exec\nsource: open('executed', 'w')\n", "builtins.exec"),
@@ -79,6 +82,7 @@ def test_damaged_config_files(seed: int) -> None:
         assert json.dumps(composed.config)  # plain data, all of whose keys and types have been checked
 
 
+SHELL = "command='touch executed'"
 OVERRIDES: dict[str, tuple[list[str], str]] = {
     "digits": (["seed=" + "9" * 5000], "5000 digits"),
     "large": (["seed=99999999999999999999999999"], "seed="),
@@ -91,6 +95,22 @@ OVERRIDES: dict[str, tuple[list[str], str]] = {
     "tag": (["model=!!python/object/apply:os.system"], "model"),
     "executing": (["model._target_=os.system", "+model.command='touch executed'"], "os.system"),
     "executing launcher": (["hardware.launcher._target_=os.popen", "+hardware.launcher.cmd='touch executed'"], "popen"),
+    "function of a package": (["tracker._target_=torch.utils.collect_env.run", f"+tracker.{SHELL}"], "Tracker"),
+    "reader of a package": (["tracker={_target_:torch.load}"], "Tracker"),
+    "command as a cache": (["feature_store.cache={_target_:torch.utils.collect_env.run,command:'touch executed'}"],
+                           "FeatureCache"),
+    "command as a decoder": (["task=link_prediction", "task.decoder._target_=torch.utils.collect_env.run",
+                              f"+task.decoder.{SHELL}"], "Decoder"),
+    "command in a list": (["sampler.fanouts=[{_target_:torch.utils.collect_env.run,command:'touch executed'}]"],
+                          "sampler.fanouts"),
+    "command in options": (["hardware=slurm_cpu", "+hardware.launcher.parameters.x={_target_:torch.load}"],
+                           "hardware.launcher.parameters.x._target_"),
+    "command as a number": (["train.lr={_target_:torch.utils.collect_env.run,command:'touch executed'}"], "train.lr"),
+    "component that is none": (["+train._target_=torch.utils.collect_env.run"], "train._target_"),
+    "component beside": (["+hardware.links={_target_:torch.utils.collect_env.run}"], "hardware.links"),
+    "nothing given": (["system=distdgl", "sampler.threads=???", "hardware.threads=???"], "hardware.threads"),
+    "what all need": (["~hardware.launcher", "~hardware.nodes", "~train.dtype"], "hardware.nodes"),
+    "keys of no type": (["hardware.straggler={1:2}"], "hardware.straggler.1"),
     "search path": (["hydra.searchpath=5"], "hydra.searchpath"),
     "long path": (["dataset=gnnexp_format", "dataset.path=" + "x" * 5000], "too long"),
     "long path of a partition": (["partitioner=stored", "partitioner.path=" + "x" * 5000], "partitioner.path"),
@@ -103,6 +123,12 @@ OVERRIDES: dict[str, tuple[list[str], str]] = {
 def test_overrides(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     overrides, word = OVERRIDES[name]
     assert word in said_on_refusal(["run", *overrides, "tracker=none", "hydra.run.dir=never"], capsys)
+
+
+def test_data_that_is_there_is_not_judged_by_a_type_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    prepare_graph(Digits(), cache_root())
+    overrides = ["system=neutrontp", "dataset=digits", "hardware.workers=2", "train.dtype=???", "tracker=none"]
+    assert "train.dtype" in said_on_refusal(["run", *overrides, "hydra.run.dir=never"], capsys)
 
 
 SWEEPS: dict[str, tuple[str | bytes, list[str], str]] = {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gnnexp.config.build import build
+from gnnexp.config.kinds import kind_of
 from gnnexp.errors import Problem, ProblemsError
 from gnnexp.paradigms.checks import attends, block_layers
 from gnnexp.paradigms.chunks.chunking import Chunking
@@ -71,7 +72,7 @@ class VertexOptions:
                                     f"{config['model']['_target_']} take is not known",
                                     "set paradigm.chunks=<number> and paradigm.device_memory=null"))
         try:
-            cut = bool(getattr(build(config["partitioner"]), "vertex_cut", False))
+            cut = bool(build(config["partitioner"], kind_of("partitioner")).vertex_cut)
         except ProblemsError:
             return problems  # the partitioner's own problems are reported as such
         if cut:
