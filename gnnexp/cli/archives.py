@@ -7,7 +7,8 @@ from pathlib import Path
 
 from gnnexp.cli.console import make_console
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.record.archive import pack, unpack
+from gnnexp.record.archive import pack
+from gnnexp.record.importing import unpack
 
 _SUFFIX = ".tar.xz"
 

@@ -13,7 +13,8 @@ from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.cli.main import run_command
 from gnnexp.errors import DataError
-from gnnexp.record.archive import pack, unpack
+from gnnexp.record.archive import pack
+from gnnexp.record.importing import unpack
 from gnnexp.record.runs import find_runs, read_run
 
 
