@@ -203,8 +203,8 @@ def _check_rank(rank: object, where: str) -> None:
         raise _wrong(f"{where}.times", "times of phases and of the epoch")
     for traffic in _mapping(found.get("traffic"), f"{where}.traffic").values():
         _numbers(traffic, f"{where}.traffic")
-    for name in ("work", "memory"):
-        _numbers(found.get(name), f"{where}.{name}")
+    _numbers(found.get("work"), f"{where}.work")
+    _numbers(_part(found, "memory", f"{where}."), f"{where}.memory")
 
 
 # --- kinds of values -------------------------------------------------------------------------------------------------
