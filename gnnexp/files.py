@@ -37,6 +37,31 @@ def open_regular(path: Path) -> io.BufferedReader:
     return io.BufferedReader(io.FileIO(handle))
 
 
+def is_file(path: Path) -> bool:
+    """Whether `path` is a regular file; one whose name no system takes (too long, with a zero byte) is none."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """As `is_file`, of a folder."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def what_is(path: Path) -> str:
+    """Why nothing can be read from `path`: `Is a FIFO, not a regular file`; empty where it can be opened."""
+    try:
+        open_regular(path).close()
+    except OSError as error:
+        return str(error.strerror or error)
+    return ""
+
+
 def read_limited(path: Path, limit: int) -> bytes:
     """Everything in a regular file of at most `limit` bytes; the size is looked at before anything is read.
 

@@ -20,6 +20,7 @@ from gnnexp.config.build import build
 from gnnexp.config.compose import compose
 from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError
+from gnnexp.files import is_folder
 from gnnexp.planner.profiles import machine_named
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, read_state
 from gnnexp.record.runs import RUNS, Run, find_runs, read_run, run_dirs
@@ -82,7 +83,7 @@ def list_runs(sort: str | None) -> Table:
 def compare_runs(names: Sequence[str]) -> Table:
     """Two run directories, explained."""
     wrong = [Problem("report compare", name, "must be a run directory", "gnnexp report lists them")
-             for name in names if not Path(name).is_dir()]
+             for name in names if not is_folder(Path(name))]
     if len(names) != 2:
         wrong.insert(0, Problem("report compare", " ".join(names), "takes two run directories",
                                 "gnnexp report compare RUN RUN"))
@@ -148,7 +149,7 @@ def choose(names: Sequence[str], command: str = "report") -> Choice:
 
 
 def _choose(names: Sequence[str], command: str) -> Choice:
-    if len(names) == 1 and not Path(names[0]).is_dir():
+    if len(names) == 1 and not is_folder(Path(names[0])):
         sweeps = {file.stem: file for file in STATES.glob("*.json")}
         if names[0] not in sweeps:
             raise ConfigError(unknown(command, names[0], names[0], [*sweeps, *KINDS]))
@@ -156,11 +157,11 @@ def _choose(names: Sequence[str], command: str) -> Choice:
         return of_sweep(names[0], [case["run_dir"] for case in state["cases"]], layout_of(state))
     paths = [Path(name) for name in names]
     wrong = [Problem(command, str(path), "must be a run directory", "gnnexp report lists them")
-             for path in paths if not path.is_dir()]
+             for path in paths if not is_folder(path)]
     if wrong:
         raise ConfigError(wrong)
     # A folder of runs stands for all of them.
-    found = [run for path in paths for run in ([path] if (path / "job.json").exists() else _below(path, command))]
+    found = [run for path in paths for run in ([path] if os.path.lexists(path / JOB_FILE) else _below(path, command))]
     return Choice(paths[0].resolve().name, found)
 
 

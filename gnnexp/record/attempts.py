@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.files import SMALL_BYTES, parse_json, read_limited
 
 ATTEMPTS_FILE = "attempts.jsonl"
 LOCK_FILE = "lock"
@@ -31,17 +32,32 @@ def note(run_dir: Path, event: str, **more: object) -> None:
 
 
 def read_attempts(run_dir: Path) -> list[dict[str, Any]]:
-    """What was noted, in order; a line that a killed process left unfinished is left out."""
-    path = run_dir / ATTEMPTS_FILE
-    if not path.exists():
+    """What was noted, in order; a line that a killed process left unfinished, or that is no event, is left out.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    try:
+        lines = read_limited(run_dir / ATTEMPTS_FILE, SMALL_BYTES).split(b"\n")
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        raise DataError(Problem(str(run_dir / ATTEMPTS_FILE), error.strerror, "must be a file that you may read",
+                                "restore it, or remove it: it is the history of the run")) from None
     found = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in lines:
         try:
-            found.append(json.loads(line))
-        except json.JSONDecodeError:
+            event = parse_json(line)
+        except ValueError:
             continue
+        if isinstance(event, dict) and isinstance(event.get("event"), str) and _is_time(event.get("time")):
+            found.append(event)
     return found
+
+
+def _is_time(value: object) -> bool:
+    """Seconds since 1970, within what a calendar has."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**37
 
 
 def restarts_spent(run_dir: Path) -> int:
@@ -54,7 +70,7 @@ def requeues(run_dir: Path, cause: str) -> int:
     """How often a job's script has put it back into the queue for `cause` since it was last submitted."""
     count = 0
     for line in read_attempts(run_dir):
-        count = 0 if line["event"] == "start" else count + (line["event"] == "requeue" and line["cause"] == cause)
+        count = 0 if line["event"] == "start" else count + (line["event"] == "requeue" and line.get("cause") == cause)
     return count
 
 
@@ -66,7 +82,7 @@ def is_requeued(run_dir: Path) -> bool:
 
 def nodes_of(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The machines on which ranks of any attempt ran, each once (`gnnexp.provenance.machine.Node`)."""
-    found = [node for line in attempts if line["event"] == NODES for node in line["nodes"]]
+    found = [node for line in attempts if line["event"] == NODES for node in line.get("nodes", ())]
     return [node for place, node in enumerate(found) if node not in found[:place]]
 
 

@@ -33,6 +33,8 @@ from gnnexp.record.shape import check_line, check_result, check_state
 
 # Older versions exported all of them; the others are made of the result.
 _FILES = (RESULT_FILE, EPOCHS_FILE, JOB_FILE, "config.yaml")
+# A thousand runs have some megabytes.
+_MOST_PACKED_BYTES = 1 << 30
 # 255 bytes are a name's limit; the folder in which a run is made has a longer name than the run.
 _MOST_NAME_BYTES, _MOST_PARTS = 220, 16
 # A record has 8 levels. What is nested deeper takes many times its size when it is written.
@@ -54,6 +56,8 @@ def unpack(file: Path, folder: Path = Path()) -> tuple[int, int]:
     """
     try:
         with open_regular(file) as opened:
+            if (size := os.fstat(opened.fileno()).st_size) > _MOST_PACKED_BYTES:
+                raise tarfile.ReadError(f"has {size:,} bytes, at most {_MOST_PACKED_BYTES:,} are read")
             digest = hashlib.file_digest(opened, "sha256").hexdigest()
             opened.seek(0)
             with _Import(folder, {"file": _clean(file.name), "sha256": digest}) as taken:

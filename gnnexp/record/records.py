@@ -9,8 +9,9 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from gnnexp.config.signature import check_keys, parameters_of_dataclass
 from gnnexp.errors import DataError, Problem
 from gnnexp.files import parse_json, read_json, read_limited
 from gnnexp.measure.record import RankRecord, layer_counts
@@ -21,6 +22,8 @@ RESULT_FILE = "result.json"
 JOB_FILE = "job.json"
 # Some 6 kB per rank and epoch: what is larger than this is no record that a run of ours wrote.
 MOST_RECORD_BYTES = 1 << 30
+
+T = TypeVar("T")
 
 
 def write_json(path: Path, value: object) -> None:
@@ -99,6 +102,23 @@ def read_state(file: Path) -> dict[str, Any]:
     nothing = dict.fromkeys(("run_dir", "status", "reason"), "")
     cases = [nothing | {key: value for key, value in case.items() if value is not None} for case in state["cases"]]
     return {**state, "cases": cases}
+
+
+def read_fields(path: Path, cls: type[T]) -> T:
+    """A dataclass of scalars, lists and mappings out of its JSON file.
+
+    Null is a missing field, and other keys are of another version.
+
+    Raises:
+        OSError, ValueError: the file cannot be read, or a field is missing or of the wrong type.
+    """
+    found, allowed = read_json(path), parameters_of_dataclass(cls)
+    if not isinstance(found, dict):
+        raise ValueError("must be a mapping")
+    known = {name: value for name, value in found.items() if name in allowed and value is not None}
+    if wrong := check_keys("", known, allowed):
+        raise ValueError(f"{wrong[0].key[1:]} {wrong[0].allowed}")
+    return cls(**known)
 
 
 def unreadable(

@@ -6,22 +6,19 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from gnnexp.config.signature import check_keys, parameters_of_dataclass
 from gnnexp.errors import DataError
-from gnnexp.files import read_json
 from gnnexp.record.records import (
     JOB_FILE,
     RESULT_FILE,
     load_job,
     load_result,
     read_epochs,
+    read_fields,
     unreadable,
     write_json,
 )
-
-T = TypeVar("T")
 
 DELIVERY_FILE = "delivery.json"
 
@@ -71,20 +68,6 @@ def _stored(run_dir: Path) -> Delivery | None:
     except (OSError, ValueError) as error:
         mend = "remove it: what the store has is then asked of the store"
         raise DataError(unreadable(path, error, mend)) from None
-
-
-def read_fields(path: Path, cls: type[T]) -> T:
-    """A dataclass of scalars, lists and mappings as a file of ours has it.
-
-    Raises:
-        OSError, ValueError: the file cannot be read, or does not hold the fields with their types.
-    """
-    found = read_json(path)
-    if not isinstance(found, dict):
-        raise ValueError("must be a mapping")
-    if wrong := check_keys(path.name, found, parameters_of_dataclass(cls)):
-        raise ValueError(f"{wrong[0].key} {wrong[0].allowed}")
-    return cls(**found)
 
 
 def reopen(run_dir: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gnnexp.errors import DataError, Problem
-from gnnexp.record.records import unreadable, write_json
-from gnnexp.trackers.delivery import DELIVERY_FILE, read_fields
+from gnnexp.record.records import read_fields, unreadable, write_json
+from gnnexp.trackers.delivery import DELIVERY_FILE
 
 T = TypeVar("T")
 
