@@ -158,7 +158,8 @@ def run_config(config: Mapping[str, Any]) -> RunConfig:
     hardware["links"] = None if hardware.get("links") is None else Links(**hardware["links"])
     placed = HardwareConfig(**hardware)
     # Records of other versions may have other keys.
-    train = TrainConfig(**{name: value for name, value in config["train"].items() if name in TrainConfig.__annotations__})
+    known = TrainConfig.__annotations__
+    train = TrainConfig(**{name: value for name, value in config["train"].items() if name in known})
     scale = config.get("dataset", {}).get("scale") or 1.0
     return RunConfig(
         train=replace(train, batch_size=_global_batch(train, placed.num_ranks, scale)),

@@ -149,6 +149,8 @@ class _Import:
         return new, len(self._ended) - new
 
     def _check(self) -> None:
+        if not self._runs:
+            raise tarfile.ReadError("it holds no run")
         problems = [Problem(str(run), f"no {RESULT_FILE}", "a run that has not ended is no record",
                             "export the sweep again when its runs have ended")
                     for run in sorted(self._runs - self._ended)]
