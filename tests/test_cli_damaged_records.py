@@ -65,7 +65,7 @@ COMMANDS = {
 def test_what_is_no_record(capsys: pytest.CaptureFixture[str], file: str, text: str) -> None:
     Path("runs/s/one", file).write_text(text)
     for command in COMMANDS[file]:
-        assert f"runs/s/one" in refused(capsys, *command)
+        assert "runs/s/one" in refused(capsys, *command)
 
 
 FIELDS = [

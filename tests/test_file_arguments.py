@@ -1,7 +1,7 @@
 """Whatever is at the path of a file argument, the command ends within seconds with exit code 2, key, value and fix.
 
-Every argument of every command, and every key of the configuration that names a file, must be in one of the tables here:
-a new one that is in none fails the first tests.
+Every argument of every command, and every key of the configuration that names a file, must be in one of the tables
+here: a new one that is in none fails the first tests.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ NO_FILE = {
     "dataset.ogb.edge_features": "a switch",
     "dataset.dgl_builtin.path": "DGL makes it and downloads into it; nothing of ours reads it",
     "dataset.dcsbm.num_features": "a number", "dataset.rmat.num_features": "a number", "dataset.rmat.ids": "a word",
-    "dataset.dcsbm.ids": "a word", "dataset.aminer.labelled_per_class": "a number", "dataset.dcsbm.label_noise": "a number", "dataset.rmat.label_noise": "a number",
+    "dataset.dcsbm.ids": "a word", "dataset.aminer.labelled_per_class": "a number",
+    "dataset.dcsbm.label_noise": "a number", "dataset.rmat.label_noise": "a number",
     "dataset.graphdata_npz.normalize_features": "a switch", "dataset.planetoid.normalize_features": "a switch",
     "dataset.planetoid.missing_features": "a word", "paradigm.offload.host": "a word",
     "paradigm.model_averaging.reserve": "a word or a number", "paradigm.vertex_parallel.dependency": "a word",
@@ -209,7 +210,7 @@ def test_a_hostile_path_as_an_argument(place: Path, argument: tuple[str, str]) -
 
 @pytest.mark.parametrize("found", FOUND)
 def test_a_hostile_file_in_a_folder_that_is_given(place: Path, found: str) -> None:
-    """All kinds but what is harmless there: a record that is missing, or a folder of configurations that lacks a file."""
+    """All kinds but what is harmless there: a record that is missing, a folder of configurations that lacks a file."""
     for kind in ("empty", "binary", "closed", "loop", "fifo", "sparse", "folder"):
         if kind == "empty" and found.endswith((".yaml", ".jsonl")):
             continue  # no epochs; no keys
@@ -247,8 +248,8 @@ def test_a_hostile_path_as_a_real_command(place: Path, name: str) -> None:
     drop = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
     endings = []
     for case in argument_cases(place, what, command, suffix):
-        # Starting Python and importing is not what takes a command's ten seconds.
-        done = subprocess.run([*drop, sys.executable, "-m", "gnnexp", *case], capture_output=True, text=True, check=False,
-                              timeout=6 * LIMIT_S)
+        # On a busy machine starting Python and importing take longer than a command may.
+        done = subprocess.run([*drop, sys.executable, "-m", "gnnexp", *case], capture_output=True, text=True,
+                              check=False, timeout=6 * LIMIT_S)
         endings.append(Ending(case, done.returncode, done.stderr))
     check(endings, ["hostile/", "/it", "--", name.rpartition(".")[2], "nnnnn"])
