@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.config.folders import product_folder
-from gnnexp.record.archive import unpack
 from gnnexp.record.attempts import RANKS
+from gnnexp.record.importing import unpack
 from gnnexp.record.records import write_text
 from gnnexp.record.runs import Run, runs_of_sweep
 from gnnexp.reports.claims.claim import claiming_papers

@@ -15,6 +15,7 @@ from gnnexp.config.folders import product_folder
 from gnnexp.config.signature import unknown
 from gnnexp.config.yaml_limits import check_yaml
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.files import what_is
 from gnnexp.reports.layout import read_layout
 
 _MAX_CASES = 10_000
@@ -104,9 +105,9 @@ def _find(name: str) -> Path:
     if name in known:
         return known[name]
     if Path(name).suffix in (".yaml", ".yml"):
-        if Path(name).is_file():
-            return Path(name)
-        raise ConfigError(Problem("sweep", name, "no such file", "correct the path"))
+        if why := what_is(Path(name)):
+            raise ConfigError(Problem("sweep", name, f"must be a file of a sweep: {why}", "correct the path"))
+        return Path(name)
     raise ConfigError(unknown("sweep", name, name, known))
 
 

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from gnnexp.calibration import FIGURES, REQUEST
 from gnnexp.cli.console import make_console
-from gnnexp.cli.prepare import check_folder, checked
+from gnnexp.cli.prepare import check_new_file, checked
 from gnnexp.cli.provenance import code_version, library_versions
 from gnnexp.config.build import build
 from gnnexp.config.folders import product_folder
@@ -47,6 +47,8 @@ def main(options: argparse.Namespace) -> int:
     """Measure, print the figures, write the profile."""
     config = checked_config(options.overrides, options.config_dir)
     path = profile_path(options.out, config, Path(options.config_dir or "conf"))
+    if options.json and (problems := check_new_file("--json", Path(options.json))):
+        raise ConfigError(problems)
     console = make_console()
     extent, load = QUICK if options.quick else Extent(), os.getloadavg()[0]
     measured = {**measure(config, extent), "load_average": load}
@@ -95,7 +97,7 @@ def profile_path(out: str | None, config: Mapping[str, Any], folder: Path) -> Pa
     host = re.sub(r"\W+", "_", str(this_machine()["host"])).strip("_").lower() or "this_machine"
     threads = f"x{hardware.threads}" if hardware.threads else ""
     path = folder / "hardware" / f"{host}_{hardware.workers}{threads}.yaml" if out is None else Path(out)
-    problems = check_folder("--out", path.parent)
+    problems = check_new_file("--out", path)
     if path.suffix != ".yaml":
         problems.append(Problem("--out", str(path), "must be a YAML file", f"--out {path.with_suffix('.yaml')}"))
     if problems:

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 
 from gnnexp.cli.console import make_console
+from gnnexp.cli.prepare import check_folder
 from gnnexp.cli.report import REPORTS
 from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError
@@ -23,6 +24,8 @@ def main(options: argparse.Namespace) -> int:
     """A table per paper, on the terminal and as files."""
     papers = options.papers or list(claiming_papers())
     wrong = [unknown("claims", paper, paper, claiming_papers()) for paper in papers if paper not in claiming_papers()]
+    out = Path(options.out) if options.out else REPORTS / "claims"
+    wrong += check_folder("--out", out)
     if wrong:
         raise ConfigError(wrong)
     console = make_console()
@@ -35,7 +38,7 @@ def main(options: argparse.Namespace) -> int:
         missing = [sweep for sweep, found in runs.items() if not found]
         if missing:
             console.print(f"not run here: {', '.join(missing)} (gnnexp sweep NAME)", soft_wrap=True)
-        files = save_table(table, Path(options.out) if options.out else REPORTS / "claims", paper, ("md", "csv"))
+        files = save_table(table, out, paper, ("md", "csv"))
         counts = Counter(one.verdict for one in outcomes)
         console.print(", ".join(f"{count} {word}" for word, count in counts.most_common()), soft_wrap=True)
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)

@@ -15,6 +15,7 @@ from gnnexp.cli.console import epoch_line, make_console
 from gnnexp.cli.resume import read_job
 from gnnexp.config.schema import run_config
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.files import is_file
 from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.slurm_jobs import cancel as cancel_job
 from gnnexp.launchers.slurm_jobs import job_state, read_job_id
@@ -31,9 +32,10 @@ def status(options: argparse.Namespace) -> int:
     """Show how a run stands; 0 while it goes on or when it has finished, 1 if it has failed."""
     run_dir, console = Path(options.run), make_console()
     job = read_job(run_dir)
-    state = _state(run_dir, run_config(job["config"]).hardware.num_ranks)
+    asked = run_config(job["config"])
+    state = _state(run_dir, asked.hardware.num_ranks)
     epochs = read_epochs(run_dir)
-    console.print(f"{run_dir}: {state}, {len(epochs)} of {job['config']['train']['epochs']} epochs recorded, "
+    console.print(f"{run_dir}: {state}, {len(epochs)} of {asked.train.epochs} epochs recorded, "
                   f"{len(checkpoint_folders(run_dir))} checkpoints", soft_wrap=True, markup=False)
     if epochs:
         console.print(epoch_line(epochs[-1]), soft_wrap=True)
@@ -101,7 +103,8 @@ def logs(options: argparse.Namespace) -> int:
     """Print the last lines of the ranks' logs, and go on printing what is added with `--follow`."""
     run_dir = Path(options.run)
     read_job(run_dir)
-    ranks = sorted(int(path.stem.partition("_")[2]) for path in (run_dir / "logs").glob("rank_*.log"))
+    names = [path.stem.partition("_")[2] for path in (run_dir / "logs").glob("rank_*.log") if is_file(path)]
+    ranks = sorted(int(name) for name in names if name.isdecimal())
     chosen = ranks if options.rank is None else [options.rank]
     if missing := [rank for rank in chosen if rank not in ranks]:
         raise ConfigError(Problem("--rank", missing[0], f"has no log; there are those of {ranks}", "--rank 0"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import json
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,12 +13,12 @@ from typing import Any
 from rich.console import Console
 
 from gnnexp.cli.provenance import code_version
-from gnnexp.config.build import build
+from gnnexp.cli.tracking import tracker_of
+from gnnexp.record.records import read_state
 from gnnexp.record.runs import RUNS, Run
 from gnnexp.reports.page.html import write_html
 from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine, notes, page_figures, provenance, run_line
 from gnnexp.reports.table import Table, save_table
-from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.follow import follow
 from gnnexp.trackers.report_record import ReportRecord, undelivered_reports
 
@@ -88,8 +87,7 @@ def make_page(
 
 def _state(sweep: str) -> Mapping[str, Any]:
     """What the sweep's last call left, empty for other reports."""
-    found: Mapping[str, Any] = json.loads((STATES / f"{sweep}.json").read_text(encoding="utf-8")) if sweep else {}
-    return found
+    return read_state(STATES / f"{sweep}.json") if sweep else {}
 
 
 def _lines(state: Mapping[str, Any], runs: Sequence[Run]) -> list[RunLine]:
@@ -104,7 +102,7 @@ def _lines(state: Mapping[str, Any], runs: Sequence[Run]) -> list[RunLine]:
 
 def deliver(subject: Subject, page: Page, runs: Sequence[Run], files: Sequence[Path], console: Console) -> None:
     """Hand the report to the tracker of its runs: in a process of its own, not waited for for ever, and once."""
-    chosen = _tracker(runs)
+    chosen = tracker_of(runs)
     if chosen is None:
         return
     node, tracker = chosen
@@ -118,14 +116,6 @@ def deliver(subject: Subject, page: Page, runs: Sequence[Run], files: Sequence[P
     reason = follow(subject.folder).finish(tracker.timeout_s)
     console.print(f"[yellow]tracking is away[/yellow] ({reason}); deliver the report later with: gnnexp report --sync"
                   if reason else f"delivered to the dashboard as `sweep {subject.sweep}`", soft_wrap=True)
-
-
-def _tracker(runs: Sequence[Run]) -> tuple[Mapping[str, Any], Tracker] | None:
-    """Of the latest run that has one which delivers anywhere."""
-    for run in reversed(runs):
-        if "tracker" in run.config and (tracker := build(run.config["tracker"], Tracker)).where():
-            return run.config["tracker"], tracker
-    return None
 
 
 def _uid(sweep: str) -> str:

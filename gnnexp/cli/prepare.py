@@ -18,6 +18,7 @@ from gnnexp.config.schema import HardwareConfig, run_config
 from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.files import what_is
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import open_partition
 from gnnexp.graph.parts import Parts, open_parts
@@ -39,6 +40,8 @@ from gnnexp.prepare import (
     prepare_presample,
     prepare_profile,
 )
+
+_MOST_NAME_BYTES = 255
 
 
 @dataclass(frozen=True)
@@ -139,11 +142,26 @@ def check_run_dir(run_dir: Path) -> list[Problem]:
 
 def check_folder(key: str, folder: Path) -> list[Problem]:
     """Whether files can be written into `folder`, which is made where it is missing."""
+    if too_long := _check_names(key, folder):
+        return too_long
     above = next((one for one in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(one)), Path("/"))
     if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
         return []
     why = "may not be written to" if above.is_dir() else "is no folder"
     return [Problem(key, str(folder), f"cannot be made: {above} {why}", f"{key}=<a folder that you may write to>")]
+
+
+def check_new_file(key: str, file: Path) -> list[Problem]:
+    """Whether a file can be written there: nothing else may have its name; a file that is there will be replaced."""
+    if os.path.lexists(file) and (why := what_is(file)):
+        return [Problem(key, str(file), f"cannot be written: {why}", f"{key}=<a file that is not there>")]
+    return _check_names(key, file) or check_folder(key, file.parent)
+
+
+def _check_names(key: str, path: Path) -> list[Problem]:
+    if all(len(os.fsencode(part)) <= _MOST_NAME_BYTES for part in path.parts):
+        return []
+    return [Problem(key, f"{str(path)[:40]}…", f"a name has at most {_MOST_NAME_BYTES} bytes", "take a shorter name")]
 
 
 def dataset_of(config: Mapping[str, Any]) -> Dataset:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from gnnexp.cli.console import make_console
 from gnnexp.cli.page import Subject, publish
 from gnnexp.cli.prepare import check_folder
+from gnnexp.cli.tracking import tracker_node
 from gnnexp.config.build import build
 from gnnexp.config.compose import compose
 from gnnexp.config.signature import unknown
-from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError
+from gnnexp.files import is_folder
 from gnnexp.planner.profiles import machine_named
-from gnnexp.record.records import RESULT_FILE
-from gnnexp.record.runs import RUNS, Run, find_runs, read_run
+from gnnexp.record.records import JOB_FILE, RESULT_FILE, read_state
+from gnnexp.record.runs import RUNS, Run, find_runs, read_run, run_dirs
 from gnnexp.reports import overview
 from gnnexp.reports.compare import compare
 from gnnexp.reports.estimates.column import with_estimates
@@ -81,7 +84,7 @@ def list_runs(sort: str | None) -> Table:
 def compare_runs(names: Sequence[str]) -> Table:
     """Two run directories, explained."""
     wrong = [Problem("report compare", name, "must be a run directory", "gnnexp report lists them")
-             for name in names if not Path(name).is_dir()]
+             for name in names if not is_folder(Path(name))]
     if len(names) != 2:
         wrong.insert(0, Problem("report compare", " ".join(names), "takes two run directories",
                                 "gnnexp report compare RUN RUN"))
@@ -130,7 +133,7 @@ class Choice:
 def of_sweep(name: str, run_dirs: Iterable[str], layout: Layout) -> Choice:
     """The runs of a sweep that have ended, be it well or not."""
     paths = [Path(run_dir) for run_dir in run_dirs if run_dir]
-    ended = [path for path in paths if (path / RESULT_FILE).is_file()]
+    ended = [path for path in paths if os.path.lexists(path / RESULT_FILE)]
     return Choice(name, ended, layout, name, len(paths) - len(ended))
 
 
@@ -147,19 +150,19 @@ def choose(names: Sequence[str], command: str = "report") -> Choice:
 
 
 def _choose(names: Sequence[str], command: str) -> Choice:
-    if len(names) == 1 and not Path(names[0]).is_dir():
+    if len(names) == 1 and not is_folder(Path(names[0])):
         sweeps = {file.stem: file for file in STATES.glob("*.json")}
         if names[0] not in sweeps:
             raise ConfigError(unknown(command, names[0], names[0], [*sweeps, *KINDS]))
-        state = json.loads(sweeps[names[0]].read_text(encoding="utf-8"))
+        state = read_state(sweeps[names[0]])
         return of_sweep(names[0], [case["run_dir"] for case in state["cases"]], layout_of(state))
     paths = [Path(name) for name in names]
     wrong = [Problem(command, str(path), "must be a run directory", "gnnexp report lists them")
-             for path in paths if not path.is_dir()]
+             for path in paths if not is_folder(path)]
     if wrong:
         raise ConfigError(wrong)
     # A folder of runs stands for all of them.
-    found = [run for path in paths for run in ([path] if (path / "job.json").exists() else _below(path, command))]
+    found = [run for path in paths for run in ([path] if os.path.lexists(path / JOB_FILE) else _below(path, command))]
     return Choice(paths[0].resolve().name, found)
 
 
@@ -218,30 +221,47 @@ def _comparison(layout: Layout, runs: Sequence[Run]) -> Table:
 
 
 def sync(console: Console, folders: Sequence[Path]) -> int:
-    """Deliver what is not delivered, each record once; 1 if the store is away."""
+    """Deliver what is not delivered, each record once; 1 if the store is away.
+
+    Raises:
+        ProblemsError: some records are damaged, or name a tracker that cannot be built; all others are delivered.
+    """
     default = compose([]).config["tracker"]
-    waiting: list[tuple[Path, Callable[[], bool]]] = []
-    for run in sorted({path.parent for folder in folders for path in folder.rglob("job.json")}):
-        tracker = build(read_record(run).job["config"].get("tracker", default), Tracker)
-        # Without a result it is still running, or its launcher was killed: nobody knows its end.
-        if tracker.where() and undelivered(run, tracker.where()) and (run / "result.json").exists():
-            waiting.append((run, partial(tracker.deliver, run)))
-    num_runs = len(waiting)
-    for report in sorted({path.parent for folder in folders for path in folder.rglob(REPORT_FILE)}):
-        tracker = build(read_report(report).tracker, Tracker)
-        if tracker.where() and undelivered_reports(report, tracker.where()):
-            waiting.append((report, partial(tracker.deliver_report, report)))
-    delivered = [_delivered(console, *one) for one in waiting]
-    reports = sum(delivered[num_runs:])
-    console.print(f"{sum(delivered[:num_runs])} runs delivered"
+    found = [(path, waits) for file, waits in ((JOB_FILE, _run_waits), (REPORT_FILE, _report_waits))
+             for path in sorted({path for folder in folders for path in run_dirs(folder, file)})]
+    counts = dict.fromkeys((_run_waits, _report_waits), 0)
+    away, problems = False, list[Problem]()
+    for path, waits in found:
+        try:
+            if (deliver := waits(path, default)) is not None:
+                deliver()
+                counts[waits] += 1
+        except TrackingError as error:
+            away = True
+            console.print(f"{path}: {error}", soft_wrap=True, markup=False)
+        except ProblemsError as error:
+            problems += error.problems
+    reports = counts[_report_waits]
+    console.print(f"{counts[_run_waits]} runs delivered"
                   + (f", {reports} report{'s' if reports > 1 else ''}" if reports else ""))
-    return 0 if all(delivered) else 1
+    if problems:
+        raise DataError(problems)
+    return int(away)
 
 
-def _delivered(console: Console, folder: Path, deliver: Callable[[], bool]) -> bool:
-    try:
-        deliver()
-    except TrackingError as error:
-        console.print(f"{folder}: {error}", soft_wrap=True, markup=False)
-        return False
-    return True
+def _run_waits(run: Path, default: Mapping[str, Any]) -> Callable[[], bool] | None:
+    """What delivers a run, None where nothing is left to do.
+
+    Without a result it is still running, or its launcher was killed: nobody knows its end.
+    """
+    job = read_record(run).job
+    tracker = build(tracker_node(job["config"], job["provenance"], default), Tracker)
+    due = tracker.where() and os.path.lexists(run / RESULT_FILE) and undelivered(run, tracker.where())
+    return partial(tracker.deliver, run) if due else None
+
+
+def _report_waits(folder: Path, default: Mapping[str, Any]) -> Callable[[], bool] | None:
+    """As `_run_waits`, of a sweep's report."""
+    tracker = build(read_report(folder).tracker, Tracker)
+    due = tracker.where() and undelivered_reports(folder, tracker.where())
+    return partial(tracker.deliver_report, folder) if due else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -22,10 +23,11 @@ from gnnexp.launchers.kept import Launchers
 from gnnexp.launchers.slurm_jobs import job_state, read_job_id
 from gnnexp.measure.needs import Profile
 from gnnexp.provenance.code import Code, code_of_config, still_changed
+from gnnexp.provenance.imported import imported_from
 from gnnexp.provenance.run_key import recorded_key, run_key
 from gnnexp.record.attempts import BUSY, alone, codes_of, read_attempts
 from gnnexp.record.owner import check_own
-from gnnexp.record.records import RESULT_FILE, read_epochs
+from gnnexp.record.records import JOB_FILE, RESULT_FILE, load_job, read_epochs
 from gnnexp.record.runs import read_run
 from gnnexp.trackers.delivery import reopen
 from gnnexp.training.checkpoint import checkpoint_folders, latest_checkpoint
@@ -61,6 +63,7 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed
         ConfigError, DataError: it is no run, the changes are not possible, or the data is not the run's any more.
     """
     job = read_job(run_dir)
+    refuse_imported(run_dir, job)
     if is_finished(run_dir):
         if overrides:
             raise ConfigError(Problem("resume", " ".join(overrides), f"{run_dir} has finished: nothing of it changes",
@@ -81,6 +84,7 @@ def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console, *, ch
     Raises:
         ConfigError, DataError: another process is working on it, or the data is not the run's any more.
     """
+    refuse_imported(run_dir, read_job(run_dir))
     job_id = read_job_id(run_dir)
     if job_id is not None and not (state := job_state(job_id)).ended:
         raise ConfigError(Problem(BUSY, str(run_dir), f"SLURM {state.describe()} works on it",
@@ -143,16 +147,24 @@ def read_job(run_dir: Path) -> dict[str, Any]:
     Raises:
         ConfigError: `run_dir` is no run's.
     """
-    path = run_dir / "job.json"
     try:
-        job = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(job["config"], dict) or not isinstance(job["provenance"]["dataset_key"], str):
-            raise TypeError("config and provenance must be mappings")
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        why = "there is none" if not run_dir.exists() else error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(Problem("run", str(run_dir), f"must be the directory of a run ({path.name}: {why})",
+        return load_job(run_dir)
+    except (OSError, ValueError) as error:
+        said = (error.strerror if isinstance(error, OSError) else None) or str(error)[:200]
+        why = said if os.path.lexists(run_dir) else "there is none"
+        raise ConfigError(Problem("run", str(run_dir), f"must be the directory of a run ({JOB_FILE}: {why})",
                                   "gnnexp report lists the runs")) from None
-    return dict(job)
+
+
+def refuse_imported(run_dir: Path, job: Mapping[str, Any]) -> None:
+    """A run that was made elsewhere is not carried out here: what its record names was never checked on this machine.
+
+    Raises:
+        ConfigError: the run was imported.
+    """
+    if source := imported_from(job["provenance"]):
+        raise ConfigError(Problem("run", str(run_dir), f"was imported from {source}: only runs that were made here can "
+                                  "be resumed", "gnnexp run with the overrides of your choice makes a run of your own"))
 
 
 def is_finished(run_dir: Path) -> bool:

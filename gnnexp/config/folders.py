@@ -8,6 +8,7 @@ from pathlib import Path
 from gnnexp.config.signature import nearest
 from gnnexp.config.yaml_limits import check_yaml
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.files import is_folder
 
 
 def product_folder(name: str) -> Path:
@@ -56,8 +57,11 @@ def find_folders(config_dir: str | None) -> ConfigFolders:
     own = product_folder("conf")
     if config_dir is None:
         return ConfigFolders((own,))
-    folder = Path(config_dir).expanduser()
-    if not _is_folder(folder):
+    try:
+        folder = Path(config_dir).expanduser()
+    except RuntimeError:  # `~nobody`
+        folder = Path(config_dir)
+    if not is_folder(folder):
         raise ConfigError(Problem("--config-dir", config_dir, "must be a folder", "create it, or correct the path"))
     folder = folder.resolve()
     known = ConfigFolders((own,)).groups()
@@ -71,13 +75,6 @@ def find_folders(config_dir: str | None) -> ConfigFolders:
     if problems := [problem for file in files if (problem := check_yaml(file))]:
         raise ConfigError(problems)
     return ConfigFolders((own, folder))
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # a name that is too long
-        return False
 
 
 def _written(file: Path) -> int:

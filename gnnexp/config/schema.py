@@ -157,7 +157,10 @@ def run_config(config: Mapping[str, Any]) -> RunConfig:
     hardware["straggler"] = None if straggler is None else Straggler(**straggler)
     hardware["links"] = None if hardware.get("links") is None else Links(**hardware["links"])
     placed = HardwareConfig(**hardware)
-    train, scale = TrainConfig(**config["train"]), config.get("dataset", {}).get("scale", 1.0)
+    # Records of other versions may have other keys.
+    known = TrainConfig.__annotations__
+    train = TrainConfig(**{name: value for name, value in config["train"].items() if name in known})
+    scale = config.get("dataset", {}).get("scale") or 1.0
     return RunConfig(
         train=replace(train, batch_size=_global_batch(train, placed.num_ranks, scale)),
         hardware=placed,

@@ -7,23 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.errors import Problem
+from gnnexp.files import read_limited
 
 # The product's own have 2 KiB, 4 levels and 60 nodes.
 MAX_BYTES, MAX_DEPTH, MAX_NODES = 1 << 20, 100, 100_000
 
 
 def check_yaml(file: Path) -> Problem | None:
-    """What is wrong with the size, depth or references of `file`; that it is no YAML at all is left to its reader.
+    """What is wrong with the kind, size, depth or references of `file`; that it is no YAML is left to its reader.
 
     A few aliases of aliases stand for more nodes than any memory holds, and parsers follow nesting by recursion.
     """
     from yaml import YAMLError, parse
 
     try:
-        with file.open("rb") as opened:
-            text = opened.read(MAX_BYTES + 1)
-        excess = f"more than {MAX_BYTES} bytes" if len(text) > MAX_BYTES else _excess(parse(text.decode()))
-    except (OSError, UnicodeDecodeError, YAMLError):
+        excess = _excess(parse(read_limited(file, MAX_BYTES).decode()))
+    except OSError as error:
+        allowed = f"must be a regular file that you may read, of at most {MAX_BYTES} bytes"
+        return Problem(str(file), error.strerror, allowed, "correct the path or the rights, or remove the file")
+    except (UnicodeDecodeError, YAMLError):
         return None
     allowed = f"at most {MAX_BYTES} bytes, {MAX_DEPTH} levels and {MAX_NODES} nodes, none of them in itself"
     return Problem(str(file), excess, allowed, "make it smaller, or remove the file") if excess else None

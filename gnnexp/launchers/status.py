@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import os
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnnexp.files import open_regular
 from gnnexp.launchers.base import Outcome
+from gnnexp.record.records import read_fields
 
 USER_ERROR = 2
-_TAIL_LINES = 15
+_TAIL_LINES, _TAIL_BYTES = 15, 1 << 16
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,9 @@ def read_statuses(run_dir: Path) -> list[Status]:
     statuses = []
     for file in sorted((run_dir / "status").glob("rank_*.json")):
         try:
-            found = json.loads(file.read_text())
-        except (OSError, json.JSONDecodeError):
+            statuses.append(read_fields(file, Status))
+        except (OSError, ValueError):
             continue  # written atomically, so this is a rank that dies while it writes: its exit code tells
-        known = {name: found[name] for name in Status.__dataclass_fields__ if found.get(name) is not None}
-        statuses.append(Status(**known))
     return sorted(statuses, key=lambda status: status.rank)
 
 
@@ -172,7 +172,10 @@ def kernel_kills() -> int:
 def log_tail(run_dir: Path, rank: int) -> str:
     """The last lines of a rank's log."""
     file = run_dir / "logs" / f"rank_{rank}.log"
-    if not file.exists():
+    try:
+        with open_regular(file) as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - _TAIL_BYTES))
+            lines = log.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
+    except OSError:  # there is none, or nobody may read it
         return ""
-    lines = file.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
     return "\n".join(["", f"last lines of {file}:", *lines]) if lines else ""

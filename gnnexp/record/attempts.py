@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.files import SMALL_BYTES, parse_json, read_limited
 
 ATTEMPTS_FILE = "attempts.jsonl"
 LOCK_FILE = "lock"
@@ -32,17 +33,32 @@ def note(run_dir: Path, event: str, **more: object) -> None:
 
 
 def read_attempts(run_dir: Path) -> list[dict[str, Any]]:
-    """What was noted, in order; a line that a killed process left unfinished is left out."""
-    path = run_dir / ATTEMPTS_FILE
-    if not path.exists():
+    """What was noted, in order; a line that a killed process left unfinished, or that is no event, is left out.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    try:
+        lines = read_limited(run_dir / ATTEMPTS_FILE, SMALL_BYTES).split(b"\n")
+    except FileNotFoundError:
         return []
+    except OSError as error:
+        raise DataError(Problem(str(run_dir / ATTEMPTS_FILE), error.strerror, "must be a file that you may read",
+                                "restore it, or remove it: it is the history of the run")) from None
     found = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    for line in lines:
         try:
-            found.append(json.loads(line))
-        except json.JSONDecodeError:
+            event = parse_json(line)
+        except ValueError:
             continue
+        if isinstance(event, dict) and isinstance(event.get("event"), str) and _is_time(event.get("time")):
+            found.append(event)
     return found
+
+
+def _is_time(value: object) -> bool:
+    """Seconds since 1970, within what a calendar has."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**37
 
 
 def restarts_spent(run_dir: Path) -> int:
@@ -55,7 +71,7 @@ def requeues(run_dir: Path, cause: str) -> int:
     """How often a job's script has put it back into the queue for `cause` since it was last submitted."""
     count = 0
     for line in read_attempts(run_dir):
-        count = 0 if line["event"] == "start" else count + (line["event"] == "requeue" and line["cause"] == cause)
+        count = 0 if line["event"] == "start" else count + (line["event"] == "requeue" and line.get("cause") == cause)
     return count
 
 
@@ -77,17 +93,24 @@ def codes_of(attempts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def describe(line: Mapping[str, Any]) -> str:
     """What a line says but for its time, for a user."""
-    if line["event"] == RANKS:
-        return f"ranks: on {', '.join(sorted({str(node['host']) for node in line['nodes']}))}"
+    if _is_of_ranks(line):
+        return f"ranks: on {', '.join(sorted({str(node.get('host')) for node in line['nodes']}))}"
     rest = ", ".join(f"{key} {value}" for key, value in line.items() if key not in ("event", "time") and value)
     return f"{line['event']}: {rest}"
 
 
 def _since_start(attempts: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """The lines of ranks since the run last began at its start: earlier ones left no record."""
-    lines = [line for line in attempts if line["event"] == RANKS]
-    first = max((place for place, line in enumerate(lines) if line["from_start"]), default=0)
+    lines = [line for line in attempts if _is_of_ranks(line)]
+    first = max((place for place, line in enumerate(lines) if line.get("from_start")), default=0)
     yield from lines[first:]
+
+
+def _is_of_ranks(line: Mapping[str, Any]) -> bool:
+    """Whether a line is what ranks note when they have met, undamaged."""
+    nodes, code = line.get("nodes"), line.get("code")
+    return (line["event"] == RANKS and isinstance(nodes, list) and all(isinstance(node, dict) for node in nodes)
+            and isinstance(code, dict) and all(isinstance(code.get(part), dict) for part in ("changed", "own")))
 
 
 def _each_once(found: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

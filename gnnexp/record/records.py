@@ -9,12 +9,21 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from gnnexp.config.signature import check_keys, parameters_of_dataclass
+from gnnexp.errors import DataError, Problem
+from gnnexp.files import parse_json, read_json, read_limited
 from gnnexp.measure.record import RankRecord, layer_counts
+from gnnexp.record.shape import check_job, check_line, check_result, check_state
 
 EPOCHS_FILE = "epochs.jsonl"
 RESULT_FILE = "result.json"
+JOB_FILE = "job.json"
+# Some 6 kB per rank and epoch: what is larger than this is no record that a run of ours wrote.
+MOST_RECORD_BYTES = 1 << 30
+
+T = TypeVar("T")
 
 
 def write_json(path: Path, value: object) -> None:
@@ -33,13 +42,91 @@ def write_text(path: Path, text: str) -> None:
     temporary.replace(path)
 
 
+def load_job(run_dir: Path) -> dict[str, Any]:
+    """`job.json` of a run: what it was asked to do.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or is damaged; the message says how.
+    """
+    job = read_json(run_dir / JOB_FILE)
+    check_job(job)
+    assert isinstance(job, dict)
+    return job
+
+
+def load_result(run_dir: Path) -> dict[str, Any]:
+    """`result.json` of a run that has ended.
+
+    Raises:
+        OSError, ValueError: it cannot be read, or is damaged; the message says how.
+    """
+    result = read_json(run_dir / RESULT_FILE, MOST_RECORD_BYTES)
+    check_result(result)
+    assert isinstance(result, dict)
+    return result
+
+
 def read_epochs(run_dir: Path) -> list[dict[str, Any]]:
-    """The epochs recorded so far; a last line that a killed run left unfinished is ignored."""
+    """The epochs recorded so far; a last line that a killed run left unfinished is ignored.
+
+    Raises:
+        DataError: the file cannot be read, or a line is damaged.
+    """
     path = run_dir / EPOCHS_FILE
-    if not path.exists():
+    found: list[dict[str, Any]] = []
+    try:
+        for number, text in enumerate(read_limited(path, MOST_RECORD_BYTES).split(b"\n")[:-1], 1):
+            line = parse_json(text)
+            check_line(line, f"line {number}")
+            assert isinstance(line, dict)
+            found.append(line)
+    except FileNotFoundError:
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")
-    return [json.loads(line) for line in lines[:-1]]
+    except (OSError, ValueError) as error:
+        raise DataError(unreadable(path, error)) from None
+    return found
+
+
+def read_state(file: Path) -> dict[str, Any]:
+    """The state that the last call of a sweep left (`runs/sweeps/<name>.json`); of its cases every text is there.
+
+    Raises:
+        DataError: it cannot be read, or is damaged.
+    """
+    try:
+        state = read_json(file)
+        check_state(state)
+    except (OSError, ValueError) as error:
+        raise DataError(unreadable(file, error, "run the sweep again: what has finished is found by itself")) from None
+    assert isinstance(state, dict)
+    nothing = dict.fromkeys(("run_dir", "status", "reason"), "")
+    cases = [nothing | {key: value for key, value in case.items() if value is not None} for case in state["cases"]]
+    return {**state, "cases": cases}
+
+
+def read_fields(path: Path, cls: type[T]) -> T:
+    """A dataclass of scalars, lists and mappings out of its JSON file.
+
+    Null is a missing field, and other keys are of another version.
+
+    Raises:
+        OSError, ValueError: the file cannot be read, or a field is missing or of the wrong type.
+    """
+    found, allowed = read_json(path), parameters_of_dataclass(cls)
+    if not isinstance(found, dict):
+        raise ValueError("must be a mapping")
+    known = {name: value for name, value in found.items() if name in allowed and value is not None}
+    if wrong := check_keys("", known, allowed):
+        raise ValueError(f"{wrong[0].key[1:]} {wrong[0].allowed}")
+    return cls(**known)
+
+
+def unreadable(
+    path: Path, error: OSError | ValueError, mend: str = "restore the file, or make the run again"
+) -> Problem:
+    """The problem of a file of a record that cannot be read."""
+    why = (error.strerror if isinstance(error, OSError) else None) or str(error)[:200]
+    return Problem(str(path), why, "must be a file that gnnexp wrote, readable by you", mend)
 
 
 class EpochLog:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from gnnexp.errors import DataError, Problem
 from gnnexp.provenance.machine import machine_of
 from gnnexp.provenance.run_key import recorded_key
-from gnnexp.record.records import RESULT_FILE, figure_of_merit, warm_median
+from gnnexp.record.records import RESULT_FILE, figure_of_merit, load_result, read_state, warm_median
 
 RUNS = Path("runs")
 # What reports call the kind of machine by, like a key of the configuration.
@@ -110,43 +110,58 @@ class Run:
 
 
 def read_run(path: Path) -> Run:
-    """The run in the directory `path`.
+    """The run in the directory `path`; its record has the shape that `gnnexp.record.shape` describes.
 
     Raises:
         DataError: if it has not ended, or its `result.json` is damaged.
     """
     file = path / RESULT_FILE
     try:
-        result = json.loads(file.read_text(encoding="utf-8"))
-        return Run(
-            path=path, config=result["config"], provenance=result["provenance"],
-            epochs=[epoch["metrics"] for epoch in result["epochs"]], summary=result["summary"],
-            status=result["status"], reason=result.get("reason") or "",
-            kind=result.get("kind") or "", facts=result.get("paradigm") or {},
-            quality=result.get("quality") or {}, nodes=result.get("nodes") or (),
-        )
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        mend = "run it again" if file.exists() else "wait until it has ended, or name another run"
-        raise DataError(Problem(str(path), "result.json", f"is not the directory of a run that has ended: {error}",
+        result = load_result(path)
+    except (OSError, ValueError) as error:
+        why = (error.strerror if isinstance(error, OSError) else None) or str(error)[:200]
+        mend = "run it again" if os.path.lexists(file) else "wait until it has ended, or name another run"
+        raise DataError(Problem(str(path), RESULT_FILE, f"is not the directory of a run that has ended: {why}",
                                 mend)) from None
+    return Run(
+        path=path, config=result["config"], provenance=result["provenance"],
+        epochs=[epoch["metrics"] for epoch in result["epochs"]], summary=result["summary"],
+        status=result["status"], reason=result.get("reason") or "",
+        kind=result.get("kind") or "", facts=result.get("paradigm") or {},
+        quality=result.get("quality") or {}, nodes=result.get("nodes") or (),
+    )
+
+
+def run_dirs(folder: Path, file: str) -> Iterator[Path]:
+    """Directories below `folder` that hold `file`, in order of their names.
+
+    Folders whose name starts with a dot are no runs: an import makes a run in one before it gets its name.
+    """
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if file in files:
+            yield Path(place)
 
 
 def find_runs(folder: Path = RUNS) -> list[Run]:
     """All runs below `folder` that have ended, oldest first; damaged ones are left out (`read_run` names them)."""
     found = []
-    for file in sorted(folder.rglob(RESULT_FILE)):
+    for path in run_dirs(folder, RESULT_FILE):
         try:
-            found.append(read_run(file.parent))
+            found.append(read_run(path))
         except DataError:
             continue
     return sorted(found, key=lambda run: str(run.provenance.get("date", "")))
 
 
 def runs_of_sweep(name: str, folder: Path = RUNS) -> list[Run]:
-    """Those of the sweep's cases that have ended, in its order; empty where it was never run below `folder`."""
+    """Those of the sweep's cases that have ended, in its order; empty where it was never run below `folder`.
+
+    Raises:
+        DataError: the sweep's state or one of these runs is damaged.
+    """
     state = folder / "sweeps" / f"{name}.json"
-    if not state.is_file():
+    if not os.path.lexists(state):
         return []
-    paths = [folder.parent / case["run_dir"] for case in json.loads(state.read_text(encoding="utf-8"))["cases"]
-             if case["run_dir"]]
+    paths = [folder.parent / case["run_dir"] for case in read_state(state)["cases"] if case["run_dir"]]
     return [read_run(path) for path in dict.fromkeys(paths) if (path / RESULT_FILE).is_file()]

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gnnexp.record.records import RESULT_FILE, read_epochs, write_json
+from gnnexp.errors import DataError
+from gnnexp.record.records import (
+    JOB_FILE,
+    RESULT_FILE,
+    load_job,
+    load_result,
+    read_epochs,
+    read_fields,
+    unreadable,
+    write_json,
+)
 
 DELIVERY_FILE = "delivery.json"
 
@@ -40,18 +50,30 @@ class Delivery:
 
 def read_delivery(run_dir: Path, uri: str) -> Delivery:
     """The state of delivery to `uri`; a delivery to another store does not count."""
+    found = _stored(run_dir)
+    return found if found is not None and found.uri == uri else Delivery(uri)
+
+
+def _stored(run_dir: Path) -> Delivery | None:
+    """What `delivery.json` says, None where there is none.
+
+    Raises:
+        DataError: it is damaged.
+    """
     path = run_dir / DELIVERY_FILE
-    if not path.exists():
-        return Delivery(uri)
-    found = Delivery(**json.loads(path.read_text()))
-    return found if found.uri == uri else Delivery(uri)
+    try:
+        return read_fields(path, Delivery)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        mend = "remove it: what the store has is then asked of the store"
+        raise DataError(unreadable(path, error, mend)) from None
 
 
 def reopen(run_dir: Path) -> None:
     """Have a run that goes on delivered again, to the same place."""
-    path = run_dir / DELIVERY_FILE
-    if path.exists():
-        found = Delivery(**json.loads(path.read_text()))
+    found = _stored(run_dir)
+    if found is not None:
         replace(found, done=False, reopened=True).save(run_dir)
 
 
@@ -71,10 +93,20 @@ class RunRecord:
 
 
 def read_run(run_dir: Path) -> RunRecord:
-    """Read a run directory; the result first, so that a run that is over is seen with all its epochs."""
-    path = run_dir / RESULT_FILE
-    result = json.loads(path.read_text()) if path.exists() else None
-    return RunRecord(json.loads((run_dir / "job.json").read_text()), read_epochs(run_dir), result)
+    """Read a run directory; the result first, so that a run that is over is seen with all its epochs.
+
+    Raises:
+        DataError: a file of it is damaged.
+    """
+    result, path = None, run_dir / RESULT_FILE
+    try:
+        if os.path.lexists(path):
+            result = load_result(run_dir)
+        path = run_dir / JOB_FILE
+        job = load_job(run_dir)
+    except (OSError, ValueError) as error:
+        raise DataError(unreadable(path, error)) from None
+    return RunRecord(job, read_epochs(run_dir), result)
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from gnnexp.record.records import write_json
+from gnnexp.errors import DataError, Problem
+from gnnexp.record.records import read_fields, unreadable, write_json
 from gnnexp.trackers.delivery import DELIVERY_FILE
+
+T = TypeVar("T")
 
 REPORT_FILE = "report.json"
 
@@ -46,8 +49,16 @@ class ReportRecord:
 
 
 def read_report(folder: Path) -> ReportRecord:
-    """The report in `folder`."""
-    return ReportRecord(**json.loads((folder / REPORT_FILE).read_text(encoding="utf-8")))
+    """The report in `folder`.
+
+    Raises:
+        DataError: its file is damaged.
+    """
+    record = _read(folder / REPORT_FILE, ReportRecord, "make the report again")
+    if outside := [name for name in record.files if name != Path(name).name]:
+        raise DataError(Problem(str(folder / REPORT_FILE), outside[0], "files of a report are in its folder",
+                                "make the report again"))
+    return record
 
 
 @dataclass(frozen=True)
@@ -74,10 +85,17 @@ class ReportDelivery:
 def read_report_delivery(folder: Path, uri: str) -> ReportDelivery:
     """The state of delivery to `uri`; a delivery to another store does not count."""
     path = folder / DELIVERY_FILE
-    if not path.exists():
+    if not os.path.lexists(path):
         return ReportDelivery(uri)
-    found = ReportDelivery(**json.loads(path.read_text(encoding="utf-8")))
+    found = _read(path, ReportDelivery, "remove it: what the store has is then asked of the store")
     return found if found.uri == uri else ReportDelivery(uri)
+
+
+def _read(path: Path, cls: type[T], mend: str) -> T:
+    try:
+        return read_fields(path, cls)
+    except (OSError, ValueError) as error:
+        raise DataError(unreadable(path, error, mend)) from None
 
 
 def undelivered_reports(folder: Path, uri: str) -> list[Path]:

@@ -9,9 +9,7 @@ checkpoint of the best validation epoch (`gnnexp.training.best`), which stays as
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import pickle
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -23,6 +21,7 @@ import torch
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import DataError, Problem
+from gnnexp.files import read_json
 from gnnexp.graph.writer import sync
 from gnnexp.record.records import write_json
 
@@ -86,8 +85,9 @@ class Checkpoint:
         _check_archive(path)
         try:
             found = torch.load(path, map_location="cpu", weights_only=True)
-        except (OSError, RuntimeError, ValueError, KeyError, EOFError, pickle.UnpicklingError) as error:
-            raise _damaged(path, f"cannot be read: {str(error).splitlines()[0]}") from None
+        except Exception as error:  # a pickle that fits nothing fails in any way: TypeError, IndexError, …
+            why = (str(error).splitlines() or [""])[0] or type(error).__name__
+            raise _damaged(path, f"cannot be read: {why}") from None
         if not isinstance(found, dict):
             raise _damaged(path, "holds no mapping")
         return found
@@ -130,12 +130,12 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     """
     path = folder / META
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found: Any = read_json(path)
         position = Position(found["position"]["epoch"], found["position"]["step"])
         opened = Checkpoint(folder, position, found["num_ranks"], {n: f["sha256"] for n, f in found["files"].items()})
         sizes = {name: file["bytes"] for name, file in found["files"].items()}
         schema = found["schema"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(path, f"cannot be read: {type(error).__name__}: {error}") from None
     if schema != SCHEMA:
         raise DataError(Problem(str(path), schema, f"is of another version than {SCHEMA}", _MEND))

@@ -132,7 +132,9 @@ def torch_archive(data: bytes, compression: int = zipfile.ZIP_STORED) -> bytes:
     pickle.dumps(Executes()), torch_archive(pickle.dumps(Executes())),
     torch_archive(b"\0" * (1 << 26), zipfile.ZIP_DEFLATED), torch_archive(pickle.dumps([1, 2])),
     torch_archive(b"not a pickle"), b"", b"PK\x05\x06" + b"\0" * 18,
-], ids=["pickle", "archived pickle", "bomb", "list", "garbage", "empty", "empty archive"])
+    torch_archive(b"\x80\x02}]K\x01s."), torch_archive(b"\x80\x02R."), torch_archive(b"\x80\x02NQ."),
+], ids=["pickle", "archived pickle", "bomb", "list", "garbage", "empty", "empty archive", "a list as a key",
+        "an empty stack", "a foreign id"])
 def test_what_is_no_state_is_refused_and_never_run(tmp_path, monkeypatch, content):
     monkeypatch.chdir(tmp_path)
     save(tmp_path, 1)

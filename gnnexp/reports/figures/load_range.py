@@ -81,7 +81,10 @@ def rank_value(rank: Mapping[str, Any], metric: str) -> float | None:
     if room == "comm" and name.startswith("bytes_"):
         # A purpose without traffic is not recorded: it was counted, and is 0.
         return float(rank["traffic"].get(name.removeprefix("bytes_"), {}).get("sent_bytes", 0))
-    found = rank["memory"].get(name) if room == "memory" else rank["work"].get(name if room == "work" else metric)
+    if room == "memory":
+        found = rank.get("memory", {}).get(name)
+    else:
+        found = rank["work"].get(name if room == "work" else metric)
     return None if found is None else float(found)
 
 

@@ -72,15 +72,16 @@ def warm_epochs(run: Run) -> list[Sequence[Line]]:
     on the last number of ranks count, and none that was stopped half way.
     """
     lines = read_epochs(run.path)
+    ranks = len(lines[-1].get("ranks", ())) if lines else 0
     return [line["ranks"] for line in lines
-            if len(line["ranks"]) == len(lines[-1]["ranks"]) and not line.get("resumed")
+            if ranks and len(line.get("ranks", ())) == ranks and not line.get("resumed")
             and not any(map(_reads_features, line["ranks"]))]
 
 
 def _reads_features(rank: Line) -> bool:
     """By the rows that it counted; a record without such counts tells by seconds, which were 0 where it read none."""
     counted = [rows for name, rows in rank["work"].items() if name.startswith("features_loaded_")]
-    return any(counted) if counted else bool(rank["times"]["phases"]["load"])
+    return any(counted) if counted else bool(rank["times"]["phases"].get("load"))
 
 
 def _rank_load(epochs: Sequence[Line]) -> RankLoad:
@@ -93,7 +94,7 @@ def _rank_load(epochs: Sequence[Line]) -> RankLoad:
         statistics.fmean(_traffic(epoch, "seconds", vertex_data) for epoch in epochs),
         statistics.fmean(_traffic(epoch, "seconds", {_GRADIENTS}) for epoch in epochs),
         statistics.fmean(time["phases"].get("wait", math.nan) for time in times),
-        statistics.fmean(time["epoch_s"] for time in times),
+        statistics.fmean(time.get("epoch_s", math.nan) for time in times),
         _mean(_work(epoch, "computed") for epoch in epochs), _mean(_work(epoch, "redundant") for epoch in epochs),
         _mean(_work(epoch, "cross") for epoch in epochs) if crosses else None,
         _mean(_traffic(epoch, "sent_bytes", vertex_data) for epoch in epochs),
@@ -114,7 +115,7 @@ def computation_s(rank: Line) -> float:
 
 def exchange_s(rank: Line) -> float:
     """Of one epoch of a rank: inside collectives of vertex data, while the loop was in them or waited for them."""
-    hidden = rank["times"]["hidden"].get("comm", 0.0)
+    hidden = rank["times"].get("hidden", {}).get("comm", 0.0)
     return float(_traffic(rank, "seconds", rank["traffic"].keys() - {_GRADIENTS}) - hidden)
 
 

@@ -80,7 +80,7 @@ def _is_full_graph(run: Run) -> bool:
 
 def _offloaded(labels: Mapping[str, str], run: Run) -> Offloaded:
     lines = read_epochs(run.path)
-    ranks = [rank.get("memory", {}) for rank in lines[-1]["ranks"]] if lines else []
+    ranks = [rank.get("memory", {}) for rank in lines[-1].get("ranks", ())] if lines else []
     memory = {kind: sum(int(rank[f"{kind}_bytes"]) for rank in ranks) for kind in _KINDS
               if ranks and all(f"{kind}_bytes" in rank for rank in ranks)}
     peak = run.epochs[-1].get("memory/device_peak_bytes") if run.epochs else None

@@ -1,0 +1,250 @@
+"""`gnnexp import`: runs out of a file that somebody gave away.
+
+Nothing of such a file is taken as it is. Of every run only `result.json` is read; it must have the shape of a record,
+and the other files of the run directory are made from it. What comes out has no tracker, knows which file it came from
+(`provenance.imported`), and is a report's subject only: `gnnexp resume` refuses it and no sweep goes on with it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import lzma
+import os
+import secrets
+import shutil
+import tarfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.files import SMALL_BYTES, open_regular, parse_json
+from gnnexp.graph.writer import sync
+from gnnexp.provenance.imported import IMPORTED
+from gnnexp.record.archive import RUNS, STATES, as_made
+from gnnexp.record.members import Member, members
+from gnnexp.record.records import EPOCHS_FILE, JOB_FILE, RESULT_FILE, write_json, write_text
+from gnnexp.record.shape import check_line, check_result, check_state
+
+# Older versions exported all of them; the others are made of the result.
+_FILES = (RESULT_FILE, EPOCHS_FILE, JOB_FILE, "config.yaml")
+# A thousand runs have some megabytes.
+_MOST_PACKED_BYTES = 1 << 30
+# 255 bytes are a name's limit; the folder in which a run is made has a longer name than the run.
+_MOST_NAME_BYTES, _MOST_PARTS = 220, 16
+# A record has 8 levels. What is nested deeper takes many times its size when it is written.
+_MOST_LEVELS = 16
+_MEND = "get the file again, or make it again with `gnnexp export`"
+# What makes a terminal do something: all control characters but tabs and new lines.
+_CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+
+
+def unpack(file: Path, folder: Path = Path()) -> tuple[int, int]:
+    """Make runs below `folder` of the records in `file`; how many runs are new, and how many were there.
+
+    A directory that is there stays as it is, whatever is in it. A run appears whole, by one rename; a call that was
+    killed left some runs out, and the next one makes those.
+
+    Raises:
+        DataError: `file` is damaged, or has anything but records; nothing is changed.
+        ConfigError: another process is importing into this folder.
+    """
+    try:
+        with open_regular(file) as opened:
+            if (size := os.fstat(opened.fileno()).st_size) > _MOST_PACKED_BYTES:
+                raise tarfile.ReadError(f"has {size:,} bytes, at most {_MOST_PACKED_BYTES:,} are read")
+            digest = hashlib.file_digest(opened, "sha256").hexdigest()
+            opened.seek(0)
+            with _Import(folder, {"file": _clean(file.name), "sha256": digest}) as taken:
+                for member in members(opened):
+                    taken.take(member)
+                return taken.finish()
+    except OSError as error:
+        place = str(error.filename or folder / RUNS)
+        allowed = "must be readable, and the folder of the runs writable, with room for them"
+        raise DataError(Problem(place, error.strerror, allowed,
+                                "change its rights or make room, and import the file again")) from None
+    except (EOFError, lzma.LZMAError, tarfile.TarError, ValueError) as error:
+        raise DataError(Problem(str(file), str(error)[:200] or type(error).__name__,
+                                "must be a whole file of `gnnexp export`", _MEND)) from None
+
+
+class _Import:
+    """One archive on its way: its runs are made in folders that nobody looks into, until all of it has been read.
+
+    Args:
+        folder: that has, or gets, `runs`.
+        source: `file` and `sha256` of the archive.
+    """
+
+    def __init__(self, folder: Path, source: Mapping[str, str]) -> None:
+        self._folder, self._source = folder, source
+        self._seen: set[PurePosixPath] = set()
+        self._runs: set[PurePosixPath] = set()
+        self._ended: set[PurePosixPath] = set()
+        self._made: dict[PurePosixPath, Path] = {}
+        self._states: dict[PurePosixPath, dict[str, Any]] = {}
+        self._new_folders: list[Path] = []
+        self._lock = -1
+
+    def __enter__(self) -> _Import:
+        self._need(self._folder / RUNS)
+        self._lock = os.open(self._folder / RUNS, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock)
+            raise ConfigError(Problem("import", str(self._folder / RUNS), "another import is working here",
+                                      "wait until it has ended")) from None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for place in self._made.values():
+            shutil.rmtree(place, ignore_errors=True)
+        for folder in reversed(self._new_folders):
+            with suppress(OSError):  # it holds runs
+                folder.rmdir()
+        os.close(self._lock)
+
+    def _need(self, folder: Path) -> None:
+        """Have a folder; one that was made for nothing is removed at the end."""
+        missing = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
+        for place in reversed(missing):
+            place.mkdir()
+            self._new_folders.append(place)
+
+    def take(self, member: Member) -> None:
+        """One file of the archive."""
+        name = _place(member.name)
+        if name in self._seen:
+            raise tarfile.ReadError(f"{str(name)!r} is there twice")
+        self._seen.add(name)
+        if name.parent == STATES:
+            self._states[name] = _record(member, check_state)
+            return
+        run = name.parent
+        self._runs.add(run)
+        if name.name == RESULT_FILE:
+            self._ended.add(run)
+            result = _record(member, _check_whole)
+            if not os.path.lexists(self._folder / run):
+                self._make(run, result)
+
+    def finish(self) -> tuple[int, int]:
+        """Give the runs their names, now that all of the archive is known to be right."""
+        self._check()
+        new = len(self._made)
+        for run, place in list(self._made.items()):
+            place.rename(self._folder / run)
+            sync((self._folder / run).parent)
+            del self._made[run]
+        for name, state in self._states.items():
+            if not os.path.lexists(self._folder / name):
+                write_json(self._folder / name, self._own(name.stem, state))
+        return new, len(self._ended) - new
+
+    def _check(self) -> None:
+        if not self._runs:
+            raise tarfile.ReadError("it holds no run")
+        problems = [Problem(str(run), f"no {RESULT_FILE}", "a run that has not ended is no record",
+                            "export the sweep again when its runs have ended")
+                    for run in sorted(self._runs - self._ended)]
+        for run in sorted(self._made):
+            inside = [above for above in run.parents if len(above.parts) > 1
+                      and (above in self._runs or _is_run(self._folder / above))]
+            problems += [Problem(str(run), f"inside of {above}", "a run directory has no other runs in it", _MEND)
+                         for above in inside]
+        if problems:
+            raise DataError(problems)
+
+    def _make(self, run: PurePosixPath, result: Mapping[str, Any]) -> None:
+        """The run directory, under a name that begins with a dot; what an import that was killed left is removed."""
+        parent = self._folder / run.parent
+        self._need(parent)
+        for left in [entry for entry in os.scandir(parent) if entry.name.startswith(f".{run.name}.import-")]:
+            shutil.rmtree(left.path, ignore_errors=True)
+        place = self._made[run] = parent / f".{run.name}.import-{secrets.token_hex(4)}"
+        place.mkdir()
+        record = as_made(result)
+        made = record["provenance"]
+        record["provenance"] = told = {**made, "uid": _uid(record), IMPORTED: {**self._source, "uid": made.get("uid")}}
+        write_json(place / RESULT_FILE, record)
+        write_json(place / JOB_FILE, {
+            "schema": 1, "config": record["config"], "graph": None, "partition": None, "parts": None, "presample": None,
+            "presampled": [], "profile": None, "quality": record.get("quality") or {}, "provenance": told})
+        write_text(place / EPOCHS_FILE, "".join(json.dumps(line) + "\n" for line in record["epochs"]))
+        write_text(place / "config.yaml", yaml.safe_dump(record["config"], sort_keys=False))
+        sync(place)
+
+    def _own(self, name: str, state: Mapping[str, Any]) -> dict[str, Any]:
+        """The state of a sweep, whose cases have runs of this archive only."""
+        ours = {str(run) for run in self._ended}
+        cases = [{**case, "run_dir": case["run_dir"] if case.get("run_dir") in ours else ""} for case in state["cases"]]
+        return {**state, "name": name, "cases": cases}
+
+
+def _place(name: str) -> PurePosixPath:
+    """Where a file of the archive belongs, below the working folder.
+
+    Raises:
+        tarfile.TarError: it is no file of a record.
+    """
+    parts = name.split("/")
+    whole = (1 < len(parts) <= _MOST_PARTS and parts[0] == RUNS.name and name.isprintable()
+             and all(part and part[0] != "." and len(part.encode()) <= _MOST_NAME_BYTES for part in parts))
+    path = PurePosixPath(*parts) if whole else RUNS
+    state = path.parent == STATES and path.suffix == ".json" and path.name not in _FILES
+    run = path.name in _FILES and len(path.parts) > 2 and not path.is_relative_to(STATES)
+    if not state and not run:
+        raise tarfile.ReadError(f"{name[:80]!r} is no file of a record")
+    return path
+
+
+def _record(member: Member, check: Callable[[object], None]) -> dict[str, Any]:
+    """The JSON of a member, of the right shape, without what makes a terminal do something.
+
+    Raises:
+        tarfile.TarError: it is none.
+    """
+    try:
+        value = _clean(parse_json(member.read(SMALL_BYTES)))
+        check(value)
+    except ValueError as error:
+        raise tarfile.ReadError(f"{member.name[:80]}: {error}") from None
+    return dict(value)
+
+
+def _check_whole(result: object) -> None:
+    check_result(result)
+    assert isinstance(result, dict)
+    for number, line in enumerate(result["epochs"]):
+        check_line(line, f"epochs[{number}]")
+
+
+def _clean(value: Any, levels: int = _MOST_LEVELS) -> Any:  # noqa: ANN401
+    """A JSON value with a replacement for every control character.
+
+    Raises:
+        ValueError: it is nested too deeply.
+    """
+    if isinstance(value, str):
+        return value if value.isprintable() else value.translate(_CONTROLS)
+    if isinstance(value, dict | list) and not levels:
+        raise ValueError(f"more than {_MOST_LEVELS} levels")
+    if isinstance(value, dict):
+        return {_clean(key): _clean(item, levels - 1) for key, item in value.items()}
+    return [_clean(item, levels - 1) for item in value] if isinstance(value, list) else value
+
+
+def _is_run(folder: Path) -> bool:
+    return any(os.path.lexists(folder / name) for name in (JOB_FILE, RESULT_FILE))
+
+
+def _uid(record: Mapping[str, Any]) -> str:
+    """Of the record's content: with the identity of a run made here, it would take that run's place in the store."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:32]

@@ -1,0 +1,255 @@
+"""Whatever is at the path of a file argument, the command ends within seconds with exit code 2, key, value and fix.
+
+Every argument of every command, and every key of the configuration that names a file, must be in one of the tables
+here: a new one that is in none fails the first tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from hostile_places import KINDS, LIMIT_S, Ending, as_nobody, hostile
+from run_folder import write_epochs, write_job, write_result
+
+from gnnexp.cli.main import make_parser, run_command
+from gnnexp.config.folders import product_folder
+
+# What an argument's value is: a file or folder that is read, or one that is made.
+READS_FILE, READS_FOLDER, MAKES_FILE, MAKES_FOLDER = "reads a file", "reads a folder", "makes a file", "makes a folder"
+# What is no mistake where a file or folder is made: it is made, or replaced.
+HARMLESS = {MAKES_FILE: {"missing", "empty", "binary", "sparse"}, MAKES_FOLDER: {"missing", "folder"},
+            READS_FILE: set(), READS_FOLDER: set()}
+
+# Command and argument: what its value is, and a command line with PATH in its place.
+ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
+    ("run", "config_dir"): (READS_FOLDER, ["run", "--config-dir", "PATH"], ""),
+    ("sweep", "config_dir"): (READS_FOLDER, ["sweep", "quickstart", "--dry-run", "--config-dir", "PATH"], ""),
+    ("plan", "config_dir"): (READS_FOLDER, ["plan", "good", "--hardware", "all", "--config-dir", "PATH"], ""),
+    ("calibrate", "config_dir"): (READS_FOLDER, ["calibrate", "--quick", "--config-dir", "PATH"], ""),
+    ("partition", "config_dir"): (READS_FOLDER, ["partition", "--config-dir", "PATH"], ""),
+    ("sweep", "name"): (READS_FILE, ["sweep", "PATH", "--dry-run"], ".yaml"),
+    ("sweep", "out"): (MAKES_FOLDER, ["sweep", "quickstart", "--dry-run", "--out", "PATH"], ""),
+    ("resume", "run"): (READS_FOLDER, ["resume", "PATH"], ""),
+    ("status", "run"): (READS_FOLDER, ["status", "PATH"], ""),
+    ("cancel", "run"): (READS_FOLDER, ["cancel", "PATH"], ""),
+    ("logs", "run"): (READS_FOLDER, ["logs", "PATH"], ""),
+    ("report", "names"): (READS_FOLDER, ["report", "PATH", "good"], ""),
+    ("report", "out"): (MAKES_FOLDER, ["report", "good", "--csv", "--out", "PATH"], ""),
+    ("plan", "names"): (READS_FOLDER, ["plan", "PATH", "--hardware", "all"], ""),
+    ("claims", "out"): (MAKES_FOLDER, ["claims", "gsplit", "--out", "PATH"], ""),
+    ("export", "out"): (MAKES_FILE, ["export", "good", "--out", "PATH"], ".tar.xz"),
+    ("import", "files"): (READS_FILE, ["import", "PATH"], ".tar.xz"),
+    ("calibrate", "out"): (MAKES_FILE, ["calibrate", "--quick", "--out", "PATH"], ".yaml"),
+    ("calibrate", "json"): (MAKES_FILE, ["calibrate", "--quick", "--json", "PATH"], ".json"),
+}
+# Arguments that are no path: a switch, a number, or one of names that are known.
+NO_PATH = {
+    *((command, "overrides") for command in ("run", "sweep", "resume", "calibrate", "partition")),  # see KEYS
+    ("run", "multirun"), ("run", "rerun"), ("run", "cfg"),
+    ("sweep", "jobs"), ("sweep", "full"), ("sweep", "dry_run"), ("sweep", "rerun"), ("sweep", "accept_foreign"),
+    ("resume", "changed_code"), ("logs", "rank"), ("logs", "follow"),
+    ("report", "sort"), ("report", "rows"), ("report", "markdown"), ("report", "csv"), ("report", "sync"),
+    ("plan", "hardware"), ("plan", "scale"), ("claims", "papers"), ("export", "names"), ("calibrate", "quick"),
+    ("ui", "port"),
+}
+# Files that a command finds by itself below a folder that it is given, by what it is given: PLACE is where they are.
+FOUND = {
+    "config-dir/model/own.yaml": [["run", "--config-dir", "config-dir"], ["plan", "good", "--hardware", "all",
+                                                                          "--config-dir", "config-dir"]],
+    "bad/job.json": [["resume", "bad"], ["status", "bad"], ["cancel", "bad"], ["logs", "bad"], ["report", "--sync"]],
+    "bad/result.json": [["report", "bad"], ["report", "compare", "bad", "good"], ["plan", "bad", "--hardware", "all"],
+                        ["report", "--sync"], ["export", "both"], ["status", "bad"]],
+    "bad/epochs.jsonl": [["status", "bad"], ["report", "--sync"]],
+    "bad/delivery.json": [["report", "--sync"]],
+    "runs/sweeps/bad.json": [["report", "bad"], ["export", "bad"], ["plan", "bad", "--hardware", "all"]],
+    "runs/sweeps/gsplit_table1.json": [["claims", "gsplit"]],
+}
+# Keys of the configuration that name files: a command line with PATH, and the suffix.
+EDGES = ["partition", "dataset=edge_list", "dataset.path=edges.tsv"]
+KEYS: dict[str, tuple[list[str], str]] = {
+    "dataset.aminer.path": (["partition", "dataset=aminer", "dataset.path=PATH"], ""),
+    "dataset.edge_list.path": (["partition", "dataset=edge_list", "dataset.path=PATH"], ".npy"),
+    "dataset.edge_list.features": ([*EDGES, "dataset.features=PATH"], ".npy"),
+    "dataset.edge_list.node_types": ([*EDGES, "dataset.node_types=PATH"], ".npy"),
+    "dataset.edge_list.labels": ([*EDGES, "dataset.labels=PATH"], ".npy"),
+    "dataset.edge_list.train_ids": ([*EDGES, "dataset.split=files", "dataset.train_ids=PATH"], ".npy"),
+    "dataset.edge_list.val_ids": ([*EDGES, "dataset.split=files", "dataset.val_ids=PATH"], ".npy"),
+    "dataset.edge_list.test_ids": ([*EDGES, "dataset.split=files", "dataset.test_ids=PATH"], ".npy"),
+    "dataset.fb100.path": (["partition", "dataset=fb100", "dataset.path=PATH"], ".mat"),
+    "dataset.gnnexp_format.path": (["partition", "dataset=gnnexp_format", "dataset.path=PATH"], ""),
+    "dataset.graphdata_npz.path": (["partition", "dataset=graphdata_npz", "dataset.path=PATH"], ".npz"),
+    "dataset.heterophilous_npz.path": (["partition", "dataset=heterophilous_npz", "dataset.path=PATH"], ".npz"),
+    "dataset.ogb.path": (["partition", "dataset=ogb", "dataset.path=PATH"], ""),
+    "dataset.planetoid.path": (["partition", "dataset=planetoid", "dataset.path=PATH"], ""),
+    "dataset.triples.path": (["partition", "dataset=triples", "dataset.path=PATH"], ".tar.gz"),
+    "partitioner.stored.path": (["partition", *EDGES[1:], "partitioner=stored", "partitioner.path=PATH"], ""),
+    "hydra.run.dir": (["run", "train.epochs=0", "hydra.run.dir=PATH"], ""),
+}
+# Keys whose name or comment sounds like a file's and that are none.
+NO_FILE = {
+    "dataset.aminer.features": "a word", "dataset.aminer.verify": "a switch", "dataset.planetoid.verify": "a switch",
+    "dataset.edge_list.split": "a word", "dataset.edge_list.pairs": "a word", "dataset.edge_list.streamed": "a switch",
+    "dataset.edge_list.features_by_type": "a switch", "dataset.ogb.features_by_type": "a switch",
+    "dataset.ogb.scheme": "a name inside of the dataset's folder", "dataset.ogb.download": "a switch",
+    "dataset.ogb.edge_features": "a switch",
+    "dataset.dgl_builtin.path": "DGL makes it and downloads into it; nothing of ours reads it",
+    "dataset.dcsbm.num_features": "a number", "dataset.rmat.num_features": "a number", "dataset.rmat.ids": "a word",
+    "dataset.dcsbm.ids": "a word", "dataset.aminer.labelled_per_class": "a number",
+    "dataset.dcsbm.label_noise": "a number", "dataset.rmat.label_noise": "a number",
+    "dataset.graphdata_npz.normalize_features": "a switch", "dataset.planetoid.normalize_features": "a switch",
+    "dataset.planetoid.missing_features": "a word", "paradigm.offload.host": "a word",
+    "paradigm.model_averaging.reserve": "a word or a number", "paradigm.vertex_parallel.dependency": "a word",
+    "tracker.mlflow.uri": "an address: tests/trackers", "hardware.source": "a sentence",
+}
+_SOUNDS = re.compile(r"path|dir|uri|url|file|feature|label|(^|_)ids$|types|source")
+_EXPLAINED = re.compile(r"file|folder|\.np[yz]")
+
+
+# --- the tables are whole --------------------------------------------------------------------------------------------
+def test_every_argument_is_in_a_table() -> None:
+    found = {(name, action.dest) for name, parser in commands() for action in parser._actions if action.dest != "help"}
+    assert found - ARGUMENTS.keys() - NO_PATH == set(), "a new argument: does it take a path?"
+    assert (ARGUMENTS.keys() | NO_PATH) - found == set(), "gone"
+    assert ARGUMENTS.keys() & NO_PATH == set()
+
+
+def commands() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    (groups,) = (action for action in make_parser()._actions if isinstance(action, argparse._SubParsersAction))
+    yield from groups.choices.items()
+
+
+def test_every_key_that_names_a_file_is_in_a_table() -> None:
+    conf = product_folder("conf")
+    found = {"hydra.run.dir"}
+    for file in sorted(conf.glob("*/*.yaml")):
+        for line in file.read_text().splitlines():
+            key, colon, rest = line.strip().partition(":")
+            if colon and key.isidentifier() and (_SOUNDS.search(key) or _EXPLAINED.search(rest.partition("#")[2])):
+                group = file.parent.name
+                found.add(f"hardware.{key}" if group == "hardware" else f"{group}.{file.stem}.{key}")
+    assert found - KEYS.keys() - NO_FILE.keys() == set(), "a new key: does it name a file?"
+    assert (KEYS.keys() | NO_FILE.keys()) - found == set(), "gone"
+
+
+# --- what is wrong ends well -----------------------------------------------------------------------------------------
+@pytest.fixture(scope="module", autouse=True)
+def imported() -> None:
+    """Whoever has no privileges may not read the interpreter's folder: what commands need is imported before."""
+    for name in ("report", "planner", "claims", "archives", "calibrate", "partition", "jobs", "resume", "sweep", "run",
+                 "execute", "set_aside"):
+        importlib.import_module(f"gnnexp.cli.{name}")
+    for name in ("gnnexp.training.state", "gnnexp.trackers.mlflow", "matplotlib.pyplot", "scipy.sparse", "scipy.io",
+                 "sklearn.datasets", "gnnexp.datasets.ogb", "gnnexp.datasets.fb100"):
+        importlib.import_module(name)
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that anybody may enter, with a run, a sweep, a folder of configurations and a few edges."""
+    folder = Path(tempfile.mkdtemp(prefix="gnnexp-arguments-"))
+    folder.chmod(0o755)
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("GNNEXP_CACHE", str(folder / "cache"))
+    monkeypatch.delenv("GNNEXP_DATA", raising=False)
+    for name in ("good", "bad"):
+        make_run(folder / name)
+    states = folder / "runs" / "sweeps"
+    states.mkdir(parents=True)
+    for name, runs in (("good", ["good"]), ("both", ["good", "bad"])):
+        cases = ", ".join(f'{{"label": "{run}", "run_dir": "{run}", "status": "finished"}}' for run in runs)
+        (states / f"{name}.json").write_text(f'{{"name": "{name}", "cases": [{cases}]}}')
+    (folder / "config-dir" / "model").mkdir(parents=True)
+    (folder / "config-dir" / "model" / "mine.yaml").write_text("_target_: gnnexp.models.sage.SAGE\n")
+    (folder / "edges.tsv").write_text("".join(f"{n}\t{n + 1}\n" for n in range(20)))
+    (folder / "runs" / "there").symlink_to("../bad")
+    yield folder
+    for path in folder.rglob("*"):
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def make_run(run_dir: Path) -> None:
+    write_job(run_dir, dataset_key="x")
+    write_epochs(run_dir, 2)
+    write_result(run_dir)
+
+
+def check(endings: Sequence[Ending], names: Sequence[str]) -> None:
+    wrong = [found for ending in endings if (found := ending.wrong(names))]
+    assert wrong == [], "\n\n".join(wrong)
+
+
+def typed(command: Sequence[str], path: Path) -> list[str]:
+    return [word.replace("PATH", str(path)) for word in command]
+
+
+def argument_cases(place: Path, what: str, command: Sequence[str], suffix: str) -> list[list[str]]:
+    """The command once for every kind of place that is a mistake for it."""
+    return [typed(command, hostile(place / "hostile" / kind / f"it{suffix}", kind)) for kind in KINDS
+            if kind not in HARMLESS[what]]
+
+
+@pytest.mark.parametrize("argument", ARGUMENTS, ids=" ".join)
+def test_a_hostile_path_as_an_argument(place: Path, argument: tuple[str, str]) -> None:
+    what, command, suffix = ARGUMENTS[argument]
+    flag = next((word for word in command if word.startswith("--") and "PATH" in command[command.index(word) + 1:][:1]),
+                command[0])
+    check(as_nobody(argument_cases(place, what, command, suffix), place, run_command), ["hostile/", flag])
+
+
+@pytest.mark.parametrize("found", FOUND)
+def test_a_hostile_file_in_a_folder_that_is_given(place: Path, found: str) -> None:
+    """All kinds but what is harmless there: a record that is missing, a folder of configurations that lacks a file."""
+    for kind in ("empty", "binary", "closed", "loop", "fifo", "sparse", "folder"):
+        if kind == "empty" and found.endswith((".yaml", ".jsonl")):
+            continue  # no epochs; no keys
+        file = place / found
+        if file.exists():
+            file.unlink()
+        hostile(file, kind)
+        if found == "bad/epochs.jsonl":
+            (place / "bad" / "result.json").unlink(missing_ok=True)
+            write_result(place / "good")
+        check(as_nobody(FOUND[found], place, run_command), [str(Path(found).name), "bad"])
+        for left in (file, file.with_name(f"{file.name}.other")):
+            if left.is_dir() and not left.is_symlink():
+                left.rmdir()
+            elif os.path.lexists(left):
+                left.unlink()
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_a_hostile_path_in_the_configuration(place: Path, key: str) -> None:
+    command, suffix = KEYS[key]
+    what = MAKES_FOLDER if key == "hydra.run.dir" else READS_FILE
+    cases = argument_cases(place, what, command, suffix)
+    check(as_nobody(cases, place, run_command), ["hostile/", "/it", key.rpartition(".")[2], "nnnnn"])
+
+
+# --- as real commands ------------------------------------------------------------------------------------------------
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*map(" ".join, ARGUMENTS), *KEYS])
+def test_a_hostile_path_as_a_real_command(place: Path, name: str) -> None:
+    if name in KEYS:
+        what, (command, suffix) = MAKES_FOLDER if name == "hydra.run.dir" else READS_FILE, KEYS[name]
+    else:
+        what, command, suffix = ARGUMENTS[tuple(name.split())]  # type: ignore[index]
+    drop = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    endings = []
+    for case in argument_cases(place, what, command, suffix):
+        # On a busy machine starting Python and importing take longer than a command may.
+        done = subprocess.run([*drop, sys.executable, "-m", "gnnexp", *case], capture_output=True, text=True,
+                              check=False, timeout=6 * LIMIT_S)
+        endings.append(Ending(case, done.returncode, done.stderr))
+    check(endings, ["hostile/", "/it", "--", name.rpartition(".")[2], "nnnnn"])
