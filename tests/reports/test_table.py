@@ -118,6 +118,15 @@ def test_the_cells_are_the_records(tmp_path: Path) -> None:
     assert table.rich(200, "x").row_count == 2
 
 
+def test_texts_of_records_are_no_markup_in_markdown() -> None:
+    evil = "<script>alert(1)</script> [x](javascript:alert(1)) a|b\nc"
+    text = Table((evil, "n"), ((evil, "1"),), f"caption {evil}", f"heading {evil}").markdown()
+    assert "<" not in text and "](" not in text
+    heading, _, *table, _, caption = text.splitlines()
+    assert heading.startswith("heading &lt;script>") and caption.startswith("caption &lt;script>")
+    assert len(table) == 3 and all(re.sub(r"\\\|", "", line).count("|") == 3 for line in table)
+
+
 def test_accuracy_of_several_runs() -> None:
     assert accuracy_cell([0.5]) == "50.00"
     assert accuracy_cell([0.5, 0.6]) == "55.00 ± 63.53", "12.706 x 7.07 / sqrt(2)"
