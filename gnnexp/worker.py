@@ -6,10 +6,8 @@ it: the environment says which rank this is (torchrun's variables), the run dire
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -17,13 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnexp.comm.environment import Environment, read_environment
+from gnnexp.launchers.parent import die_with_parent
 
 if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
     from gnnexp.job import Job
     from gnnexp.paradigms.base import Paradigm
     from gnnexp.record.heartbeat import Heartbeat
 
-_PR_SET_PDEATHSIG = 1
 # What a rank tells of its failure with must be there when memory is not.
 PRELOADED = ("torch._dynamo", "gnnexp.train", "gnnexp.training.assemble", "gnnexp.record.heartbeat",
              "gnnexp.record.failure")
@@ -85,14 +83,6 @@ def _failed_in(job: list[Job]) -> str:
     timer = job[0].timer
     stage = timer.activity.stage
     return stage if stage != "train" else timer.failed_in or stage
-
-
-def die_with_parent() -> None:
-    """Ask Linux to kill this process when its launcher dies: nothing is left behind by a SIGKILLed launcher."""
-    launcher = int(os.environ.get("GNNEXP_LAUNCHER_PID", os.getppid()))
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != launcher:  # it died before we asked
-        os._exit(1)
 
 
 def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat: Heartbeat) -> str:

@@ -93,7 +93,7 @@ def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console, launch
             signal.raise_signal(outcome.asked)
         if outcome.status == "finished":
             draw(run_dir)
-        deliver_rest(follower, tracker, console)
+        deliver_rest(follower, min(tracker.timeout_s, run_config(config).hardware.timeout_s), console)
     if outcome.status == "submitted":
         console.print(outcome.message, soft_wrap=True)
     elif outcome.message:
@@ -180,11 +180,11 @@ def tell_result(run_dir: Path, console: Console) -> None:
     console.print(f"result: {run_dir / RESULT_FILE}" + ("   dashboard: gnnexp ui" if tracked else ""), soft_wrap=True)
 
 
-def deliver_rest(follower: Follower | None, tracker: Tracker, console: Console) -> None:
-    """Wait, not for ever, until the tracker has everything; say so once if it has not."""
+def deliver_rest(follower: Follower | None, timeout_s: float, console: Console) -> None:
+    """Wait `timeout_s` at most until the tracker has everything; say so once if it has not."""
     if follower is None:
         return
-    reason = follower.finish(tracker.timeout_s)
+    reason = follower.finish(timeout_s)
     if reason:
         console.print(f"[yellow]tracking is away[/yellow] ({reason}); the records are in {follower.run_dir}, deliver "
                       "them later with: gnnexp report --sync", soft_wrap=True)

@@ -106,7 +106,29 @@ def _is_consequence(status: Status) -> bool:
     return any(words in status.reason.lower() for words in (*_LOST_PEER, *_NO_ANSWER))
 
 
-def hanging(statuses: Sequence[Status], now: float, timeout_s: float) -> Status | None:
+@dataclass(frozen=True)
+class Hang:
+    """A rank that was found to hang.
+
+    Attributes:
+        status: its last word.
+        silent_s: for how long it had said nothing when it was found; 0 if it still says that it is there.
+    """
+
+    status: Status
+    silent_s: float = 0.0
+
+    def describe(self) -> str:
+        """In words."""
+        last, phase = self.status, self.status.phase or "start"
+        if self.silent_s:
+            return (f"{_where(last.rank, last.host)} gives no sign of life for {self.silent_s:.0f} s; "
+                    f"last seen in phase {phase}")
+        heard = "" if not last.since else f" (nothing began or ended there for {last.time - last.since:.0f} s)"
+        return f"{_where(last.rank, last.host)} hangs in phase {phase}{heard}"
+
+
+def hanging(statuses: Sequence[Status], now: float, timeout_s: float) -> Hang | None:
     """A rank that hangs by itself, the one that did so first.
 
     Its heart has stopped for `timeout_s` (a frozen process), or another rank has waited for it in vain while it was in
@@ -118,10 +140,13 @@ def hanging(statuses: Sequence[Status], now: float, timeout_s: float) -> Status 
     stuck = [status for status in running
              if now - status.time > timeout_s
              or (waited and not status.exchanging and status.time - status.since > 0.5 * timeout_s)]
-    return min(stuck, key=lambda status: min(status.since or status.time, status.time), default=None)
+    first = min(stuck, key=lambda status: min(status.since or status.time, status.time), default=None)
+    if first is None:
+        return None
+    return Hang(first, now - first.time if now - first.time > timeout_s else 0.0)
 
 
-def judge(run_dir: Path, deaths: Sequence[Death], hung: Status | None = None) -> Outcome:
+def judge(run_dir: Path, deaths: Sequence[Death], hung: Hang | None = None) -> Outcome:
     """The outcome of a launch in which something went wrong.
 
     Args:
@@ -131,9 +156,8 @@ def judge(run_dir: Path, deaths: Sequence[Death], hung: Status | None = None) ->
     """
     statuses = read_statuses(run_dir)
     if hung is not None:
-        heard = "" if not hung.since else f" (nothing began or ended there for {hung.time - hung.since:.0f} s)"
-        reason = f"{_where(hung.rank, hung.host)} hangs in phase {hung.phase or 'start'}{heard}"
-        return Outcome(1, "failed", reason, f"{reason}\n{log_tail(run_dir, hung.rank)}".rstrip(), "hang")
+        reason = hung.describe()
+        return Outcome(1, "failed", reason, f"{reason}\n{log_tail(run_dir, hung.status.rank)}".rstrip(), "hang")
     spoken = first_failure(statuses)
     said = {status.rank for status in statuses if status.state == "failed"}
     silent = min((death for death in deaths if death.rank not in said), key=lambda death: death.time, default=None)

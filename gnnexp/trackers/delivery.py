@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -69,7 +70,8 @@ def reopen(run_dir: Path, timeout_s: float = REOPEN_S) -> None:
             found = Delivery(**json.loads(path.read_text()))
             replace(found, done=False, reopened=True).save(run_dir)
     except TimeoutError as error:
-        raise ConfigError(Problem(BUSY, str(run_dir), str(error), "end that process, then repeat the command")) from None
+        problem = Problem(BUSY, str(run_dir), str(error), "end that process, then repeat the command")
+        raise ConfigError(problem) from None
 
 
 @contextmanager
@@ -93,16 +95,20 @@ def locked(file: Path, timeout_s: float) -> Iterator[None]:
         TimeoutError: another process holds it for longer than `timeout_s`. A frozen one would for ever.
     """
     end = time.monotonic() + timeout_s
-    with file.open("a") as lock:
+    with file.open("a+") as lock:
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() > end:
-                    raise TimeoutError(f"another process has held {file} for {timeout_s:.0f} s "
-                                       f"(who: fuser {file})") from None
+                    lock.seek(0)
+                    raise TimeoutError(f"process {lock.read(20).strip()} has held {file} for more than "
+                                       f"{timeout_s:.0f} s") from None
                 time.sleep(_POLL_S)
+        lock.truncate(0)
+        lock.write(str(os.getpid()))  # for whoever waits in vain
+        lock.flush()
         yield
 
 

@@ -168,7 +168,7 @@ class MlflowTracker(Tracker):
         return client
 
     def _making_tables(self) -> AbstractContextManager[None]:
-        """One process at a time makes the tables of a SQLite store: 7 of 8 that tried together failed (slurm/README)."""
+        """One process at a time makes the tables of a SQLite store: 7 of 8 together failed (slurm/README)."""
         file = _sqlite_file(self.uri)
         return nullcontext() if file is None else locked(file.with_name(f"{file.name}.lock"), _TABLES_S)
 
