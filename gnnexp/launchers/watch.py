@@ -98,7 +98,8 @@ class Watchdog(threading.Thread):
         for rank, process in self._ranks.items():
             if states.get(rank) not in ("finished", "stopped") and rank not in self.vanished and not _alive(process):
                 self.vanished[rank] = now
-        if self.gone_since is None and len(self._found) == self.num_ranks and not any(map(_alive, self._ranks.values())):
+        started = len(self._found) == self.num_ranks
+        if started and self.gone_since is None and not any(map(_alive, self._ranks.values())):
             self.gone_since = time.monotonic()
         if self._deadline is not None:
             return
