@@ -6,7 +6,6 @@ is never stale. Several processes may prepare the same one: the first makes it, 
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import hashlib
 import json
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gnnexp.datasets.base import Dataset
+from gnnexp.disk import NO_ROOM
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.arrays import mend
 from gnnexp.graph.format import open_graph, save_graph
@@ -47,7 +47,6 @@ log = logging.getLogger(__name__)
 CACHE_VARIABLE = "GNNEXP_CACHE"
 QUALITY = "quality.json"
 DRY_RUN, PROFILE = "dry_run.json", "profile.json"
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # A partition that takes less is made twice, and the second one kept: the first loads kernels (about 50 ms for SPRING,
 # which partitions half a million edges in 10 ms).
 _QUICK_S = 1.0
@@ -283,19 +282,17 @@ def _prepare(folder: Path, open_it: Callable[[Path], Artifact], make: Callable[[
         if folder.exists() and (found := _open_or_say(folder, open_it, say=False)) is not None:
             return found
         _remove_leftovers(folder)
-        work = Path(tempfile.mkdtemp(prefix=staging_prefix(folder), dir=folder.parent))
         try:
-            make(work / folder.name)
-            if folder.exists():
-                folder.replace(work / "damaged")
-            move_into_place(work / folder.name, folder)
+            with tempfile.TemporaryDirectory(prefix=staging_prefix(folder), dir=folder.parent) as work:
+                make(Path(work) / folder.name)
+                if folder.exists():
+                    folder.replace(Path(work) / "damaged")
+                move_into_place(Path(work) / folder.name, folder)
         except OSError as error:
-            if error.errno not in _NO_ROOM:
+            if error.errno not in NO_ROOM:
                 raise
             raise DataError(Problem(str(folder), error.strerror, "the artifact cache needs room for it",
                                     f"make room there, or set {CACHE_VARIABLE} to another disk")) from None
-        finally:
-            shutil.rmtree(work)
     return open_it(folder)
 
 

@@ -10,11 +10,13 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnexp.comm.environment import Environment, read_environment
+from gnnexp.disk import EXIT_CODE
 from gnnexp.launchers.parent import die_with_parent
 
 if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
@@ -65,14 +67,19 @@ def as_rank(work: Callable[[Path, Environment, list[Job], Heartbeat], str]) -> i
         from gnnexp.record.failure import describe
 
         failure = describe(error)
-        heartbeat.last_word(
-            "failed", phase=_failed_in(job), kind=failure.kind, reason=failure.reason, traceback=failure.trace,
-            exit_code=failure.exit_code, needed_bytes=failure.needed_bytes, available_bytes=failure.available_bytes,
-        )
+        with suppress(OSError):  # a full disk: the exit code says so
+            heartbeat.last_word(
+                "failed", phase=_failed_in(job), kind=failure.kind, reason=failure.reason, traceback=failure.trace,
+                exit_code=failure.exit_code, needed_bytes=failure.needed_bytes,
+                available_bytes=failure.available_bytes,
+            )
         # A rank whose peers wait in a collective would hang in the process group's clean-up: leave at once.
         sys.stderr.flush()
         os._exit(failure.exit_code)
-    heartbeat.last_word("stopped" if stopped_by else "finished", reason=stopped_by, exit_code=0)
+    try:
+        heartbeat.last_word("stopped" if stopped_by else "finished", reason=stopped_by, exit_code=0)
+    except OSError:
+        return EXIT_CODE
     return 0
 
 

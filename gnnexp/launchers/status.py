@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnnexp.disk import EXIT_CODE
 from gnnexp.launchers.base import Outcome
 
 USER_ERROR = 2
@@ -83,10 +84,17 @@ class Death:
     time: float
     out_of_memory: bool = False
 
+    @property
+    def is_of_disk(self) -> bool:
+        """Whether it ended because its disk took nothing, not even a word on that."""
+        return self.exit_code == EXIT_CODE
+
     def describe(self) -> str:
         """In words."""
         if self.exit_code is None:
             return "vanished"
+        if self.is_of_disk:
+            return "could not write: its disk is full, over its quota or read-only"
         if self.exit_code >= 0:
             return f"exited with code {self.exit_code}"
         try:
@@ -160,7 +168,8 @@ def judge(run_dir: Path, deaths: Sequence[Death], hung: Hang | None = None) -> O
         return Outcome(1, "failed", reason, f"{reason}\n{log_tail(run_dir, hung.status.rank)}".rstrip(), "hang")
     spoken = first_failure(statuses)
     said = {status.rank for status in statuses if status.state == "failed"}
-    silent = min((death for death in deaths if death.rank not in said), key=lambda death: death.time, default=None)
+    silent = min((death for death in deaths if death.rank not in said),
+                 key=lambda death: (not death.is_of_disk, death.time), default=None)
     if silent and (spoken is None or _is_consequence(spoken) or silent.time < spoken.time):
         return _silent_outcome(run_dir, silent, statuses)
     if spoken is None:
@@ -178,7 +187,7 @@ def _silent_outcome(run_dir: Path, death: Death, statuses: Sequence[Status]) -> 
     last = next((status for status in statuses if status.rank == death.rank), Status(death.rank, "running"))
     where = f" in phase {last.phase}" if last.phase else ""
     reason = f"{_where(death.rank, last.host)} {death.describe()}{where}"
-    kind = "out of memory" if death.out_of_memory else "killed"
+    kind = "out of memory" if death.out_of_memory else "disk" if death.is_of_disk else "killed"
     return Outcome(1, "failed", reason, f"{reason}\n{log_tail(run_dir, death.rank)}".rstrip(), kind)
 
 

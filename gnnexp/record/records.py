@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gnnexp.disk import write_bytes, writing
 from gnnexp.measure.record import RankRecord, layer_counts
 
 EPOCHS_FILE = "epochs.jsonl"
@@ -24,13 +25,7 @@ def write_json(path: Path, value: object) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write atomically: a temporary file beside it, fsync, rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    write_bytes(path, text.encode())
 
 
 def read_epochs(run_dir: Path) -> list[dict[str, Any]]:
@@ -83,7 +78,7 @@ class EpochLog:
         }
         if resumed:
             line["resumed"] = [dict(piece) for piece in resumed]
-        with self._path.open("a", encoding="utf-8") as file:
+        with writing(self._path), self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnexp.record.records import write_text
 from gnnexp.record.runs import Run
 from gnnexp.reports.values.labels import flat
 from gnnexp.reports.values.metrics import header_factor, typical_epoch, values_of
@@ -292,11 +293,10 @@ def _literal(text: str) -> str:
 
 def save_table(table: Table, folder: Path, name: str, formats: Sequence[str]) -> list[Path]:
     """Write `table` as `md` and/or `csv`; returns the files."""
-    folder.mkdir(parents=True, exist_ok=True)
     texts = {"md": table.markdown, "csv": table.csv}
     files = []
     for suffix in formats:
         file = folder / f"{name}.{suffix}"
-        file.write_text(texts[suffix](), encoding="utf-8")
+        write_text(file, texts[suffix]())
         files.append(file)
     return files
