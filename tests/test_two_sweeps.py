@@ -62,7 +62,7 @@ def test_cases_of_sweeps_that_run_at_once_are_run_once(sweeps: Path, second: str
     assert len(list(sweeps.glob("runs/*/*/job.json"))) == CASES, said
     assert 0 in [process.returncode for process in going], said
     assert not any("Traceback" in text for text in said)
-    assert not [path for path in (sweeps / "runs" / "sweeps").rglob("*.lock")]
+    assert not list((sweeps / "runs" / "sweeps").rglob("*.lock"))
     assert run_command(["sweep", "one.yaml"]) == 0 and sum(seeds(sweeps).values()) == CASES, "nothing is left"
 
 
@@ -70,7 +70,7 @@ def test_a_rerun_runs_again_what_was_there_and_not_what_came_since(sweeps: Path)
     assert run_command(["sweep", "one.yaml", "seed=0"]) == 0
     (first,) = run_dirs()
     looking = Looking(passed_over=run_dirs())
-    sweep, composed, state = planned("one.yaml", "seed=0", looking=looking)
+    _, composed, state = planned("one.yaml", "seed=0", looking=looking)
     assert state.status == "waiting" and state.run_dir == ""
     assert look_again(composed, state, Looking()).status == "finished before"
     assert run_command(["sweep", "one.yaml", "seed=0", "--rerun"]) == 0
