@@ -6,6 +6,8 @@ import errno
 import json
 import os
 import shutil
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -164,6 +166,20 @@ def test_a_full_disk_ends_no_sweep(pretending, monkeypatch, capfd, where):
     assert run_command(["sweep", "mine.yaml"]) == 0
     assert [json.loads(path.read_text())["status"] for path in pretending.glob("runs/mine/*/result.json")].count(
         "finished") == 3
+
+
+@pytest.mark.timeout(200)
+def test_a_sweep_whose_output_has_no_room_goes_on(pretending):
+    """As under `nohup gnnexp sweep NAME > LOG`, with the log on a disk that fills."""
+    (pretending / "mine.yaml").write_text(f"fixed: {json.dumps(PRETENDED)}\naxes: {{seed: [0, 1]}}\n")
+    with small_disk(pretending / "disk", "4k") as disk, (disk / "log").open("w") as log:
+        log.write("x" * 4096)
+        log.flush()
+        command = [sys.executable, "-m", "gnnexp", "sweep", "mine.yaml"]
+        done = subprocess.run(command, stdout=log, stderr=log, check=False, timeout=180)
+    assert done.returncode == 0
+    results = [json.loads(path.read_text()) for path in pretending.glob("runs/mine/*/result.json")]
+    assert [one["status"] for one in results] == ["finished"] * 2
 
 
 # --- commands --------------------------------------------------------------------------------------------------------

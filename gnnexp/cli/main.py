@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
+from gnnexp.cli.output import patient_output
 from gnnexp.disk import in_words
 from gnnexp.errors import GnnexpError, ProblemsError
 
@@ -42,6 +43,11 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def guarded(command: Callable[[], int]) -> int:
     """Run `command`, with errors in a user's words; returns the exit code."""
+    with patient_output():
+        return _guarded(command)
+
+
+def _guarded(command: Callable[[], int]) -> int:
     before = signal.signal(signal.SIGTERM, _stop)
     # As `python -m` does: a user's own package in the current folder can be named in `_target_`.
     if (here := str(Path.cwd())) not in sys.path:
