@@ -7,6 +7,7 @@ launcher, turns what it meets into a `Problem` here (`in_words`, `refusal`), and
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -101,3 +102,28 @@ def write_bytes(path: Path, content: bytes) -> None:
         if isinstance(error, OSError):
             error.filename, error.filename2 = str(path), None  # the user knows of no temporary file
         raise
+
+
+def try_lock(file: Path) -> int | None:
+    """The handle of a lock file that this process now holds, None while another one does.
+
+    Whoever holds it removes the file and then closes the handle; the system releases the lock of a process that dies.
+    """
+    while True:
+        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        if _is_there(handle, file):
+            return handle
+        os.close(handle)  # removed by its holder a moment ago: a lock on it locks nobody out
+
+
+def _is_there(handle: int, file: Path) -> bool:
+    """Whether `file` is what was opened as `handle`."""
+    try:
+        return os.path.samestat(os.fstat(handle), file.stat())
+    except FileNotFoundError:
+        return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,7 +14,7 @@ from rich.console import Console
 from gnnexp.cli.cases import STATES, State, run_case
 from gnnexp.cli.known_runs import Looking, known_of, stand
 from gnnexp.config.compose import Composed
-from gnnexp.disk import DiskError, in_words, one_line
+from gnnexp.disk import DiskError, in_words, one_line, try_lock
 from gnnexp.launchers.kept import Launchers
 from gnnexp.sweep import Sweep
 
@@ -72,24 +71,10 @@ def _after(composed: Composed, state: State, looking: Looking) -> State:
 def _locked(file: Path) -> Iterator[bool]:
     """Whether this process holds the lock of `file`, which is removed afterwards; the system releases it at its end."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    handle = _acquire(file)
+    handle = try_lock(file)
     try:
         yield handle is not None
     finally:
         if handle is not None:
             file.unlink()
             os.close(handle)
-
-
-def _acquire(file: Path) -> int | None:
-    while True:
-        handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            return None
-        # A holder removes its file before it lets go: a lock on a removed file locks nobody out.
-        if os.path.lexists(file) and os.path.samestat(os.fstat(handle), file.stat()):
-            return handle
-        os.close(handle)
