@@ -12,13 +12,14 @@ import sys
 from pathlib import Path
 
 from gnnexp.config.schema import HardwareConfig, run_config
+from gnnexp.disk import in_words
 from gnnexp.errors import GnnexpError
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.slurm_jobs import JobState, requeue
 from gnnexp.launchers.status import read_statuses
 from gnnexp.record.attempts import note, requeues, restarts_spent
-from gnnexp.record.ending import deliver, settle
+from gnnexp.record.ending import deliver, end_attempt
 
 
 def main(arguments: list[str]) -> int:
@@ -37,8 +38,7 @@ def main(arguments: list[str]) -> int:
         requeue(job_id)
         return 0
     if hardware.detach:  # nobody follows
-        note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason, job=job_id)
-        outcome = settle(run_dir, outcome)
+        outcome = end_attempt(run_dir, outcome, job_id)
         deliver(run_dir, config)
     return outcome.exit_code
 
@@ -58,7 +58,8 @@ def _goes_on(run_dir: Path, hardware: HardwareConfig, outcome: Outcome, max_requ
 
 if __name__ == "__main__":
     try:
-        sys.exit(main(sys.argv[1:]))
+        with in_words():
+            sys.exit(main(sys.argv[1:]))
     except GnnexpError as failure:
         print(f"gnnexp: {failure}", file=sys.stderr)
         sys.exit(failure.exit_code)

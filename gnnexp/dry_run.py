@@ -17,6 +17,7 @@ import torch
 
 from gnnexp.comm.environment import Environment
 from gnnexp.job import Job
+from gnnexp.launchers.parent import die_with_parent
 from gnnexp.measure.memory import own_bytes, own_peak_bytes, reset_host_peak
 from gnnexp.measure.needs import Profile
 from gnnexp.paradigms.base import Paradigm
@@ -24,7 +25,6 @@ from gnnexp.prepare import DRY_RUN, PROFILE
 from gnnexp.record.records import write_json
 from gnnexp.train import make_optimizer
 from gnnexp.training.assemble import Artifacts, assemble
-from gnnexp.worker import die_with_parent
 
 BATCHES = 3
 

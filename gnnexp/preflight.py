@@ -6,6 +6,7 @@ does (what an interpreter with its libraries takes). What was measured is in the
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import psutil
 import torch
 
 from gnnexp.config.build import build
-from gnnexp.config.schema import TrainConfig, run_config
+from gnnexp.config.schema import RunConfig, TrainConfig, run_config
 from gnnexp.config.seen import as_seen
 from gnnexp.errors import Problem
 from gnnexp.feature_stores.base import FeatureStore
@@ -37,6 +38,13 @@ _INTERPRETER = 460_000_000
 _ACTIVATION_COPIES = 4
 # Copies of the parameters per model of a part: values, Adam's two moments; as float64 while models are averaged.
 _KEPT_MODEL = 5
+# Bytes of an epoch's line in `epochs.jsonl`: its metrics, what a rank adds, and what a step adds for its loss and for
+# each layer's counts (digits with 2 ranks: 3.2 KB, 0.9 KB, 20 bytes and 30 bytes).
+_METRICS, _OF_RANK, _OF_STEP = 5_000, 1_500, 40
+# `result.json` repeats all lines, indented, and is there twice while it is written again.
+_COPIES = 4
+# job.json, config.yaml, status, logs, the figure of 41 KB.
+_OTHER_FILES = 200_000
 
 
 @dataclass(frozen=True)
@@ -108,6 +116,8 @@ def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int, parts: P
         Need("layer-wise evaluation", "host", _evaluation(graph, model, train, itemsize)),
         Need("checkpoints", "disk", (3 * parameters * (1 + drawn.models * hardware.num_ranks) + trained)
              * checkpoints, per_rank=False),
+        Need("records and figures", "disk", _records(run, graph, model.num_layers), per_rank=False),
+        Need("layer-wise evaluation in files", "disk", _evaluation_files(graph, model, train, itemsize)),
         *build(config["task"], Task).needs(config, graph),
     ]
     if paradigm.wants_partition(config):
@@ -184,8 +194,26 @@ def _evaluation(graph: Graph, model: Model, train: TrainConfig, itemsize: int) -
     """Activations of two layers; above the limit they are streamed to disk."""
     if train.eval_every is None:
         return 0
-    wanted = 2 * graph.num_nodes * max(model.hidden if model.num_layers > 1 else 0, graph.num_classes) * itemsize
-    return min(wanted, train.eval_memory)
+    return min(_two_layers(graph, model, itemsize), train.eval_memory)
+
+
+def _evaluation_files(graph: Graph, model: Model, train: TrainConfig, itemsize: int) -> int:
+    """The same activations where half of the limit does not hold them."""
+    wanted = _two_layers(graph, model, itemsize)
+    return wanted if train.eval_every is not None and 2 * wanted > train.eval_memory else 0
+
+
+def _two_layers(graph: Graph, model: Model, itemsize: int) -> int:
+    return 2 * graph.num_nodes * max(model.hidden if model.num_layers > 1 else 0, graph.num_classes) * itemsize
+
+
+def _records(run: RunConfig, graph: Graph, layers: int) -> int:
+    """What a run writes of its epochs, an upper bound."""
+    links = graph.links.get("train")
+    examples = graph.splits.train.numel() if links is None else links.shape[0]
+    steps = 1 if run.train.batch_size is None else math.ceil(examples / run.train.batch_size)
+    line = _METRICS + _OF_RANK * run.hardware.num_ranks + _OF_STEP * (1 + layers) * steps
+    return _OTHER_FILES + _COPIES * run.train.epochs * line
 
 
 def judge(found: Estimate, config: Mapping[str, Any], run_dir: Path) -> list[Problem]:

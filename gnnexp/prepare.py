@@ -6,24 +6,25 @@ is never stale. Several processes may prepare the same one: the first makes it, 
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import hashlib
 import json
 import logging
 import os
+import platform
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gnnexp.datasets.base import Dataset
+from gnnexp.disk import NO_ROOM, try_lock
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.arrays import mend
 from gnnexp.graph.format import open_graph, save_graph
@@ -36,6 +37,7 @@ from gnnexp.graph.stream import EdgeStream, GraphStream
 from gnnexp.graph.validate import validate_graph, validate_ids
 from gnnexp.graph.writer import move_into_place, staging_prefix, write_json
 from gnnexp.measure.needs import Profile
+from gnnexp.measure.pulse import Pulse
 from gnnexp.partitioners.base import Partitioner, check_num_parts
 from gnnexp.partitioners.streaming import StreamPartitioner
 from gnnexp.provenance.code import code_of, modules_of
@@ -47,10 +49,13 @@ log = logging.getLogger(__name__)
 CACHE_VARIABLE = "GNNEXP_CACHE"
 QUALITY = "quality.json"
 DRY_RUN, PROFILE = "dry_run.json", "profile.json"
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # A partition that takes less is made twice, and the second one kept: the first loads kernels (about 50 ms for SPRING,
 # which partitions half a million edges in 10 ms).
 _QUICK_S = 1.0
+# After how long without a sign of life a process that prepares something is taken to be frozen (`hardware.timeout_s`'s
+# default; nothing waits that long for anything).
+_FROZEN_S = 300.0
+_POLL_S = 0.05
 # 64 of the key's 256 bits: 2^32 artifacts before two names are likely to meet.
 _KEY_DIGITS = 16
 
@@ -229,13 +234,28 @@ def prepare_profile(
         request = {"config": trial, "graph": str(graph_folder), "local_ranks": hardware["workers"]}
         write_json(staging / DRY_RUN, request)
         command = [sys.executable, "-m", "gnnexp.dry_run", str(staging)]
-        done = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
-        if done.returncode:
-            reason = " ".join(done.stderr.rpartition("Error: ")[2].split()) or f"exit code {done.returncode}"
+        code, said = _run_watched(command, {**os.environ, **variables})
+        if code:
+            reason = " ".join(said.rpartition("Error: ")[2].split()) or f"exit code {code}"
             raise ConfigError(Problem("paradigm.reserve", "profile", f"the dry run failed: {reason}",
                                       "set paradigm.reserve to a number of bytes, or null for two thirds"))
 
     return _prepare(folder, _read_profile, make)
+
+
+def _run_watched(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    """Exit code and standard error of a command, which is killed where it shows no sign of life."""
+    with subprocess.Popen(command, env=environment, text=True, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.PIPE) as child:
+        pulse = Pulse(child.pid)
+        while True:
+            try:
+                said = child.communicate(timeout=1.0)[1]
+                return child.returncode, said
+            except subprocess.TimeoutExpired:
+                if pulse.silent_s() > _FROZEN_S:
+                    child.kill()
+                    return 1, f"Error: no sign of life for {pulse.silent_s():.0f} s"
 
 
 def _read_profile(folder: Path) -> Profile:
@@ -283,19 +303,17 @@ def _prepare(folder: Path, open_it: Callable[[Path], Artifact], make: Callable[[
         if folder.exists() and (found := _open_or_say(folder, open_it, say=False)) is not None:
             return found
         _remove_leftovers(folder)
-        work = Path(tempfile.mkdtemp(prefix=staging_prefix(folder), dir=folder.parent))
         try:
-            make(work / folder.name)
-            if folder.exists():
-                folder.replace(work / "damaged")
-            move_into_place(work / folder.name, folder)
+            with tempfile.TemporaryDirectory(prefix=staging_prefix(folder), dir=folder.parent) as work:
+                make(Path(work) / folder.name)
+                if folder.exists():
+                    folder.replace(Path(work) / "damaged")
+                move_into_place(Path(work) / folder.name, folder)
         except OSError as error:
-            if error.errno not in _NO_ROOM:
+            if error.errno not in NO_ROOM:
                 raise
             raise DataError(Problem(str(folder), error.strerror, "the artifact cache needs room for it",
                                     f"make room there, or set {CACHE_VARIABLE} to another disk")) from None
-        finally:
-            shutil.rmtree(work)
     return open_it(folder)
 
 
@@ -332,17 +350,33 @@ def _lock(folder: Path) -> Iterator[None]:
 
 
 def _acquire(path: Path) -> int:
-    while True:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    """The lock of `path`, waited for as long as the process that holds it lives.
+
+    Raises:
+        DataError: that process is frozen.
+    """
+    pulses: dict[int, Pulse] = {}
+    said = False
+    while (handle := try_lock(path)) is None:
+        if not said:
             log.warning("another process is preparing %s: waiting for it", path.parent / path.stem.lstrip("."))
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        # The holder removes the file before it lets go: a lock on a removed file locks nobody out.
-        try:
-            if os.path.samestat(os.fstat(handle), path.stat()):
-                return handle
-        except FileNotFoundError:
-            log.debug("%s was removed by its holder", path)
-        os.close(handle)
+            said = True
+        host, pid = _holder(path)
+        if host == platform.node():
+            silent_s = pulses.setdefault(pid, Pulse(pid)).silent_s()
+            if silent_s > _FROZEN_S:
+                raise DataError(Problem(str(path), f"process {pid}", "prepares this, but gives no sign of life for "
+                                        f"{silent_s:.0f} s", f"end it (kill -9 {pid}), then repeat the command"))
+        time.sleep(_POLL_S)
+    os.ftruncate(handle, 0)
+    os.write(handle, f"{platform.node()} {os.getpid()}".encode())  # for those who wait
+    return handle
+
+
+def _holder(path: Path) -> tuple[str, int]:
+    """Host and number of the process that holds a lock; ("", 0) where it has not said so yet."""
+    try:
+        host, pid = path.read_text(encoding="utf-8").split()
+        return host, int(pid)
+    except (OSError, ValueError):
+        return "", 0

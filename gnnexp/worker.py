@@ -6,17 +6,18 @@ it: the environment says which rank this is (torchrun's variables), the run dire
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnexp.comm.environment import Environment, read_environment
+from gnnexp.disk import EXIT_CODE
+from gnnexp.launchers.parent import die_with_parent
 
 if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
     from gnnexp.job import Job
@@ -24,7 +25,6 @@ if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to
     from gnnexp.provenance.code import Code
     from gnnexp.record.heartbeat import Heartbeat
 
-_PR_SET_PDEATHSIG = 1
 # What a rank tells of its failure with must be there when memory is not.
 PRELOADED = ("torch._dynamo", "gnnexp.train", "gnnexp.training.assemble", "gnnexp.record.heartbeat",
              "gnnexp.record.failure")
@@ -70,14 +70,19 @@ def as_rank(work: Callable[[Path, Environment, list[Job], Heartbeat], str]) -> i
         from gnnexp.record.failure import describe
 
         failure = describe(error)
-        heartbeat.last_word(
-            "failed", phase=_failed_in(job), kind=failure.kind, reason=failure.reason, traceback=failure.trace,
-            exit_code=failure.exit_code, needed_bytes=failure.needed_bytes, available_bytes=failure.available_bytes,
-        )
+        with suppress(OSError):  # a full disk: the exit code says so
+            heartbeat.last_word(
+                "failed", phase=_failed_in(job), kind=failure.kind, reason=failure.reason, traceback=failure.trace,
+                exit_code=failure.exit_code, needed_bytes=failure.needed_bytes,
+                available_bytes=failure.available_bytes,
+            )
         # A rank whose peers wait in a collective would hang in the process group's clean-up: leave at once.
         sys.stderr.flush()
         os._exit(failure.exit_code)
-    heartbeat.last_word("stopped" if stopped_by else "finished", reason=stopped_by, exit_code=0)
+    try:
+        heartbeat.last_word("stopped" if stopped_by else "finished", reason=stopped_by, exit_code=0)
+    except OSError:
+        return EXIT_CODE
     return 0
 
 
@@ -88,14 +93,6 @@ def _failed_in(job: list[Job]) -> str:
     timer = job[0].timer
     stage = timer.activity.stage
     return stage if stage != "train" else timer.failed_in or stage
-
-
-def die_with_parent() -> None:
-    """Ask Linux to kill this process when its launcher dies: nothing is left behind by a SIGKILLed launcher."""
-    launcher = int(os.environ.get("GNNEXP_LAUNCHER_PID", os.getppid()))
-    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != launcher:  # it died before we asked
-        os._exit(1)
 
 
 def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat: Heartbeat) -> str:

@@ -38,7 +38,9 @@ def of(config: dict[str, Any], **graph: Any) -> dict[str, int]:
 
 def test_every_rank_needs_its_own_and_the_files_are_shared():
     one, four = of(configured()), of(configured(hardware={"workers": 4}))
-    assert four["shared"] == one["shared"] == 1234 and four["disk"] == one["disk"]
+    epochs = configured()["train"].get("epochs", 10)
+    assert four["shared"] == one["shared"] == 1234
+    assert four["disk"] - one["disk"] == 3 * 4 * 1500 * epochs, "three more ranks in every epoch's line, in 4 copies"
     assert 3 * one["host"] < four["host"] < 4 * one["host"]
 
 

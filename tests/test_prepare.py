@@ -7,6 +7,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,6 +31,7 @@ from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.partitioners.range import RangePartitioner
 from gnnexp.prepare import (
     QUALITY,
+    _run_watched,
     cache_root,
     graph_folder,
     partition_folder,
@@ -208,6 +210,29 @@ def test_a_waiting_process_takes_over_from_one_that_dies(tmp_path: Path, journal
     victim.join(60)
     assert heir.exitcode == 0
     assert loads(journal) == 2
+
+
+def test_a_frozen_process_that_prepares_is_named_and_not_waited_for_for_ever(
+    tmp_path: Path, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gnnexp.prepare._FROZEN_S", 1.0)
+    frozen = run_in_process(Made(str(journal), wait_s=60), tmp_path / "cache")
+    wait_for(lambda: loads(journal) == 1)
+    os.kill(frozen.pid, signal.SIGSTOP)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=f"process {frozen.pid}.*no sign of life"):
+        prepare_graph(Made(str(journal)), tmp_path / "cache")
+    frozen.kill()
+    frozen.join(60)
+    prepare_graph(Made(str(journal)), tmp_path / "cache")
+    assert loads(journal) == 2
+
+
+def test_a_command_that_freezes_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gnnexp.prepare._FROZEN_S", 0.5)
+    freeze = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
+    code, said = _run_watched([sys.executable, "-c", freeze], dict(os.environ))
+    assert code == 1 and "no sign of life" in said
+    assert _run_watched([sys.executable, "-c", "import sys; sys.exit('why')"], dict(os.environ)) == (1, "why\n")
 
 
 def test_partitions_are_kept_with_their_quality(tmp_path: Path, journal: Path) -> None:

@@ -14,10 +14,10 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from command_line import curve, place, start
+from full_disk import small_disk
 
 __all__ = ["place"]
 
@@ -104,22 +104,9 @@ def test_a_database_that_another_process_holds(place):
     check_delivered(uri)
 
 
-@contextmanager
-def tiny_disk(folder: Path) -> Iterator[Any]:
-    folder.mkdir(parents=True)
-    command = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(folder)]
-    done = subprocess.run(command, check=False, capture_output=True)
-    if done.returncode != 0:
-        pytest.skip("only root may mount a small disk")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
 def test_an_artifact_store_that_is_full(place):
     uri = f"sqlite:///{place / 'mlflow.db'}"
-    with tiny_disk(place / "mlartifacts" / "gnnexp"):
+    with small_disk(place / "mlartifacts" / "gnnexp", "16k"):
         process = start("run", *SMALL, f"tracker.uri={uri}")
         output, _ = process.communicate(timeout=200)
         assert process.returncode == 0 and "tracking is away" in output and "No space left" in output, output

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -15,6 +16,7 @@ from gnnexp.cli.execute import carry_out, start_run
 from gnnexp.cli.provenance import make_provenance
 from gnnexp.cli.resume import reopen_run
 from gnnexp.config.compose import Composed
+from gnnexp.disk import DiskError, in_words, refusal
 from gnnexp.errors import ProblemsError
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.kept import Launchers
@@ -57,6 +59,16 @@ def save_states(sweep: Sweep, states: list[State]) -> None:
     })
 
 
+def keep_states(sweep: Sweep, states: list[State]) -> None:
+    """As `save_states`; a disk that is full now ends no sweep: the next case is saved with those before it."""
+    try:
+        save_states(sweep, states)
+    except OSError as error:
+        if (problem := refusal(error, f"gnnexp sweep {sweep.name}")) is None:
+            raise
+        print(f"gnnexp: {problem}", file=sys.stderr)
+
+
 def ready(sweep: Sweep, composed: Composed, state: State, console: Console) -> Path:
     """The run directory of a case, made or reopened, with all that its ranks need.
 
@@ -72,8 +84,9 @@ def ready(sweep: Sweep, composed: Composed, state: State, console: Console) -> P
 def run_case(sweep: Sweep, composed: Composed, state: State, console: Console, launchers: Launchers) -> State:
     """Run it to its end, whatever end that is."""
     try:
-        run_dir = ready(sweep, composed, state, console)
-        outcome = carry_out(run_dir, composed.config, console, launchers)
+        with in_words(f"gnnexp sweep {sweep.name}"):
+            run_dir = ready(sweep, composed, state, console)
+            outcome = carry_out(run_dir, composed.config, console, launchers)
     except ProblemsError as error:  # found in the data, which is only read when its turn comes
         return refused(sweep, composed, state, error)
     return ended(state, run_dir, outcome)
@@ -91,9 +104,15 @@ def refused(sweep: Sweep, composed: Composed, state: State, error: ProblemsError
     run_dir = Path(state.run_dir) if state.run_dir else composed.run_dir
     if any(problem.key == BUSY for problem in error.problems):
         return replace(state, status="running elsewhere", reason=reason)
-    if not state.run_dir:
-        _record(run_dir, composed, state, sweep)
-    settle(run_dir, Outcome(2, "failed", reason, reason, "mistake"))
+    kind = "disk" if isinstance(error, DiskError) else "mistake"
+    try:
+        if not state.run_dir:
+            _record(run_dir, composed, state, sweep)
+        settle(run_dir, Outcome(2, "failed", reason, reason, kind))
+    except OSError as full:
+        if refusal(full) is None:
+            raise
+        return replace(state, status="failed", reason=reason)  # without a record: there is no room for one
     deliver(run_dir, composed.config)
     return replace(state, status="failed", reason=reason, run_dir=str(run_dir))
 
@@ -102,8 +121,12 @@ def _record(run_dir: Path, composed: Composed, state: State, sweep: Sweep) -> No
     """A run directory without anything prepared."""
     run_dir.mkdir(parents=True)
     provenance: Mapping[str, Any] = make_provenance(composed, state.dataset_key, None, sweep.name)
-    write_text(run_dir / "config.yaml", yaml.safe_dump(composed.config, sort_keys=False))
-    write_json(run_dir / "job.json", {"schema": 1, "config": composed.config, "graph": None, "partition": None,
-                                      "quality": {}, "presample": None, "presampled": [], "provenance": provenance})
+    try:
+        write_text(run_dir / "config.yaml", yaml.safe_dump(composed.config, sort_keys=False))
+        write_json(run_dir / "job.json", {"schema": 1, "config": composed.config, "graph": None, "partition": None,
+                                          "quality": {}, "presample": None, "presampled": [], "provenance": provenance})
+    except OSError:
+        shutil.rmtree(run_dir, ignore_errors=True)
+        raise
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import platform
 import shlex
+import shutil
 import signal
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from gnnexp.cli.provenance import graph_sizes, make_provenance
 from gnnexp.config.build import build
 from gnnexp.config.compose import Composed
 from gnnexp.config.schema import run_config
+from gnnexp.disk import one_line, refusal
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.interrupts import noted
@@ -29,13 +32,15 @@ from gnnexp.launchers.kept import Launchers
 from gnnexp.preflight import summary
 from gnnexp.prepare import read_quality
 from gnnexp.record.attempts import alone, note, restarts_spent
-from gnnexp.record.ending import settle
+from gnnexp.record.ending import deliver, end_attempt, refused_by_disk
 from gnnexp.record.records import RESULT_FILE, write_json, write_text
 from gnnexp.record.runs import read_run
 from gnnexp.reports.figures.stacked import draw_breakdown
 from gnnexp.reports.table import group_runs, make_table, row_keys
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.follow import Follower, follow
+
+FIGURE = Path("figures") / "breakdown.png"
 
 
 def execute(composed: Composed, console: Console, launchers: Launchers) -> Outcome:
@@ -85,20 +90,20 @@ def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console, launch
     """
     with alone(run_dir):
         tracker = build(config["tracker"], Tracker)
-        follower = follow(run_dir) if tracker.where() else None
+        follower = _followed(run_dir, tracker, console)
         printer = EpochPrinter(console, run_dir)
         printer.start()
         outcome = _launched(run_dir, config, console, launchers.of(config["hardware"]["launcher"]), printer)
         if outcome.asked is not None and outcome.status != "interrupted":
             signal.raise_signal(outcome.asked)
         if outcome.status == "finished":
-            draw(run_dir)
-        deliver_rest(follower, tracker, console)
+            draw_or_say(run_dir)
+        deliver_rest(follower, min(tracker.timeout_s, run_config(config).hardware.timeout_s), console)
     if outcome.status == "submitted":
         console.print(outcome.message, soft_wrap=True)
     elif outcome.message:
         print(f"gnnexp: {outcome.message}\nlogs: {run_dir / 'logs'}", file=sys.stderr)
-        if outcome.kind != "mistake":
+        if outcome.kind not in ("mistake", "disk"):  # these say it themselves
             print(f"go on with: gnnexp resume {shlex.quote(str(run_dir))}", file=sys.stderr)
     return outcome
 
@@ -113,20 +118,23 @@ def _launched(
     hardware = run_config(config).hardware
     spent = 0
     while True:
-        note(run_dir, "start", ranks=hardware.num_ranks, host=platform.node(), pid=os.getpid(), restarts=spent)
         try:
+            note(run_dir, "start", ranks=hardware.num_ranks, host=platform.node(), pid=os.getpid(), restarts=spent)
             outcome = launcher.launch(run_dir, config)
         except KeyboardInterrupt:
             said = "interrupted while its ranks were started"
             outcome = Outcome(130, "interrupted", said, said, "interrupted")
+        except OSError as error:
+            outcome = refused_by_disk(run_dir, error)
         with noted() as asked:
             spent = restarts_spent(run_dir)  # a job script may have restarted it too
-            note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason)
             wish = outcome.asked or asked.first
             if wish is not None or not outcome.may_be_repeated or spent >= hardware.max_restarts:
                 printer.close()
-                ended = outcome if outcome.status == "submitted" else settle(run_dir, outcome)
+                ended = end_attempt(run_dir, outcome)
                 return replace(ended, asked=wish or asked.first)
+            with suppress(OSError):  # the first line of the next attempt meets the same disk, and that is said
+                note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason)
         spent += 1
         console.print(f"[yellow]{outcome.reason}[/yellow]; starting again from the last checkpoint, "
                       f"{hardware.max_restarts - spent} restarts left", soft_wrap=True)
@@ -146,8 +154,11 @@ def create_run(composed: Composed, prepared: Prepared, sweep: str | None) -> Pat
             "hydra.run.dir", str(run_dir), f"cannot be made: {error}", "hydra.run.dir=<a folder that you may write to>"
         )) from None
     partition = None if prepared.partition is None else str(prepared.partition)
-    provenance = make_provenance(composed, prepared.key, partition, sweep)
-    write_job(run_dir, config, prepared, provenance)
+    try:
+        write_job(run_dir, config, prepared, make_provenance(composed, prepared.key, partition, sweep))
+    except BaseException:
+        shutil.rmtree(run_dir, ignore_errors=True)  # half a run directory is none
+        raise
     return run_dir
 
 
@@ -168,7 +179,24 @@ def write_job(run_dir: Path, config: Mapping[str, Any], prepared: Prepared, prov
 def draw(run_dir: Path) -> None:
     """The run's own breakdown figure."""
     run = read_run(run_dir)
-    draw_breakdown(group_runs([run], row_keys([run])), [run_dir / "figures" / "breakdown.png"])
+    draw_breakdown(group_runs([run], row_keys([run])), [run_dir / FIGURE])
+
+
+def draw_or_say(run_dir: Path) -> None:
+    """The run's own figure; a disk that has no room for it takes nothing from a run that has finished."""
+    try:
+        draw(run_dir)
+    except OSError as error:
+        if (problem := refusal(error, f"gnnexp resume {run_dir}")) is None:
+            raise
+        print(f"gnnexp: {problem}", file=sys.stderr)
+
+
+def complete(run_dir: Path, config: Mapping[str, Any]) -> None:
+    """What a launcher that was killed after `result.json` has left to do: the run's figure and its delivery."""
+    if not (run_dir / FIGURE).exists():
+        draw_or_say(run_dir)
+    deliver(run_dir, config)
 
 
 def tell_result(run_dir: Path, console: Console) -> None:
@@ -180,11 +208,25 @@ def tell_result(run_dir: Path, console: Console) -> None:
     console.print(f"result: {run_dir / RESULT_FILE}" + ("   dashboard: gnnexp ui" if tracked else ""), soft_wrap=True)
 
 
-def deliver_rest(follower: Follower | None, tracker: Tracker, console: Console) -> None:
-    """Wait, not for ever, until the tracker has everything; say so once if it has not."""
+def _followed(run_dir: Path, tracker: Tracker, console: Console) -> Follower | None:
+    """The delivery of a run that begins, if it is delivered anywhere."""
+    if not tracker.where():
+        return None
+    try:
+        return follow(run_dir)
+    except OSError as error:
+        if (problem := refusal(error)) is None:
+            raise
+        console.print(f"[yellow]tracking is away[/yellow] ({one_line(problem)}); deliver the records later with: "
+                      "gnnexp report --sync", soft_wrap=True)
+        return None
+
+
+def deliver_rest(follower: Follower | None, timeout_s: float, console: Console) -> None:
+    """Wait `timeout_s` at most until the tracker has everything; say so once if it has not."""
     if follower is None:
         return
-    reason = follower.finish(tracker.timeout_s)
+    reason = follower.finish(timeout_s)
     if reason:
         console.print(f"[yellow]tracking is away[/yellow] ({reason}); the records are in {follower.run_dir}, deliver "
                       "them later with: gnnexp report --sync", soft_wrap=True)

@@ -14,13 +14,14 @@ from rich.table import Table
 from gnnexp.cli.console import epoch_line, make_console
 from gnnexp.cli.resume import read_job
 from gnnexp.config.schema import run_config
+from gnnexp.disk import refusal
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files import is_file
 from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.slurm_jobs import cancel as cancel_job
 from gnnexp.launchers.slurm_jobs import job_state, read_job_id
 from gnnexp.launchers.status import log_tail, read_statuses
-from gnnexp.record.attempts import alone, describe, read_attempts
+from gnnexp.record.attempts import describe, is_held, read_attempts
 from gnnexp.record.ending import settle
 from gnnexp.record.owner import check_own
 from gnnexp.record.records import RESULT_FILE, read_epochs
@@ -59,7 +60,13 @@ def _state(run_dir: Path, num_ranks: int) -> str:
         job = job_state(job_id)
         if not job.ended:
             return f"SLURM {job.describe()}"
-        settle(run_dir, outcome_of(run_dir, job, num_ranks))
+        outcome = outcome_of(run_dir, job, num_ranks)
+        try:
+            settle(run_dir, outcome)
+        except OSError as error:  # who only looks may have no right to write
+            if refusal(error) is None:
+                raise
+            return outcome.status if outcome.status == "finished" else f"failed: {outcome.reason}"
     if (run_dir / RESULT_FILE).exists():
         run = read_run(run_dir)
         return run.status if run.status == "finished" else f"failed: {run.reason}"
@@ -68,12 +75,10 @@ def _state(run_dir: Path, num_ranks: int) -> str:
 
 def _launcher(run_dir: Path) -> int | None:
     """The process of this machine that works on the run."""
-    try:
-        with alone(run_dir):
-            return None
-    except ConfigError:
-        starts = [line["pid"] for line in read_attempts(run_dir) if line["event"] == "start" and "pid" in line]
-        return int(starts[-1]) if starts else os.getpid()
+    if not is_held(run_dir):
+        return None
+    starts = [line["pid"] for line in read_attempts(run_dir) if line["event"] == "start" and "pid" in line]
+    return int(starts[-1]) if starts else os.getpid()
 
 
 def cancel(options: argparse.Namespace) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,26 @@ from typing import Any
 from gnnexp.cli.cases import State
 from gnnexp.cli.resume import is_finished
 from gnnexp.config.compose import Composed
+from gnnexp.errors import DataError
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.provenance.imported import imported_from
 from gnnexp.provenance.machine import UNKNOWN, kind_of, node_of_launch, this_node
 from gnnexp.provenance.run_key import recorded_key
 from gnnexp.record.records import JOB_FILE, load_job
-from gnnexp.record.runs import RUNS, find_runs, run_dirs
+from gnnexp.record.runs import RUNS, find_runs, read_run, run_dirs
+
+
+@dataclass(frozen=True)
+class Looking:
+    """How a sweep looks for runs that are there.
+
+    Attributes:
+        accept_foreign: take runs of other kinds of machines for one's own.
+        passed_over: run directories that do not count: with `--rerun`, those that were there when the sweep began.
+    """
+
+    accept_foreign: bool = False
+    passed_over: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -70,26 +85,61 @@ def stand(composed: Composed, state: State, known: Mapping[str, list[Known]], *,
     return state
 
 
-def known_runs(folder: Path = RUNS) -> dict[str, list[Known]]:
+def all_there(folder: Path = RUNS) -> frozenset[str]:
+    """Every run directory below `folder`."""
+    return frozenset(map(str, run_dirs(folder, JOB_FILE)))
+
+
+def known_runs(looking: Looking, folder: Path = RUNS) -> dict[str, list[Known]]:
     """Runs below `folder` by their key: those that have finished, oldest first, and those that have not."""
     found: dict[str, list[Known]] = {}
     for run in find_runs(folder):
-        if run.status == "finished" and run.key:
+        if run.status == "finished" and run.key and str(run.path) not in looking.passed_over:
             found.setdefault(run.key, []).append(
                 _known(run.path, run.config, run.provenance, run.machine, finished=True))
-    begun = [(path.stat().st_mtime, path.parent) for place in run_dirs(folder, JOB_FILE) if (path := place / JOB_FILE)]
-    for _, run_dir in sorted(begun):
+    for path, job, key in _jobs(looking, folder):
+        if not is_finished(path) and not imported_from(job["provenance"]):
+            found.setdefault(key, []).append(_begun(path, job))
+    return found
+
+
+def known_of(key: str, looking: Looking, folder: Path = RUNS) -> list[Known]:
+    """Runs below `folder` with this key, the latest last; results of other runs are not read."""
+    found = []
+    for path, job, its_key in _jobs(looking, folder):
+        if its_key != key:
+            continue
+        try:
+            run = read_run(path)
+        except DataError:  # it has not ended
+            run = None
+        if run is not None and run.status == "finished":
+            found.append(_known(path, run.config, run.provenance, run.machine, finished=True))
+        elif not imported_from(job["provenance"]):
+            found.append(_begun(path, job))
+    return found
+
+
+def _jobs(looking: Looking, folder: Path) -> Iterator[tuple[Path, Mapping[str, Any], str]]:
+    """Directory, `job.json` and key of runs below `folder`, the latest last."""
+    ages: list[tuple[float, Path]] = []
+    for run_dir in run_dirs(folder, JOB_FILE):
+        with suppress(OSError):  # renamed or removed a moment ago
+            ages.append(((run_dir / JOB_FILE).stat().st_mtime, run_dir))
+    for _, run_dir in sorted(ages):
         try:
             job = load_job(run_dir)
         except (OSError, ValueError):
             continue  # not a run of ours, or damaged: it is not gone on with
         key = recorded_key(job["config"], job["provenance"])
-        if key and not imported_from(job["provenance"]) and not is_finished(run_dir):
-            node = node_of_launch(job["provenance"])
-            kind = UNKNOWN if node is None else node.kind
-            found.setdefault(key, []).append(
-                _known(run_dir, job["config"], job["provenance"], kind, finished=False))
-    return found
+        if key and str(run_dir) not in looking.passed_over:
+            yield run_dir, job, key
+
+
+def _begun(path: Path, job: Mapping[str, Any]) -> Known:
+    node = node_of_launch(job["provenance"])
+    kind = UNKNOWN if node is None else node.kind
+    return _known(path, job["config"], job["provenance"], kind, finished=False)
 
 
 def _known(path: Path, config: Mapping[str, Any], provenance: Mapping[str, Any], machine: str, *,

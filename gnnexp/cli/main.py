@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-from gnnexp.errors import ConfigError, GnnexpError, Problem, ProblemsError
+from gnnexp.cli.output import patient_output
+from gnnexp.disk import in_words
+from gnnexp.errors import GnnexpError, ProblemsError
 
 _EPILOG = """examples:
   gnnexp run dataset=digits hardware.workers=2
@@ -43,12 +45,18 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def guarded(command: Callable[[], int]) -> int:
     """Run `command`, with errors in a user's words; returns the exit code."""
+    with patient_output():
+        return _guarded(command)
+
+
+def _guarded(command: Callable[[], int]) -> int:
     before = signal.signal(signal.SIGTERM, _stop)
     # As `python -m` does: a user's own package in the current folder can be named in `_target_`.
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, here)
     try:
-        return _with_places_named(command)
+        with in_words():  # any path that a user names may be one that they may not read or write
+            return command()
     except ProblemsError as error:
         print_problems(error)
         return error.exit_code
@@ -66,15 +74,6 @@ def guarded(command: Callable[[], int]) -> int:
         return 1
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _with_places_named(command: Callable[[], int]) -> int:
-    """Any path that a user names may be one that they may not read or write."""
-    try:
-        return command()
-    except PermissionError as error:
-        mend = "change its rights, or name another path"
-        raise ConfigError(Problem(str(error.filename), error.strerror, "this place is needed", mend)) from error
 
 
 def _stop(number: int, frame: FrameType | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from gnnexp.cli.console import make_console
-from gnnexp.cli.execute import carry_out, tell_preflight, tell_result, write_job
+from gnnexp.cli.execute import carry_out, complete, tell_preflight, tell_result, write_job
 from gnnexp.cli.prepare import prepare, problems_of
 from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -29,7 +29,7 @@ from gnnexp.record.attempts import BUSY, alone, codes_of, read_attempts
 from gnnexp.record.owner import check_own
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, load_job, read_epochs
 from gnnexp.record.runs import read_run
-from gnnexp.trackers.delivery import reopen
+from gnnexp.trackers.delivery import DELIVERY_FILE, reopen
 from gnnexp.training.checkpoint import checkpoint_folders, latest_checkpoint
 
 # What may be changed: where it runs and how records are kept, nothing that makes it another experiment.
@@ -69,6 +69,7 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed
             raise ConfigError(Problem("resume", " ".join(overrides), f"{run_dir} has finished: nothing of it changes",
                                       "gnnexp run with all overrides and these: another run"))
         console.print(f"{run_dir} has finished before", soft_wrap=True, markup=False)
+        complete(run_dir, job["config"])
         return Outcome(0, "finished")
     config = changed(job["config"], overrides)
     if problems := problems_of(config):
@@ -107,6 +108,9 @@ def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, chang
         console.print(f"[yellow]cannot be used:[/yellow] {problem}", soft_wrap=True)
     place = "its start" if found is None else f"epoch {found.position.epoch}, step {found.position.step}"
     console.print(f"going on with {run_dir} from {place}", soft_wrap=True, markup=False)
+    for leftover in run_dir.glob(".*.tmp"):  # of a process that was killed while it wrote
+        if not leftover.name.startswith(f".{DELIVERY_FILE}"):  # an earlier delivery may still go on
+            leftover.unlink(missing_ok=True)
     write_job(run_dir, config, prepared, provenance)
     (run_dir / RESULT_FILE).unlink(missing_ok=True)
     reopen(run_dir)

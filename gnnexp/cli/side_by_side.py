@@ -13,10 +13,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gnnexp.cli.cases import STATES, State, run_case
+from gnnexp.cli.cases import STATES, State
 from gnnexp.cli.console import make_console
+from gnnexp.cli.known_runs import Looking
 from gnnexp.cli.main import guarded
+from gnnexp.cli.once import not_started, run_once
 from gnnexp.config.compose import Composed
+from gnnexp.disk import DiskError, in_words
 from gnnexp.launchers.interrupts import noted
 from gnnexp.launchers.kept import Launchers
 from gnnexp.record.records import write_json
@@ -42,7 +45,7 @@ class _Child:
 
 def run_side_by_side(
     sweep: Sweep, composed: Sequence[Composed], states: list[State], jobs: int, console: Console,
-    save: Callable[[list[State]], None],
+    save: Callable[[list[State]], None], looking: Looking,
 ) -> list[State]:
     """Run the waiting cases, `jobs` at a time; Ctrl-C reaches all of them, and nothing is started after it."""
     states = list(states)
@@ -52,7 +55,12 @@ def run_side_by_side(
     with noted() as asked:
         while running or (waiting and not asked.count):
             while waiting and len(running) < jobs and not asked.count:
-                running.append(_start(sweep, composed[waiting[0]], states[waiting[0]], waiting.pop(0)))
+                position = waiting.pop(0)
+                try:
+                    with in_words():
+                        running.append(_start(sweep, composed[position], states[position], position, looking))
+                except DiskError as error:
+                    states[position] = not_started(states[position], error)
             time.sleep(_POLL_S)
             if asked.count > passed_on:  # each of them once: a second one is from somebody who does not want to wait
                 passed_on = asked.count
@@ -67,12 +75,13 @@ def run_side_by_side(
     return states
 
 
-def _start(sweep: Sweep, composed: Composed, state: State, position: int) -> _Child:
+def _start(sweep: Sweep, composed: Composed, state: State, position: int, looking: Looking) -> _Child:
     folder = STATES / f"{sweep.name}.jobs" / f"{position:03d}"
     for old in ("state.json", "output.log"):
         (folder / old).unlink(missing_ok=True)
     write_json(folder / "case.json", {
         "composed": {**asdict(composed), "run_dir": str(composed.run_dir)}, "state": asdict(state), "sweep": sweep.name,
+        "looking": {"accept_foreign": looking.accept_foreign, "passed_over": sorted(looking.passed_over)},
     })
     with (folder / "output.log").open("wb") as log:
         command = [sys.executable, "-m", "gnnexp.cli.side_by_side", str(folder)]
@@ -97,10 +106,11 @@ def main(arguments: Sequence[str]) -> int:
     composed = Composed(found["config"], Path(found["run_dir"]), found["choices"], tuple(found["overrides"]),
                         found["config_dir"])
     sweep = Sweep(case["sweep"], "", ())
+    looking = Looking(case["looking"]["accept_foreign"], frozenset(case["looking"]["passed_over"]))
 
     def run() -> int:
         with Launchers() as launchers:
-            state = run_case(sweep, composed, State(**case["state"]), make_console(), launchers)
+            state = run_once(sweep, composed, State(**case["state"]), make_console(), launchers, looking)
         write_json(folder / "state.json", asdict(state))
         return 0
 

@@ -5,22 +5,26 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from gnnexp.cli.cases import State, ended, ready, refused
-from gnnexp.cli.execute import draw
+from gnnexp.cli.execute import draw_or_say
+from gnnexp.cli.known_runs import Looking
+from gnnexp.cli.once import not_started, turn_of
 from gnnexp.config.build import build
 from gnnexp.config.compose import Composed
 from gnnexp.config.schema import run_config
+from gnnexp.disk import DiskError, in_words
 from gnnexp.errors import ProblemsError
 from gnnexp.launchers.base import Launcher
 from gnnexp.launchers.slurm import SlurmLauncher
 from gnnexp.launchers.slurm_jobs import cancel
 from gnnexp.record.attempts import note
-from gnnexp.record.ending import deliver, settle
+from gnnexp.record.ending import deliver, end_attempt
 from gnnexp.sweep import Sweep
 
 _POLL_S = 2.0
@@ -33,32 +37,14 @@ def submits(composed: Composed) -> bool:
 
 def run_submitted(
     sweep: Sweep, composed: Sequence[Composed], states: list[State], console: Console,
-    save: Callable[[list[State]], None],
+    save: Callable[[list[State]], None], looking: Looking,
 ) -> list[State]:
     """Submit the waiting cases, one array for each kind of job, and follow them unless `hardware.detach`."""
     states = list(states)
-    alike: dict[str, list[int]] = {}
-    for position, state in enumerate(states):
-        if state.status != "waiting":
-            continue
-        try:
-            run_dir = ready(sweep, composed[position], state, console)
-        except ProblemsError as error:
-            states[position] = refused(sweep, composed[position], state, error)
-            continue
-        states[position] = replace(state, run_dir=str(run_dir))
-        alike.setdefault(json.dumps(composed[position].config["hardware"], sort_keys=True), []).append(position)
-    save(states)
-    jobs: dict[int, str] = {}
-    for positions in alike.values():
-        config = composed[positions[0]].config
-        launcher = build(config["hardware"]["launcher"], SlurmLauncher)
-        ids = launcher.submit([Path(states[n].run_dir) for n in positions], config)
-        jobs |= dict(zip(positions, ids, strict=True))
-        console.print(f"submitted {', '.join(ids)}", soft_wrap=True, markup=False)
-        for position in positions:
-            note(Path(states[position].run_dir), "start", job=jobs[position])
-            states[position] = replace(states[position], status="submitted")
+    with ExitStack() as turns:  # until it is known which job works on a run, no other sweep may start it
+        alike = _ready_alike(sweep, composed, states, console, looking, turns)
+        save(states)
+        jobs = _submit(composed, states, alike, console)
     save(states)
     if any(run_config(one.config).hardware.detach for one in composed):
         return states
@@ -69,6 +55,53 @@ def run_submitted(
             if states[position].status == "submitted":
                 cancel(job_id)
         return [replace(state, status="interrupted") if state.status == "submitted" else state for state in states]
+
+
+def _ready_alike(
+    sweep: Sweep, composed: Sequence[Composed], states: list[State], console: Console, looking: Looking,
+    turns: ExitStack,
+) -> list[list[int]]:
+    """Make the waiting cases ready, as far as that is possible; positions of those that ask for the same job."""
+    alike: dict[str, list[int]] = {}
+    for position, state in enumerate(states):
+        if state.status != "waiting":
+            continue
+        try:
+            with in_words(f"gnnexp sweep {sweep.name}"):
+                now = states[position] = turns.enter_context(turn_of(composed[position], state, looking))
+                if now.status != "waiting":
+                    continue
+                run_dir = ready(sweep, composed[position], now, console)
+        except ProblemsError as error:
+            states[position] = refused(sweep, composed[position], states[position], error)
+            continue
+        states[position] = replace(now, run_dir=str(run_dir))
+        alike.setdefault(json.dumps(composed[position].config["hardware"], sort_keys=True), []).append(position)
+    return list(alike.values())
+
+
+def _submit(
+    composed: Sequence[Composed], states: list[State], alike: Sequence[Sequence[int]], console: Console
+) -> dict[int, str]:
+    """Submit an array for each kind of job; the job of each position."""
+    jobs: dict[int, str] = {}
+    for positions in alike:
+        config = composed[positions[0]].config
+        launcher = build(config["hardware"]["launcher"], SlurmLauncher)
+        try:
+            with in_words():
+                ids = launcher.submit([Path(states[n].run_dir) for n in positions], config)
+        except DiskError as error:
+            for position in positions:
+                states[position] = not_started(states[position], error)
+            continue
+        jobs |= dict(zip(positions, ids, strict=True))
+        console.print(f"submitted {', '.join(ids)}", soft_wrap=True, markup=False)
+        for position in positions:
+            with suppress(OSError):  # the job runs; a disk that is full is named when it ends
+                note(Path(states[position].run_dir), "start", job=jobs[position])
+            states[position] = replace(states[position], status="submitted")
+    return jobs
 
 
 def _follow(
@@ -89,10 +122,9 @@ def _follow(
                 continue
             del followed[position]
             run_dir = Path(states[position].run_dir)
-            outcome = settle(run_dir, outcome)
-            note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason)
+            outcome = end_attempt(run_dir, outcome)
             if outcome.status == "finished":
-                draw(run_dir)
+                draw_or_say(run_dir)
             deliver(run_dir, composed[position].config)
             states[position] = ended(states[position], run_dir, outcome)
             told = states[position]

@@ -8,16 +8,18 @@ import json
 import re
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from gnnexp.cli.cases import State, run_case, save_states
+from gnnexp.cli.cases import State, keep_states, save_states
 from gnnexp.cli.console import make_console, states_table
-from gnnexp.cli.known_runs import Known, known_runs, stand
+from gnnexp.cli.execute import complete
+from gnnexp.cli.known_runs import Looking, all_there, known_runs, stand
+from gnnexp.cli.once import looked_at_the_end, run_once
 from gnnexp.cli.plan import disk_of, tell_plan
 from gnnexp.cli.prepare import check_folder, checked, dataset_of
 from gnnexp.cli.provenance import with_root
@@ -30,7 +32,6 @@ from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.launchers.kept import Launchers
 from gnnexp.provenance.code import code_of_config
 from gnnexp.provenance.run_key import run_key
-from gnnexp.record.ending import deliver
 from gnnexp.record.runs import RUNS
 from gnnexp.reports.layout import check_named, read_layout
 from gnnexp.sweep import Case, Sweep, load_sweep
@@ -45,10 +46,11 @@ def main(options: argparse.Namespace) -> int:
         raise ConfigError(problems)
     console = make_console()
     sweep = replace(load_sweep(options.name, options.overrides, full=options.full), command=_command(options))
-    composed, states = check_all(sweep, options.config_dir, rerun=options.rerun, accept_foreign=options.accept_foreign)
+    looking = Looking(options.accept_foreign, all_there() if options.rerun else frozenset())
+    composed, states = check_all(sweep, options.config_dir, looking)
     tell_plan(console, sweep, states, disk_of(composed, states))
     if not options.dry_run:
-        states = run_all(sweep, composed, states, console, options.jobs)
+        states = run_all(sweep, composed, states, console, options.jobs, looking)
     rows = [(state.label, _standing(state), state.reason or state.run_dir) for state in states]
     console.print(states_table(rows, f"sweep {sweep.name}"))
     if options.dry_run:
@@ -74,15 +76,15 @@ def _standing(state: State) -> str:
     return "to go on with" if state.status == "waiting" and state.run_dir else state.status
 
 
-def check_all(sweep: Sweep, config_dir: str | None, *, rerun: bool = False, accept_foreign: bool = False,
-              ) -> tuple[list[Composed], list[State]]:
+def check_all(
+    sweep: Sweep, config_dir: str | None, looking: Looking
+) -> tuple[list[Composed], list[State]]:
     """Compose and check every case, and find the runs that are done and those that were begun.
 
     Args:
         sweep: expanded.
         config_dir: the user's folder of configurations.
-        rerun: run every case again, whatever has finished.
-        accept_foreign: take runs of other kinds of machines for one's own.
+        looking: which runs that are there count.
 
     Raises:
         ConfigError: every problem of every case, each named by its case.
@@ -101,9 +103,9 @@ def check_all(sweep: Sweep, config_dir: str | None, *, rerun: bool = False, acce
                                f"sweep {sweep.name}: ")
     if problems:
         raise ConfigError(problems)
-    known: dict[str, list[Known]] = {} if rerun else known_runs()
+    known = known_runs(looking)
     states = [State(case.label, *keys) for case, keys in zip(sweep.cases, _keys_of(composed), strict=True)]
-    return composed, [stand(one, state, known, accept_foreign=accept_foreign)
+    return composed, [stand(one, state, known, accept_foreign=looking.accept_foreign)
                       for one, state in zip(composed, states, strict=True)]
 
 
@@ -150,24 +152,30 @@ def _run_dir(sweep: Sweep, case: Case, number: int) -> Path:
     return RUNS / re.sub(r"[^A-Za-z0-9_.-]+", "_", sweep.name) / f"{now}-{number:03d}-{label}"
 
 
-def run_all(sweep: Sweep, composed: list[Composed], states: list[State], console: Console, jobs: int) -> list[State]:
+def run_all(
+    sweep: Sweep, composed: list[Composed], states: list[State], console: Console, jobs: int, looking: Looking
+) -> list[State]:
     """Run the waiting cases: in a cluster's queue, side by side, or one by one."""
-    save = partial(save_states, sweep)
-    save(states)
+    save = partial(keep_states, sweep)
+    save_states(sweep, states)  # where this cannot be written, nothing is started
     for one, state in zip(composed, states, strict=True):
         if state.status == "finished before":  # an earlier call may have been killed before it was delivered
-            deliver(Path(state.run_dir), one.config)
+            complete(Path(state.run_dir), one.config)
     if all(submits(one) for one in composed):
-        states = run_submitted(sweep, composed, states, console, save)
+        states = run_submitted(sweep, composed, states, console, save, looking)
     elif jobs > 1:
-        states = run_side_by_side(sweep, composed, states, jobs, console, save)
+        states = run_side_by_side(sweep, composed, states, jobs, console, save, looking)
     else:
-        states = _run_one_by_one(sweep, composed, states, console)
+        states = _run_one_by_one(sweep, composed, states, console, save, looking)
+    states = looked_at_the_end(composed, states, looking)
     save(states)
     return states
 
 
-def _run_one_by_one(sweep: Sweep, composed: list[Composed], states: list[State], console: Console) -> list[State]:
+def _run_one_by_one(
+    sweep: Sweep, composed: list[Composed], states: list[State], console: Console,
+    save: Callable[[list[State]], None], looking: Looking,
+) -> list[State]:
     """In order; one that fails does not stop the others, Ctrl-C does."""
     states = list(states)
     with Launchers() as launchers:
@@ -175,8 +183,8 @@ def _run_one_by_one(sweep: Sweep, composed: list[Composed], states: list[State],
             if state.status != "waiting":
                 continue
             console.print(f"\n[bold]{position + 1}/{len(states)}[/bold] {state.label}", soft_wrap=True)
-            states[position] = run_case(sweep, composed[position], state, console, launchers)
-            save_states(sweep, states)
+            states[position] = run_once(sweep, composed[position], state, console, launchers, looking)
+            save(states)
             if states[position].status == "interrupted":
                 break
     return states

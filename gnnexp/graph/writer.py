@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import math
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +29,17 @@ _COPY_BYTES = 64 << 20
 def staging_prefix(folder: Path) -> str:
     """How the names of the temporary siblings of `folder` start."""
     return f".{folder.name}.tmp-"
+
+
+def make_staging(folder: Path) -> Path:
+    """A new temporary sibling of `folder`, as public as the user's umask and the folder above let it be."""
+    while True:
+        staging = folder.with_name(staging_prefix(folder) + secrets.token_hex(4))
+        try:
+            staging.mkdir()  # `tempfile.mkdtemp` would make it private, and `chmod` ask nobody's umask
+        except FileExistsError:
+            continue
+        return staging
 
 
 class ArrayWriter:
@@ -50,12 +61,10 @@ class ArrayWriter:
         check_replaceable(self.folder)
         try:
             self.folder.parent.mkdir(parents=True, exist_ok=True)
-            staging = tempfile.mkdtemp(prefix=staging_prefix(self.folder), dir=self.folder.parent)
+            self._staging = make_staging(self.folder)
         except OSError as error:
             raise DataError(Problem(str(self.folder), error.strerror, "must be a place that can be written to",
                                     "give another folder")) from None
-        self._staging = Path(staging)
-        self._staging.chmod(0o755)  # mkdtemp makes it private, the finished folder is as public as any
         return self
 
     def __exit__(
@@ -157,7 +166,7 @@ def move_into_place(staging: Path, folder: Path) -> None:
     check_replaceable(folder)
     former = None
     if folder.exists():
-        former = Path(tempfile.mkdtemp(prefix=staging_prefix(folder), dir=folder.parent))
+        former = make_staging(folder)
         folder.replace(former)
     staging.replace(folder)
     sync(folder.parent)

@@ -37,7 +37,7 @@ class Outcome:
     @property
     def may_be_repeated(self) -> bool:
         """Whether starting again from the last checkpoint may end better."""
-        return self.status == "failed" and self.kind not in ("mistake", "diverged", "interrupted")
+        return self.status == "failed" and self.kind not in ("mistake", "diverged", "interrupted", "disk")
 
 
 class Launcher(ABC):

@@ -18,12 +18,14 @@ from gnnexp.config.schema import HardwareConfig, run_config
 from gnnexp.errors import Problem
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.interrupts import Interrupts, noted
-from gnnexp.launchers.ranks import Ranks
+from gnnexp.launchers.ranks import END_S, Ranks
 from gnnexp.launchers.status import Death, judge, kernel_kills, read_statuses
 from gnnexp.launchers.variables import worker_variables
 from gnnexp.launchers.watch import STOP_S, Watchdog
 
 _LISTEN_S = 0.1
+# How long the starter has to tell that the last rank has ended: it looks every 50 ms, unless it is frozen.
+_TELL_S = 5.0
 
 
 class LocalLauncher(Launcher):
@@ -66,22 +68,25 @@ class LocalLauncher(Launcher):
             with _passed_on(watchdog):
                 watchdog.start()
                 try:
-                    stopped = _wait(ranks, hardware.workers, asked)
+                    stopped = _wait(ranks, hardware, asked, watchdog)
                     if stopped:
                         _stop(ranks, hardware.workers, stopped, asked)
                         self.close()
                         return _interrupted(stopped)
+                    trouble = _starter_trouble(run_dir, ranks, hardware)
+                    if len(ranks.exit_codes) < hardware.workers:
+                        self.close(0.0)  # the ranks that are left, and the starter, end here
                 finally:
                     watchdog.close()
             outcome = _outcome(run_dir, hardware.workers, ranks.exit_codes, watchdog, kernel_kills() > kills)
-            if ranks.lost and outcome.status != "finished":
-                outcome = _starter_lost(run_dir)
+            if trouble is not None and outcome.status != "finished":
+                outcome = trouble
             return replace(outcome, asked=asked.first)
 
-    def close(self) -> None:
-        """End the process that ranks are forked from."""
+    def close(self, end_s: float = END_S) -> None:
+        """End the process that ranks are forked from; it is killed if it has not ended after `end_s`."""
         if self._ranks is not None:
-            self._ranks.close()
+            self._ranks.close(end_s)
             self._ranks = None
 
     def _started(self, run_dir: Path, hardware: HardwareConfig) -> Ranks:
@@ -94,20 +99,40 @@ class LocalLauncher(Launcher):
         return self._ranks
 
 
-def _wait(ranks: Ranks, num_ranks: int, asked: Interrupts) -> signal.Signals | None:
+def _wait(
+    ranks: Ranks, hardware: HardwareConfig, asked: Interrupts, watchdog: Watchdog
+) -> signal.Signals | None:
     """Until every rank has ended, or a signal has come: that one.
 
-    Once one rank has failed, the others are asked to end (and ended by the watchdog).
+    Once one rank has failed, the others are asked to end (and ended by the watchdog). A starter that was killed or is
+    frozen tells of no end: then the watchdog's word is taken.
     """
     failed = False
-    while len(ranks.exit_codes) < num_ranks and not ranks.lost:
+    while len(ranks.exit_codes) < hardware.workers and not ranks.lost and not _is_frozen(ranks, hardware):
         if asked.first is not None:
             return asked.first
         ranks.listen(_LISTEN_S)
         if not failed and any(ranks.exit_codes.values()):
             ranks.signal(signal.SIGTERM)
             failed = True
+        if watchdog.gone_since is not None and time.monotonic() - watchdog.gone_since > _TELL_S:
+            break
     return None
+
+
+def _is_frozen(ranks: Ranks, hardware: HardwareConfig) -> bool:
+    """Whether the starter has shown no sign of life for too long while ranks are missing."""
+    return len(ranks.pids) < hardware.workers and ranks.silent_s() > hardware.timeout_s
+
+
+def _starter_trouble(run_dir: Path, ranks: Ranks, hardware: HardwareConfig) -> Outcome | None:
+    """What became of the starter before it could start the ranks, or tell of their end."""
+    if ranks.lost:
+        return _starter_lost(run_dir)
+    if not _is_frozen(ranks, hardware):
+        return None
+    reason = f"the process that starts the ranks gives no sign of life for {ranks.silent_s():.0f} s: it is frozen"
+    return Outcome(1, "failed", reason, reason, "hang")
 
 
 def _stop(ranks: Ranks, num_ranks: int, number: signal.Signals, asked: Interrupts) -> None:

@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from gnnexp.launchers.parent import LAUNCHER_VARIABLE
 from gnnexp.launchers.rendezvous_port import rendezvous_port
+from gnnexp.measure.pulse import Pulse, is_stopped
 
-_END_S = 5.0
+# What a starter that is told to end has for it.
+END_S = 5.0
 _CHUNK = 1 << 16
 
 
@@ -42,9 +45,11 @@ class Ranks:
         # A session of its own: Ctrl-C on a terminal reaches the launching process, which passes it on to the ranks.
         with log.open("ab") as written:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "gnnexp.launchers.starter", module], env=self.environment,
+                [sys.executable, "-m", "gnnexp.launchers.starter", module],
+                env={**self.environment, LAUNCHER_VARIABLE: str(os.getpid())},
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=written, start_new_session=True, bufsize=0,
             )
+        self._pulse = Pulse(self._process.pid)
 
     def start(self, run_dir: Path, num_ranks: int) -> None:
         """Ask for `num_ranks` ranks on `run_dir`; `listen` tells when they are there."""
@@ -57,7 +62,15 @@ class Ranks:
         ]
         request = {"run_dir": str(run_dir), "folder": str(Path.cwd()), "ranks": places}
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        self._pulse = Pulse(self._process.pid)
+        try:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+        except BrokenPipeError:  # it was killed a moment ago
+            self.lost = True
+
+    def silent_s(self) -> float:
+        """For how long the starter has shown no sign of life: it is frozen."""
+        return self._pulse.silent_s()
 
     def listen(self, seconds: float) -> None:
         """Wait at most `seconds` for news of the ranks, and take them in."""
@@ -83,18 +96,19 @@ class Ranks:
 
     def fits(self, module: str, environment: Mapping[str, str]) -> bool:
         """Whether another run can be started by the same starter."""
-        alive = not self.lost and self._process.poll() is None
+        alive = not self.lost and self._process.poll() is None and not is_stopped(self._process.pid)
         return alive and (self.module, self.environment) == (module, dict(environment))
 
-    def close(self) -> None:
-        """End the starter, and with it every rank that is left."""
+    def close(self, end_s: float = END_S) -> None:
+        """End the starter, and with it every rank that is left; it is killed if it has not ended after `end_s`."""
         process = self._process
         assert process.stdin is not None and process.stdout is not None
         process.stdin.close()
         try:
-            process.wait(_END_S)
+            process.wait(0.0 if is_stopped(process.pid) else end_s)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            with suppress(subprocess.TimeoutExpired):  # not even SIGKILL ends one that waits for a dead file system
+                process.wait(END_S)
         process.stdout.close()
         self.lost = True

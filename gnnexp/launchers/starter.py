@@ -6,7 +6,8 @@ fork: forks of a process whose OpenMP threads have been started would hang.
 
 A request is a line of JSON on the standard input, `{"run_dir", "folder", "ranks": [variables of each]}`. The standard
 output tells `{"rank", "pid"}` of every rank that started and `{"rank", "exit_code"}` of every one that ended. The end
-of the input is the end of this process, and that is the ranks' (`gnnexp.worker.die_with_parent`).
+of the input is the end of this process, and that is the ranks' (`gnnexp.launchers.parent`). It dies with its launcher
+even where it is frozen: ranks that live on would train beside those of `gnnexp resume`.
 """
 
 from __future__ import annotations
@@ -21,17 +22,20 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from gnnexp.launchers.parent import LAUNCHER_VARIABLE, die_with_parent
+
 _POLL_S = 0.05
 _CHUNK = 1 << 16
 
 
 def main() -> int:
     """Serve until the input ends; in a forked process, the exit code of its rank."""
+    die_with_parent()
     name = sys.argv[1]
     failure = _preload(name)
     requests, replies = os.dup(0), os.dup(1)
     os.dup2(2, 1)  # what a library prints is no reply
-    os.environ["GNNEXP_LAUNCHER_PID"] = str(os.getpid())
+    os.environ[LAUNCHER_VARIABLE] = str(os.getpid())
     running: dict[int, int] = {}
     for request in _requests(requests, replies, running):
         for rank, variables in enumerate(request["ranks"]):

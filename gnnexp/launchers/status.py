@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gnnexp.disk import EXIT_CODE
 from gnnexp.files import open_regular
 from gnnexp.launchers.base import Outcome
 from gnnexp.record.records import read_fields
@@ -83,10 +84,17 @@ class Death:
     time: float
     out_of_memory: bool = False
 
+    @property
+    def is_of_disk(self) -> bool:
+        """Whether it ended because its disk took nothing, not even a word on that."""
+        return self.exit_code == EXIT_CODE
+
     def describe(self) -> str:
         """In words."""
         if self.exit_code is None:
             return "vanished"
+        if self.is_of_disk:
+            return "could not write: its disk is full, over its quota or read-only"
         if self.exit_code >= 0:
             return f"exited with code {self.exit_code}"
         try:
@@ -106,7 +114,29 @@ def _is_consequence(status: Status) -> bool:
     return any(words in status.reason.lower() for words in (*_LOST_PEER, *_NO_ANSWER))
 
 
-def hanging(statuses: Sequence[Status], now: float, timeout_s: float) -> Status | None:
+@dataclass(frozen=True)
+class Hang:
+    """A rank that was found to hang.
+
+    Attributes:
+        status: its last word.
+        silent_s: for how long it had said nothing when it was found; 0 if it still says that it is there.
+    """
+
+    status: Status
+    silent_s: float = 0.0
+
+    def describe(self) -> str:
+        """In words."""
+        last, phase = self.status, self.status.phase or "start"
+        if self.silent_s:
+            return (f"{_where(last.rank, last.host)} gives no sign of life for {self.silent_s:.0f} s; "
+                    f"last seen in phase {phase}")
+        heard = "" if not last.since else f" (nothing began or ended there for {last.time - last.since:.0f} s)"
+        return f"{_where(last.rank, last.host)} hangs in phase {phase}{heard}"
+
+
+def hanging(statuses: Sequence[Status], now: float, timeout_s: float) -> Hang | None:
     """A rank that hangs by itself, the one that did so first.
 
     Its heart has stopped for `timeout_s` (a frozen process), or another rank has waited for it in vain while it was in
@@ -118,10 +148,13 @@ def hanging(statuses: Sequence[Status], now: float, timeout_s: float) -> Status 
     stuck = [status for status in running
              if now - status.time > timeout_s
              or (waited and not status.exchanging and status.time - status.since > 0.5 * timeout_s)]
-    return min(stuck, key=lambda status: min(status.since or status.time, status.time), default=None)
+    first = min(stuck, key=lambda status: min(status.since or status.time, status.time), default=None)
+    if first is None:
+        return None
+    return Hang(first, now - first.time if now - first.time > timeout_s else 0.0)
 
 
-def judge(run_dir: Path, deaths: Sequence[Death], hung: Status | None = None) -> Outcome:
+def judge(run_dir: Path, deaths: Sequence[Death], hung: Hang | None = None) -> Outcome:
     """The outcome of a launch in which something went wrong.
 
     Args:
@@ -131,12 +164,12 @@ def judge(run_dir: Path, deaths: Sequence[Death], hung: Status | None = None) ->
     """
     statuses = read_statuses(run_dir)
     if hung is not None:
-        heard = "" if not hung.since else f" (nothing began or ended there for {hung.time - hung.since:.0f} s)"
-        reason = f"{_where(hung.rank, hung.host)} hangs in phase {hung.phase or 'start'}{heard}"
-        return Outcome(1, "failed", reason, f"{reason}\n{log_tail(run_dir, hung.rank)}".rstrip(), "hang")
+        reason = hung.describe()
+        return Outcome(1, "failed", reason, f"{reason}\n{log_tail(run_dir, hung.status.rank)}".rstrip(), "hang")
     spoken = first_failure(statuses)
     said = {status.rank for status in statuses if status.state == "failed"}
-    silent = min((death for death in deaths if death.rank not in said), key=lambda death: death.time, default=None)
+    silent = min((death for death in deaths if death.rank not in said),
+                 key=lambda death: (not death.is_of_disk, death.time), default=None)
     if silent and (spoken is None or _is_consequence(spoken) or silent.time < spoken.time):
         return _silent_outcome(run_dir, silent, statuses)
     if spoken is None:
@@ -154,7 +187,7 @@ def _silent_outcome(run_dir: Path, death: Death, statuses: Sequence[Status]) -> 
     last = next((status for status in statuses if status.rank == death.rank), Status(death.rank, "running"))
     where = f" in phase {last.phase}" if last.phase else ""
     reason = f"{_where(death.rank, last.host)} {death.describe()}{where}"
-    kind = "out of memory" if death.out_of_memory else "killed"
+    kind = "out of memory" if death.out_of_memory else "disk" if death.is_of_disk else "killed"
     return Outcome(1, "failed", reason, f"{reason}\n{log_tail(run_dir, death.rank)}".rstrip(), kind)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from gnnexp.launchers.status import Status, hanging, read_statuses
+from gnnexp.launchers.status import Hang, Status, hanging, read_statuses
 
 _POLL_S = 0.1
 # What the others have after the first failure, those that ignore SIGTERM too.
@@ -38,6 +38,7 @@ class Watchdog(threading.Thread):
         vanished: when each rank was seen to have died without having finished.
         killed: ranks that were ended here.
         hung: the rank that was found to hang, if one was.
+        gone_since: when every rank was seen to have ended, on the monotonic clock; None as long as one lives.
     """
 
     def __init__(self, run_dir: Path, pids: Mapping[int, int], num_ranks: int, timeout_s: float) -> None:
@@ -46,10 +47,12 @@ class Watchdog(threading.Thread):
         self.pids = pids
         self.num_ranks = num_ranks
         self.timeout_s = timeout_s
-        self.hung: Status | None = None
+        self.hung: Hang | None = None
+        self.gone_since: float | None = None
         self.vanished: dict[int, float] = {}
         self.killed: set[int] = set()
         self._ranks: dict[int, psutil.Process] = {}
+        self._found: dict[int, float] = {}
         self._done = threading.Event()
         self._deadline: float | None = None
 
@@ -73,6 +76,7 @@ class Watchdog(threading.Thread):
     def _find(self) -> None:
         for rank, pid in list(self.pids.items()):
             if rank not in self._ranks:
+                self._found.setdefault(rank, time.time())
                 try:
                     self._ranks[rank] = psutil.Process(pid)
                 except psutil.NoSuchProcess:
@@ -89,10 +93,14 @@ class Watchdog(threading.Thread):
         states = {status.rank: status.state for status in statuses}
         now = time.time()
         if self.hung is None and not self.vanished:
-            self.hung = hanging(statuses, now, self.timeout_s)
+            wordless = [Status(rank, "running", since) for rank, since in self._found.items() if rank not in states]
+            self.hung = hanging([*statuses, *wordless], now, self.timeout_s)
         for rank, process in self._ranks.items():
             if states.get(rank) not in ("finished", "stopped") and rank not in self.vanished and not _alive(process):
                 self.vanished[rank] = now
+        started = len(self._found) == self.num_ranks
+        if started and self.gone_since is None and not any(map(_alive, self._ranks.values())):
+            self.gone_since = time.monotonic()
         if self._deadline is not None:
             return
         if self.vanished or self.hung or "failed" in states.values():

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gnnexp.disk import writing
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.files import SMALL_BYTES, parse_json, read_limited
 
@@ -19,15 +20,21 @@ LOCK_FILE = "lock"
 # The event of ranks that have met: on which machines they are (`nodes`), what they execute (`code`), and whether the
 # run begins with them (`from_start`).
 RANKS = "ranks"
+# `is_held` holds the lock for a moment: whoever wants it tries more than once.
+_TRIES, _PAUSE_S = 5, 0.05
 # Key of the problem that somebody else works on a run.
 BUSY = "run is busy"
 
 
 def note(run_dir: Path, event: str, **more: object) -> None:
-    """Append a line, on disk before this returns."""
-    line = json.dumps({"event": event, "time": time.time(), **more})
-    with (run_dir / ATTEMPTS_FILE).open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
+    """Append a line, on disk before this returns; one that was not written whole (a full disk) stays alone."""
+    path = run_dir / ATTEMPTS_FILE
+    line = json.dumps({"event": event, "time": time.time(), **more}).encode() + b"\n"
+    with writing(path), path.open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            line = line if file.read() == b"\n" else b"\n" + line
+        file.write(line)
         file.flush()
         os.fsync(file.fileno())
 
@@ -128,9 +135,25 @@ def alone(run_dir: Path) -> Iterator[None]:
         ConfigError: another process does.
     """
     with (run_dir / LOCK_FILE).open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ConfigError(Problem(BUSY, str(run_dir), "another process is working on this run",
-                                      "wait until it has ended")) from None
+        for tried in range(_TRIES):
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if tried == _TRIES - 1:
+                    raise ConfigError(Problem(BUSY, str(run_dir), "another process is working on this run",
+                                              "wait until it has ended")) from None
+                time.sleep(_PAUSE_S)
         yield
+
+
+def is_held(run_dir: Path) -> bool:
+    """Whether a process starts or follows ranks for this run; asked without a right to write."""
+    try:
+        with (run_dir / LOCK_FILE).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False

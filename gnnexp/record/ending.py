@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gnnexp.config.build import build
+from gnnexp.disk import one_line, refusal
 from gnnexp.launchers.base import Outcome
-from gnnexp.record.attempts import nodes_of, read_attempts
+from gnnexp.record.attempts import nodes_of, note, read_attempts
 from gnnexp.record.records import RESULT_FILE, read_epochs, summarize, write_json
 from gnnexp.trackers.base import Tracker, TrackingError
 
@@ -27,6 +29,37 @@ def settle(run_dir: Path, outcome: Outcome) -> Outcome:
     write_json(path, {**result, "attempts": attempts, "nodes": nodes_of(attempts), "status": "failed",
                       "kind": outcome.kind, "reason": outcome.reason, **outcome.memory})
     return outcome
+
+
+def end_attempt(run_dir: Path, outcome: Outcome, job_id: str | None = None) -> Outcome:
+    """Note how an attempt ended, and settle it; a disk that takes neither is named, and the run can go on later."""
+    try:
+        job = {} if job_id is None else {"job": job_id}
+        note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason, **job)
+        return outcome if outcome.status == "submitted" else settle(run_dir, outcome)
+    except OSError as error:
+        if outcome.status == "finished" and (run_dir / RESULT_FILE).exists() and refusal(error) is not None:
+            print(f"gnnexp: {refusal(error)}", file=sys.stderr)  # the result is there, only its bookkeeping is not
+            return outcome
+        return refused_by_disk(run_dir, error, outcome.reason)
+
+
+def refused_by_disk(run_dir: Path, error: OSError, before: str = "") -> Outcome:
+    """The outcome of a run whose directory cannot be written to.
+
+    Args:
+        run_dir: of the run.
+        error: of the system.
+        before: why the run had failed already, empty if it had not.
+
+    Raises:
+        OSError: `error`, if it is of another kind.
+    """
+    problem = refusal(error, f"gnnexp resume {shlex.quote(str(run_dir))}")
+    if problem is None:
+        raise error
+    reason = f"{before}; {one_line(problem)}" if before else one_line(problem)
+    return Outcome(1, "failed", reason, f"{before}\n{problem}".lstrip(), "disk")
 
 
 def _partial_result(run_dir: Path) -> dict[str, Any]:

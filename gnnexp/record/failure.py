@@ -10,9 +10,10 @@ from typing import Literal
 
 import psutil
 
+from gnnexp.disk import EXIT_CODE, one_line, refusal
 from gnnexp.errors import DivergedError, GnnexpError
 
-Kind = Literal["", "error", "out of memory", "diverged", "hang", "killed", "mistake", "interrupted"]
+Kind = Literal["", "error", "out of memory", "diverged", "hang", "killed", "mistake", "interrupted", "disk"]
 _UNITS = {"": 1, "b": 1, "bytes": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 # Of torch on CPU ("you tried to allocate 12 bytes") and on CUDA ("Tried to allocate 2.00 GiB"), of numpy ("Unable …").
 _NEEDED = re.compile(r"(?:tried|unable) to allocate ([\d.]+) ?([kmgt]?i?b(?:ytes)?)?", re.IGNORECASE)
@@ -44,6 +45,8 @@ def describe(error: BaseException) -> Failure:
     if isinstance(error, GnnexpError):
         kind: Kind = "diverged" if isinstance(error, DivergedError) else "mistake" if error.exit_code == 2 else "error"
         return Failure(kind, reason, "", error.exit_code)
+    if isinstance(error, OSError) and (problem := refusal(error)) is not None:
+        return Failure("disk", f"{one_line(problem)}; {problem.mend}", "", EXIT_CODE)
     if not is_out_of_memory(error):
         return Failure("error", reason, traceback.format_exc(), 1)
     needed, available = needed_bytes(str(error)), _available(error)

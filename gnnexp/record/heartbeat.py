@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ class Heartbeat(threading.Thread):
         while not self._over.is_set():
             with self._lock:
                 if not self._over.is_set():
-                    self._write("running", {})
+                    with suppress(OSError):  # a full disk: there may be room at the next beat
+                        self._write("running", {})
             self._over.wait(PERIOD_S)
 
     def last_word(self, state: str, **more: object) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gnnexp.config.signature import check_keys, parameters_of_dataclass
+from gnnexp.disk import write_bytes, writing
 from gnnexp.errors import DataError, Problem
 from gnnexp.files import parse_json, read_json, read_limited
 from gnnexp.measure.record import RankRecord, layer_counts
@@ -33,13 +34,7 @@ def write_json(path: Path, value: object) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write atomically: a temporary file beside it, fsync, rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    write_bytes(path, text.encode())
 
 
 def load_job(run_dir: Path) -> dict[str, Any]:
@@ -170,7 +165,7 @@ class EpochLog:
         }
         if resumed:
             line["resumed"] = [dict(piece) for piece in resumed]
-        with self._path.open("a", encoding="utf-8") as file:
+        with writing(self._path), self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gnnexp.record.records import write_text
 from gnnexp.record.runs import MACHINE, Run
 from gnnexp.reports.values.labels import flat
 from gnnexp.reports.values.metrics import header_factor, typical_epoch, values_of
@@ -93,10 +94,12 @@ class Table:
         return Table(self.header[:columns], tuple(row[:columns] for row in self.rows), self.caption)
 
     def markdown(self) -> str:
-        """GitHub's table syntax."""
-        lines = [self.header, ("---",) * len(self.header), *self.rows]
-        above = f"{self.heading}\n\n" if self.heading else ""
-        return above + "\n".join("| " + " | ".join(line) + " |" for line in lines) + f"\n\n{self.caption}\n"
+        """GitHub's table syntax; texts of records (labels, reasons) are shown as they are and mean nothing in it."""
+        header, *rows = ([_literal(cell) for cell in row] for row in (self.header, *self.rows))
+        lines = [header, ["---"] * len(header), *rows]
+        above = f"{_literal(self.heading)}\n\n" if self.heading else ""
+        table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        return f"{above}{table}\n\n{_literal(self.caption)}\n"
 
     def csv(self) -> str:
         """Comma-separated, header first."""
@@ -310,13 +313,19 @@ def _count_cell(group: Group) -> str:
     return f"{len(group.runs)}" + (f" (+{len(group.failed)} {group.verdict})" if group.failed else "")
 
 
+def _literal(text: str) -> str:
+    """`text` in Markdown without tags of HTML, links, or the end of a cell or a line."""
+    for special, written in (("<", "&lt;"), ("](", "]\\("), ("|", "\\|"), ("\n", " ")):
+        text = text.replace(special, written)
+    return text
+
+
 def save_table(table: Table, folder: Path, name: str, formats: Sequence[str]) -> list[Path]:
     """Write `table` as `md` and/or `csv`; returns the files."""
-    folder.mkdir(parents=True, exist_ok=True)
     texts = {"md": table.markdown, "csv": table.csv}
     files = []
     for suffix in formats:
         file = folder / f"{name}.{suffix}"
-        file.write_text(texts[suffix](), encoding="utf-8")
+        write_text(file, texts[suffix]())
         files.append(file)
     return files

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gnnexp.errors import DataError
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.record.attempts import BUSY
 from gnnexp.record.records import (
     JOB_FILE,
     RESULT_FILE,
@@ -21,6 +25,9 @@ from gnnexp.record.records import (
 )
 
 DELIVERY_FILE = "delivery.json"
+# How long a run that goes on waits for a process that still delivers its earlier attempt: one takes seconds.
+REOPEN_S = 60.0
+_POLL_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -70,11 +77,60 @@ def _stored(run_dir: Path) -> Delivery | None:
         raise DataError(unreadable(path, error, mend)) from None
 
 
-def reopen(run_dir: Path) -> None:
-    """Have a run that goes on delivered again, to the same place."""
-    found = _stored(run_dir)
-    if found is not None:
-        replace(found, done=False, reopened=True).save(run_dir)
+def reopen(run_dir: Path, timeout_s: float = REOPEN_S) -> None:
+    """Have a run that goes on delivered again, to the same place.
+
+    Raises:
+        ConfigError: another process, of an earlier attempt, has been delivering the run for `timeout_s`.
+    """
+    if not (run_dir / DELIVERY_FILE).exists():
+        return
+    try:
+        with delivering(run_dir, timeout_s):
+            found = _stored(run_dir)
+            if found is not None:
+                replace(found, done=False, reopened=True).save(run_dir)
+    except TimeoutError as error:
+        problem = Problem(BUSY, str(run_dir), str(error), "end that process, then repeat the command")
+        raise ConfigError(problem) from None
+
+
+@contextmanager
+def delivering(folder: Path, timeout_s: float) -> Iterator[None]:
+    """Be the only process that delivers the run or the report in `folder`, and changes its `delivery.json`.
+
+    Two could be there: the child of a launcher that was killed, and that of `gnnexp resume` or `report --sync`.
+
+    Raises:
+        TimeoutError: another process has not ended its delivery within `timeout_s`.
+    """
+    with locked(folder / "delivery.lock", timeout_s):
+        yield
+
+
+@contextmanager
+def locked(file: Path, timeout_s: float) -> Iterator[None]:
+    """Hold the lock of `file`, which is made if it is not there; the system releases it when this process ends.
+
+    Raises:
+        TimeoutError: another process holds it for longer than `timeout_s`. A frozen one would for ever.
+    """
+    end = time.monotonic() + timeout_s
+    with file.open("a+") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    lock.seek(0)
+                    raise TimeoutError(f"process {lock.read(20).strip()} has held {file} for more than "
+                                       f"{timeout_s:.0f} s") from None
+                time.sleep(_POLL_S)
+        lock.truncate(0)
+        lock.write(str(os.getpid()))  # for whoever waits in vain
+        lock.flush()
+        yield
 
 
 @dataclass(frozen=True)

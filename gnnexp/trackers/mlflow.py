@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +15,7 @@ from urllib.parse import urlsplit
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.trackers.base import Tracker, TrackingError
-from gnnexp.trackers.delivery import Delivery, RunRecord, read_delivery, read_run
+from gnnexp.trackers.delivery import Delivery, RunRecord, delivering, locked, read_delivery, read_run
 from gnnexp.trackers.description import (
     EXPERIMENT_TAGS,
     NOTE_TAG,
@@ -38,6 +37,8 @@ URI_VARIABLE = "MLFLOW_TRACKING_URI"
 # What MLflow can store in (its documentation's list of backend stores).
 _STORES = {"", "file", "sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks"}
 _UID_TAG = "gnnexp.uid"
+# Making the tables takes 5 s; several processes that start together on a busy machine wait for each other.
+_TABLES_S = 120.0
 # What one request may carry (MLflow's own limits).
 _MAX_METRICS, _MAX_PARAMS, _MAX_VALUE, _MAX_DIGEST = 1000, 100, 6000, 36
 
@@ -73,24 +74,30 @@ class MlflowTracker(Tracker):
     def deliver(self, run_dir: Path, *, end: bool = True) -> bool:
         """See `Tracker.deliver`."""
         run_dir = run_dir.resolve()
-        delivery = read_delivery(run_dir, self.where())
-        if delivery.done:
+        if read_delivery(run_dir, self.where()).done:
             return True
-        record = read_run(run_dir)
         try:
             client = self._connect()
-            delivery = self._find_or_create(client, run_dir, record, delivery)
-            if record.epochs and run_dir not in self._compared:
-                there = _epochs_in_store(client, delivery.run_id, record)
-                delivery = replace(delivery, epochs=max(delivery.epochs, there))
-                self._compared.add(run_dir)
-            delivery = _deliver_epochs(client, run_dir, record, delivery)
-            if end and record.result is not None:
-                _deliver_end(client, run_dir, record, delivery)
-                delivery = replace(delivery, done=True)
-                delivery.save(run_dir)
+            with delivering(run_dir, self.timeout_s):
+                return self._deliver(client, run_dir, end=end)
         except Exception as error:  # requests', SQLAlchemy's, alembic's and MLflow's own trees have no common base
             raise TrackingError(f"{self.where()}: {_first_line(error)}") from error
+
+    def _deliver(self, client: MlflowClient, run_dir: Path, *, end: bool) -> bool:
+        """What is left, by the only process that delivers this run; an earlier one may have done a part of it."""
+        delivery, record = read_delivery(run_dir, self.where()), read_run(run_dir)
+        if delivery.done:
+            return True
+        delivery = self._find_or_create(client, run_dir, record, delivery)
+        if record.epochs and run_dir not in self._compared:
+            there = _epochs_in_store(client, delivery.run_id, record)
+            delivery = replace(delivery, epochs=max(delivery.epochs, there))
+            self._compared.add(run_dir)
+        delivery = _deliver_epochs(client, run_dir, record, delivery)
+        if end and record.result is not None:
+            _deliver_end(client, run_dir, record, delivery)
+            delivery = replace(delivery, done=True)
+            delivery.save(run_dir)
         return delivery.done
 
     def deliver_report(self, folder: Path) -> bool:
@@ -102,7 +109,7 @@ class MlflowTracker(Tracker):
             return True
         try:
             client = self._connect()
-            with _alone(folder / "delivery"):
+            with delivering(folder, self.timeout_s):
                 delivery = read_report_delivery(folder, self.where())  # another process may have been faster
                 if delivery.digest != record.digest:
                     run_id = delivery.run_id or self._report_run(client, record)
@@ -143,7 +150,7 @@ class MlflowTracker(Tracker):
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
 
-        with _alone(_sqlite_file(self.uri)):
+        with self._making_tables():
             client = MlflowClient(tracking_uri=self.uri)
             found = client.get_experiment_by_name(self.experiment)
             if found is None:
@@ -159,6 +166,11 @@ class MlflowTracker(Tracker):
                 _describe_experiment(client, found.experiment_id, found.tags)
         self._client = client
         return client
+
+    def _making_tables(self) -> AbstractContextManager[None]:
+        """One process at a time makes the tables of a SQLite store: 7 of 8 together failed (slurm/README)."""
+        file = _sqlite_file(self.uri)
+        return nullcontext() if file is None else locked(file.with_name(f"{file.name}.lock"), _TABLES_S)
 
     def _check_file(self) -> None:
         file = _sqlite_file(self.uri)
@@ -318,17 +330,6 @@ def _quiet_environment(timeout_s: float) -> None:
 
 def _sqlite_file(uri: str) -> Path | None:
     return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
-
-
-@contextmanager
-def _alone(file: Path | None) -> Iterator[None]:
-    """One process at a time creates the tables of a SQLite store: 7 of 8 that tried together failed (slurm/README)."""
-    if file is None:
-        yield
-        return
-    with file.with_name(f"{file.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 def _public(uri: str) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from gnnexp.comm.environment import Environment
 from gnnexp.config.build import build
 from gnnexp.config.schema import HardwareConfig, RunConfig, run_config
 from gnnexp.config.seen import as_seen
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.trainable import TrainableStore
 from gnnexp.graph.format import open_graph
@@ -61,7 +62,8 @@ def assemble(
     device = choose_device(run.hardware, environment)
     threads = set_threads(run.hardware, environment)
     backend = connect(environment, device, run.hardware.timeout_s)
-    graph = open_graph(artifacts.graph) if isinstance(artifacts.graph, Path) else artifacts.graph
+    with _from_cache(directory):
+        graph = open_graph(artifacts.graph) if isinstance(artifacts.graph, Path) else artifacts.graph
     graph = as_seen(config, graph)
     timer = PhaseTimer(_synchronizer(device), _delay(run.hardware, environment.rank))
     comm = Communicator(
@@ -73,11 +75,23 @@ def assemble(
         "straggler": None if run.hardware.straggler is None else vars(run.hardware.straggler),
     }
     paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
-    parts = None if artifacts.parts is None else open_parts(artifacts.parts)
-    job = _job(config, run, _shard(graph, artifacts, comm), comm, timer, device, directory, facts,
+    with _from_cache(directory):
+        parts = None if artifacts.parts is None else open_parts(artifacts.parts)
+        shard = _shard(graph, artifacts, comm)
+    job = _job(config, run, shard, comm, timer, device, directory, facts,
                on_host=paradigm.updates_on_host, parts=parts)
     paradigm.setup(job)
     return job, paradigm
+
+
+@contextmanager
+def _from_cache(run_dir: Path) -> Iterator[None]:
+    """What the launcher prepared may have been removed or damaged since; whoever prepares it again mends both."""
+    try:
+        yield
+    except DataError as error:
+        mend = f"gnnexp resume {run_dir} prepares it again"
+        raise DataError([replace(problem, mend=mend) for problem in error.problems]) from None
 
 
 def _shard(graph: Graph, artifacts: Artifacts, comm: Communicator) -> Shard:

@@ -9,6 +9,7 @@ directory where they take more. Between chunks the resident pages of mapped file
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ import psutil
 import torch
 from torch import Tensor
 
+from gnnexp.disk import writing
 from gnnexp.feature_stores.local import LocalStore
 from gnnexp.graph.block import BatchKey, Block, without_edges
 from gnnexp.graph.graph import Graph
@@ -220,7 +222,9 @@ class Evaluation:
         if 2 * num_bytes <= self._half:
             return torch.zeros(count, width, dtype=self._job.dtype)
         path.parent.mkdir(parents=True, exist_ok=True)
-        array = np.memmap(path, dtype=self._job.run.train.dtype, mode="w+", shape=(count, width))
+        with writing(path), path.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, num_bytes)  # a full disk is an error here, not a signal later
+        array = np.memmap(path, dtype=self._job.run.train.dtype, mode="r+", shape=(count, width))
         return torch.from_numpy(array)
 
     @contextmanager

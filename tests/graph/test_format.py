@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tracemalloc
@@ -101,6 +102,19 @@ def test_a_killed_writer_leaves_nothing_that_is_taken_for_a_graph(tmp_path: Path
     assert not (tmp_path / "g").exists()
     with pytest.raises(DataError, match=r"meta\.json"):
         open_graph(tmp_path / "g")
+
+
+@pytest.mark.parametrize("umask", [0o077, 0o022, 0o002])
+def test_a_graph_is_as_public_as_the_umask_lets_it_be(tmp_path: Path, umask: int) -> None:
+    folder, before = tmp_path / "graph", os.umask(umask)
+    try:
+        for _ in range(2):  # made, and replaced
+            save_graph(full_graph(), folder)
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o777 & ~umask
+            assert {stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()} == {0o666 & ~umask}
+    finally:
+        os.umask(before)
+    assert [item.name for item in tmp_path.iterdir()] == ["graph"]
 
 
 def test_saving_replaces_a_graph_but_nothing_else(tmp_path: Path) -> None:

@@ -39,6 +39,13 @@ def behave(name: str, run_dir: Path) -> None:
         time.sleep(0.3)
         os.kill(os.getppid(), signal.SIGKILL)
         time.sleep(60)
+    if name in ("freeze_parent", "freeze_parent_and_die"):
+        while len(list(run_dir.glob("pid_*"))) < int(os.environ["WORLD_SIZE"]):
+            time.sleep(0.01)
+        time.sleep(0.3)  # the last one was forked, and is told of
+        os.kill(os.getppid(), signal.SIGSTOP)
+    if name == "freeze_parent_and_die":
+        os.kill(os.getpid(), signal.SIGKILL)
     if name == "environment":
         (run_dir / f"environment_{os.environ['RANK']}.json").write_text(json.dumps(dict(os.environ)))
 
@@ -49,7 +56,11 @@ def main() -> None:
     name = json.loads((run_dir / "behaviour.json").read_text())[int(os.environ["RANK"])]
     (run_dir / f"pid_{os.environ['RANK']}").write_text(str(os.getpid()))
     (run_dir / "parent").write_text(str(os.getppid()))
+    if name == "freeze_before_first_word":
+        os.kill(os.getpid(), signal.SIGSTOP)
     report(run_dir, "running")
+    if name == "freeze":
+        os.kill(os.getpid(), signal.SIGSTOP)
     print("hello from", os.environ["RANK"])
     if name == "user_error":
         report(run_dir, "failed", reason="sampler.fanouts=[1]: too short", traceback="", exit_code=2)

@@ -3,14 +3,12 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from launching import HERE, gone, pids, prepare, wait_until
+from launching import HERE, gone, pids, prepare, start_driver, wait_until
 
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.local import LocalLauncher
@@ -73,16 +71,6 @@ def test_a_users_mistake_seen_by_a_rank_has_exit_code_2_and_no_traceback(
     outcome = launch(tmp_path, ["user_error", "sleep"], monkeypatch)
     assert outcome.exit_code == 2
     assert outcome.message == "sampler.fanouts=[1]: too short"
-
-
-def start_driver(run_dir: Path, behaviours: list[str]) -> subprocess.Popen[str]:
-    prepare(run_dir, behaviours)
-    command = [sys.executable, str(HERE / "launch_driver.py"), str(run_dir), str(len(behaviours))]
-    driver = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(HERE)}, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, text=True)
-    running = wait_until(lambda: len(list((run_dir / "status").glob("rank_*.json"))) == len(behaviours), 60)
-    assert running, "the workers did not start"
-    return driver
 
 
 @pytest.mark.parametrize(

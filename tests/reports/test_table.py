@@ -124,6 +124,13 @@ def test_rows_say_that_their_runs_executed_different_code(tmp_path: Path) -> Non
         run.provenance["code"] = {"changed": {}, "own": {"mymodel": digest, "myparts": "3"}}
     table = make_table(group_runs(runs, ("system",)), ("system",))
     assert "Rows take runs together that differ in the code of mymodel." in table.caption
+def test_texts_of_records_are_no_markup_in_markdown() -> None:
+    evil = "<script>alert(1)</script> [x](javascript:alert(1)) a|b\nc"
+    text = Table((evil, "n"), ((evil, "1"),), f"caption {evil}", f"heading {evil}").markdown()
+    assert "<" not in text and "](" not in text
+    heading, _, *table, _, caption = text.splitlines()
+    assert heading.startswith("heading &lt;script>") and caption.startswith("caption &lt;script>")
+    assert len(table) == 3 and all(re.sub(r"\\\|", "", line).count("|") == 3 for line in table)
 
 
 def test_accuracy_of_several_runs() -> None:

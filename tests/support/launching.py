@@ -1,6 +1,9 @@
 """What tests of launchers share: ranks that only behave (`tests/launchers/stub_worker.py`)."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,3 +35,13 @@ def wait_until(holds: Callable[[], object], seconds: float) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+def start_driver(run_dir: Path, behaviours: list[str]) -> subprocess.Popen[str]:
+    prepare(run_dir, behaviours)
+    command = [sys.executable, str(HERE / "launch_driver.py"), str(run_dir), str(len(behaviours))]
+    driver = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(HERE)}, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True)
+    running = wait_until(lambda: len(list((run_dir / "status").glob("rank_*.json"))) == len(behaviours), 60)
+    assert running, "the workers did not start"
+    return driver

@@ -3,14 +3,18 @@
 import concurrent.futures
 import json
 import multiprocessing
+import os
+import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_folder import metrics_of, write_epochs, write_job, write_result
 
 from gnnexp.errors import ConfigError
 from gnnexp.trackers.base import TrackingError
-from gnnexp.trackers.delivery import DELIVERY_FILE, read_delivery, undelivered
+from gnnexp.trackers.delivery import DELIVERY_FILE, delivering, read_delivery, reopen, undelivered
 from gnnexp.trackers.mlflow import MlflowTracker
 
 
@@ -121,6 +125,53 @@ def test_the_environment_names_the_store(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert MlflowTracker().uri == f"sqlite:///{tmp_path}/mlflow.db"
     with pytest.raises(ConfigError, match="password"):
         MlflowTracker("http://user:secret@host:5000")
+
+
+class Meeting:
+    """A client whose search is answered when another one has searched, too, or nobody else does for a second."""
+
+    def __init__(self, client: Any, barrier: threading.Barrier) -> None:
+        self.client, self.barrier = client, barrier
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.client, name)
+
+    def search_runs(self, *arguments: Any, **more: Any) -> Any:
+        found = self.client.search_runs(*arguments, **more)
+        with suppress(threading.BrokenBarrierError):
+            self.barrier.wait(1.0)
+        return found
+
+
+def test_two_processes_that_deliver_one_run_make_one_run_of_it(tmp_path: Path, store: str) -> None:
+    run, barrier = tmp_path / "run", threading.Barrier(2)
+    write_job(run, uid=str(run))
+    write_epochs(run, 3)
+    write_result(run)
+    trackers = [MlflowTracker(store), MlflowTracker(store)]
+    for tracker in trackers:
+        tracker._client = Meeting(tracker._connect(), barrier)
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(lambda tracker: tracker.deliver(run), trackers)) == [True, True]
+    found = client_of(store).search_runs([trackers[0]._experiment_id], f"tags.`gnnexp.uid` = '{run}'")
+    assert [one.info.status for one in found] == ["FINISHED"]
+    assert len(history(store, run, "loss/train")) == 3
+
+
+def test_a_frozen_delivery_is_not_waited_for_for_ever(tmp_path: Path, store: str) -> None:
+    run = tmp_path / "run"
+    write_job(run, uid=str(run))
+    write_epochs(run, 2)
+    MlflowTracker(store).deliver(run)
+    write_result(run)
+    with delivering(run, 1.0):
+        with pytest.raises(TrackingError, match=rf"process {os.getpid()} has held .*delivery\.lock"):
+            MlflowTracker(store, timeout_s=0.2).deliver(run)
+        with pytest.raises(ConfigError, match="end that process"):
+            reopen(run, 0.2)
+    assert not read_delivery(run, store).reopened
+    reopen(run, 0.2)
+    assert read_delivery(run, store).reopened and read_delivery(run, store).epochs == 2
 
 
 def connect(uri: str) -> str:

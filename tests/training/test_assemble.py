@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 from gnnexp.comm.environment import Environment
+from gnnexp.errors import DataError
+from gnnexp.graph.format import save_graph
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
 from gnnexp.training.assemble import Artifacts, assemble
@@ -20,3 +23,16 @@ def test_an_emulated_link_is_named_in_the_record(throttle: float | None, said: s
     with tempfile.TemporaryDirectory() as folder:
         job, _ = assemble(config, Artifacts(nasty_graph()), Path(folder), Environment())
     assert job.facts["throttle"] == said
+
+
+@pytest.mark.parametrize("removed", ["all of it", "an array"])
+def test_a_prepared_graph_that_was_removed_is_prepared_again_by_resume(tmp_path: Path, removed: str) -> None:
+    save_graph(nasty_graph(), tmp_path / "graph")
+    if removed == "all of it":
+        shutil.rmtree(tmp_path / "graph")
+    else:
+        (tmp_path / "graph" / "features.npy").unlink()
+    with pytest.raises(DataError) as caught:
+        assemble(small_config(MODELS["gcn"]), Artifacts(tmp_path / "graph"), tmp_path / "run", Environment())
+    assert {problem.mend for problem in caught.value.problems} == {
+        f"gnnexp resume {tmp_path / 'run'} prepares it again"}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from gnnexp.disk import write_bytes
 from gnnexp.reports.table import Table
 
 if TYPE_CHECKING:
@@ -115,7 +117,6 @@ def save(figures: Mapping[str, Figure], folder: Path, title: str) -> list[Path]:
     """Each figure as png and svg under its name; the files. Without figures no folder is made."""
     files = []
     for name, figure in figures.items():
-        folder.mkdir(parents=True, exist_ok=True)
         figure.suptitle(title, fontsize=10)
         for suffix in ("png", "svg"):
             files.append(folder / f"{name}.{suffix}")
@@ -128,4 +129,6 @@ def save_figure(figure: Figure, file: Path) -> None:
     from matplotlib import rc_context
 
     with rc_context({"svg.hashsalt": "gnnexp"}):  # else its ids are drawn at random
-        figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format=file.suffix[1:], metadata={"Date": None} if file.suffix == ".svg" else None)
+    write_bytes(file, drawn.getvalue())

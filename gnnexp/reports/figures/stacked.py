@@ -58,7 +58,6 @@ def draw_breakdown(groups: Sequence[Group], files: Sequence[Path], title: str = 
     canvas = draw(Figure("breakdown", "stacked"), [Panel("", {group.name: group for group in groups})]).canvas
     canvas.suptitle(title, fontsize=10)
     for file in files:
-        file.parent.mkdir(parents=True, exist_ok=True)
         save_figure(canvas, file)
 
 

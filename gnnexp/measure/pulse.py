@@ -1,0 +1,48 @@
+"""Whether a process lives or is frozen, seen from outside."""
+
+from __future__ import annotations
+
+import time
+
+import psutil
+
+
+class Pulse:
+    """Signs of life of a process of this machine: time on a core, and how often it was given one.
+
+    A process that waits with a time limit, as all of ours do, is given a core again and again. One that was frozen
+    (SIGSTOP, a frozen container, a file system that does not answer) is not.
+
+    Args:
+        pid: of the process.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._seen = self._look()
+        self._since = time.monotonic()
+
+    def silent_s(self) -> float:
+        """For how long it has shown no sign of life, as far as it was looked at."""
+        seen, now = self._look(), time.monotonic()
+        if seen != self._seen:
+            self._seen, self._since = seen, now
+        return now - self._since
+
+    def _look(self) -> tuple[float, ...]:
+        """Empty once the process is gone."""
+        try:
+            process = psutil.Process(self._pid)
+            with process.oneshot():
+                times, switches = process.cpu_times(), process.num_ctx_switches()
+        except psutil.Error:
+            return ()
+        return (times.user, times.system, switches.voluntary, switches.involuntary)
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process was stopped by a signal or a debugger, and nobody has let it go on."""
+    try:
+        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
+    except psutil.Error:
+        return False

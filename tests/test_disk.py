@@ -1,0 +1,63 @@
+"""What a disk refuses, in words; and that nothing of a file that could not be written is left."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from gnnexp.disk import DiskError, in_words, one_line, refusal, write_bytes, writing
+
+
+@pytest.mark.parametrize(("number", "what", "mend"), [
+    (errno.ENOSPC, "the disk is full", "make room there (df -h /a/run), then: gnnexp resume /a/run"),
+    (errno.EDQUOT, "your quota on this disk is exceeded", "quota -s"),
+    (errno.EFBIG, "the file would be larger than files may be", "ulimit -f"),
+    (errno.EROFS, "the disk is mounted read-only", "have it mounted for writing"),
+    (errno.EACCES, "you have no right to use this place", "change its rights"),
+])
+def test_every_refusal_has_words_and_a_mend(number: int, what: str, mend: str) -> None:
+    problem = refusal(OSError(number, os.strerror(number), "/a/run/result.json"), "gnnexp resume /a/run")
+    assert problem is not None and (problem.key, problem.allowed) == ("/a/run/result.json", what)
+    assert mend in problem.mend and problem.mend.endswith("then: gnnexp resume /a/run")
+    assert one_line(problem) == f"{what}: /a/run/result.json ({os.strerror(number)})"
+
+
+@pytest.mark.parametrize("error", [
+    FileNotFoundError(errno.ENOENT, "No such file", "/a"), ConnectionRefusedError(errno.ECONNREFUSED, "refused"),
+    PermissionError(errno.EACCES, "a socket"), OSError("no number"),
+])
+def test_errors_of_another_kind_pass(error: OSError) -> None:
+    assert refusal(error) is None
+    with pytest.raises(type(error)) as caught, in_words():
+        raise error
+    assert caught.value is error
+
+
+@pytest.mark.parametrize("call", ["write", "fsync", "replace"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_nothing_is_left_of_a_file_that_could_not_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    file = tmp_path / "result.json"
+    write_bytes(file, b"before")
+
+    def full(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    if call == "replace":
+        monkeypatch.setattr(Path, "replace", full)
+    else:  # a write may fail when it is flushed
+        monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(DiskError, match=r"result\.json") as caught, in_words():
+        write_bytes(file, b"after")
+    assert caught.value.problems[0].key == str(file)
+    assert [item.name for item in tmp_path.iterdir()] == ["result.json"] and file.read_bytes() == b"before"
+
+
+def test_a_file_that_is_written_to_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space") as caught, writing(tmp_path / "epochs.jsonl"):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert caught.value.filename == str(tmp_path / "epochs.jsonl")

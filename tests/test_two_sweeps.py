@@ -1,0 +1,137 @@
+"""Several sweeps that have a case in common make it once together, whichever way they run their cases."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import place, start
+
+from gnnexp.cli.cases import State
+from gnnexp.cli.console import make_console
+from gnnexp.cli.known_runs import Looking, run_dirs
+from gnnexp.cli.main import run_command
+from gnnexp.cli.once import look_again, looked_at_the_end, turn_of
+from gnnexp.cli.submitted import run_submitted
+from gnnexp.cli.sweep import check_all
+from gnnexp.config.compose import Composed
+from gnnexp.launchers.slurm import SlurmLauncher
+from gnnexp.launchers.slurm_jobs import JobState, write_job_id
+from gnnexp.sweep import Sweep, load_sweep
+
+__all__ = ["place"]
+
+CASES = 2
+SWEEP = f"""
+fixed: [tracker=none, hardware.launcher.worker_module=pretending_worker]
+axes: {{seed: {list(range(CASES))}}}
+"""
+
+
+@pytest.fixture
+def sweeps(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two sweeps with the same cases, on ranks that only pretend."""
+    here = str(Path(__file__).parent / "support")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([here, os.environ.get("PYTHONPATH", "")]))
+    for name in ("one", "two"):
+        (place / f"{name}.yaml").write_text(SWEEP)
+    return place
+
+
+def seeds(place: Path) -> Counter[int]:
+    """How often each case was run."""
+    results = [json.loads(path.read_text()) for path in place.glob("runs/*/*/result.json")]
+    assert {result["status"] for result in results} == {"finished"}
+    return Counter(result["config"]["seed"] for result in results)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("second", "more"), [
+    pytest.param("one", [], id="one name"), pytest.param("two", [], id="two names", marks=pytest.mark.slow),
+    pytest.param("one", ["--jobs", "2"], id="side by side", marks=pytest.mark.slow),
+])
+def test_cases_of_sweeps_that_run_at_once_are_run_once(sweeps: Path, second: str, more: list[str]) -> None:
+    going = [start("sweep", f"{name}.yaml", *more) for name in ("one", second)]
+    said = [process.communicate(timeout=250)[0] for process in going]
+    assert seeds(sweeps) == dict.fromkeys(range(CASES), 1), said
+    assert len(list(sweeps.glob("runs/*/*/job.json"))) == CASES, said
+    assert 0 in [process.returncode for process in going], said
+    assert not any("Traceback" in text for text in said)
+    assert not list((sweeps / "runs" / "sweeps").rglob("*.lock"))
+    assert run_command(["sweep", "one.yaml"]) == 0 and sum(seeds(sweeps).values()) == CASES, "nothing is left"
+
+
+def test_a_rerun_runs_again_what_was_there_and_not_what_came_since(sweeps: Path) -> None:
+    assert run_command(["sweep", "one.yaml", "seed=0"]) == 0
+    (first,) = run_dirs()
+    looking = Looking(passed_over=run_dirs())
+    _, composed, state = planned("one.yaml", "seed=0", looking=looking)
+    assert state.status == "waiting" and state.run_dir == ""
+    assert look_again(composed, state, Looking()).status == "finished before"
+    assert run_command(["sweep", "one.yaml", "seed=0", "--rerun"]) == 0
+    (again,) = run_dirs() - {first}
+    with turn_of(composed, state, looking) as now:
+        assert (now.status, now.run_dir) == ("finished before", again), "another rerun has made it since"
+
+
+def planned(*arguments: str, looking: Looking | None = None) -> tuple[Sweep, Composed, State]:
+    sweep = load_sweep(arguments[0], arguments[1:])
+    (composed,), (state,) = check_all(sweep, None, looking or Looking())
+    return sweep, composed, state
+
+
+def test_a_case_has_one_turn_at_a_time(sweeps: Path) -> None:
+    _, composed, state = planned("one.yaml", "seed=0")
+    with turn_of(composed, state, Looking()) as mine, turn_of(composed, state, Looking()) as other:
+        assert mine.status == "waiting"
+        assert (other.status, other.reason) == ("running elsewhere", "another sweep is running this case")
+    with turn_of(composed, state, Looking()) as now:
+        assert now.status == "waiting", "it was not run"
+    assert run_command(["sweep", "two.yaml", "seed=0"]) == 0
+    (run,) = run_dirs()
+    assert looked_at_the_end([composed], [other], Looking()) == [
+        replace(state, status="finished before", run_dir=run)]
+
+
+def test_a_begun_run_that_another_sweep_has_finished_stays_as_it_is(sweeps: Path) -> None:
+    assert run_command(["sweep", "one.yaml", "seed=0"]) == 0
+    (run,) = map(Path, run_dirs())
+    result = (run / "result.json").read_text()
+    (run / "result.json").unlink()
+    _, composed, state = planned("one.yaml", "seed=0")
+    assert (state.status, state.run_dir) == ("waiting", str(run)), "to go on with"
+    (run / "result.json").write_text(result)
+    with turn_of(composed, state, Looking()) as now:
+        assert now.status == "finished before"
+
+
+def test_a_case_is_submitted_once(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second sweep looks while the first one submits, and again when the job is in the queue."""
+    (place / "one.yaml").write_text("fixed: [tracker=none, hardware=slurm_cpu, hardware.detach=true, seed=3]\n")
+    monkeypatch.setattr(SlurmLauncher, "check_here", lambda *_: [])
+    monkeypatch.setattr("gnnexp.cli.resume.job_state", lambda job_id: JobState(job_id, "RUNNING"))
+    sweep, composed, state = planned("one.yaml")
+    submitted: list[Path] = []
+    seen: list[State] = []
+
+    def sweeping(saved: list[Any]) -> list[State]:
+        return run_submitted(sweep, [composed], [state], make_console(), saved.append, Looking())
+
+    def submit(self: SlurmLauncher, run_dirs: list[Path], config: Any) -> list[str]:
+        submitted.extend(run_dirs)
+        seen.extend(sweeping([]))
+        for run_dir in run_dirs:
+            write_job_id(run_dir, "7")
+        return ["7"] * len(run_dirs)
+
+    monkeypatch.setattr(SlurmLauncher, "submit", submit)
+    (first,) = sweeping([])
+    (second,) = sweeping([])
+    assert first.status == "submitted" and [one.status for one in (*seen, second)] == ["running elsewhere"] * 2
+    assert submitted == [Path(first.run_dir)] and len(run_dirs()) == 1
+    assert second.run_dir == first.run_dir
