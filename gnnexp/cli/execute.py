@@ -95,7 +95,7 @@ def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console, launch
             draw(run_dir)
         deliver_rest(follower, tracker, console)
     if outcome.status == "submitted":
-        console.print(outcome.message, soft_wrap=True)
+        console.print(outcome.message, soft_wrap=True, markup=False)
     elif outcome.message:
         print(f"gnnexp: {outcome.message}\nlogs: {run_dir / 'logs'}", file=sys.stderr)
         if outcome.kind != "mistake":

@@ -14,10 +14,12 @@ from rich.table import Table
 from gnnexp.cli.console import epoch_line, make_console
 from gnnexp.cli.resume import read_job
 from gnnexp.config.schema import run_config
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError, Problem, RunError
+from gnnexp.launchers.queue.answers import Alive, Ended, Unknown
+from gnnexp.launchers.queue.evidence import ask
 from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.slurm_jobs import cancel as cancel_job
-from gnnexp.launchers.slurm_jobs import job_state, read_job_id
+from gnnexp.launchers.slurm_jobs import read_job_id
 from gnnexp.launchers.status import log_tail, read_statuses
 from gnnexp.record.attempts import alone, read_attempts
 from gnnexp.record.ending import settle
@@ -52,12 +54,12 @@ def status(options: argparse.Namespace) -> int:
 
 def _state(run_dir: Path, num_ranks: int) -> str:
     """In words; the end of a job that nobody waited for is settled here."""
-    job_id = read_job_id(run_dir)
-    if not (run_dir / RESULT_FILE).exists() and job_id is not None:
-        job = job_state(job_id)
-        if not job.ended:
+    if not (run_dir / RESULT_FILE).exists():
+        job = ask(run_dir)
+        if isinstance(job, Alive | Unknown):
             return f"SLURM {job.describe()}"
-        settle(run_dir, outcome_of(run_dir, job, num_ranks))
+        if isinstance(job, Ended):
+            settle(run_dir, outcome_of(run_dir, job, num_ranks))
     if (run_dir / RESULT_FILE).exists():
         run = read_run(run_dir)
         return run.status if run.status == "finished" else f"failed: {run.reason}"
@@ -80,9 +82,16 @@ def cancel(options: argparse.Namespace) -> int:
     read_job(run_dir)
     job_id = read_job_id(run_dir)
     if job_id is not None:
-        if job_state(job_id).ended:
+        job = ask(run_dir)
+        if isinstance(job, Ended):
             raise ConfigError(Problem("run", str(run_dir), f"its SLURM job {job_id} has ended", "gnnexp status"))
-        cancel_job(job_id)
+        try:
+            cancel_job(job_id)
+        except RunError as error:
+            if not isinstance(job, Unknown):
+                raise
+            raise ConfigError(Problem("run", str(run_dir), f"SLURM {job.describe()}, and it was not cancelled: {error}",
+                                      "try again when `squeue` answers")) from None
         print(f"SLURM job {job_id} is cancelled; go on with: gnnexp resume {run_dir}")
         return 0
     launcher = _launcher(run_dir)

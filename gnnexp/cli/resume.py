@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,10 @@ from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.kept import Launchers
-from gnnexp.launchers.slurm_jobs import job_state, read_job_id
+from gnnexp.launchers.queue.answers import Alive, Answer, Unknown
+from gnnexp.launchers.queue.controller import Controller
+from gnnexp.launchers.queue.evidence import SILENT_S, ask, last_sign
+from gnnexp.launchers.slurm_jobs import JOB_FILE
 from gnnexp.measure.needs import Profile
 from gnnexp.provenance.code import Code, code_of_config, still_changed
 from gnnexp.record.attempts import BUSY, alone
@@ -35,13 +39,15 @@ _CHANGEABLE = ("hardware.", "tracker.", "train.checkpoint_every", "train.checkpo
 def main(options: argparse.Namespace) -> int:
     """Resume and show what came out."""
     run_dir, console = Path(options.run), make_console()
-    outcome = resume(run_dir, options.overrides, console, changed_code=options.changed_code)
+    outcome = resume(run_dir, options.overrides, console, changed_code=options.changed_code,
+                     job_ended=options.job_ended)
     if outcome.status == "finished":
         tell_result(run_dir, console)
     return outcome.exit_code
 
 
-def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed_code: bool = False) -> Outcome:
+def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed_code: bool = False,
+           job_ended: bool = False) -> Outcome:
     """Go on with the run in `run_dir`; one that has finished stays as it is.
 
     Args:
@@ -49,6 +55,7 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed
         overrides: changes that leave it the same experiment.
         console: to say how it goes.
         changed_code: go on although the code is not that of the run's beginning.
+        job_ended: take the user's word that its SLURM job has ended, where SLURM cannot be asked.
 
     Raises:
         ConfigError, DataError: it is no run, the changes are not possible, or the data is not the run's any more.
@@ -63,23 +70,40 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed
     config = changed(job["config"], overrides)
     if problems := problems_of(config):
         raise ConfigError(problems)
-    reopen_run(run_dir, config, console, changed_code=changed_code)
+    reopen_run(run_dir, config, console, changed_code=changed_code, job_ended=job_ended)
     with Launchers() as launchers:
         return carry_out(run_dir, config, console, launchers)
 
 
-def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console, *, changed_code: bool = False) -> None:
+def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console, *, changed_code: bool = False,
+               job_ended: bool = False, controller: Controller | None = None) -> None:
     """Have the run in `run_dir` ready to be carried out again with a checked `config`.
 
     Raises:
         ConfigError, DataError: another process is working on it, or the data is not the run's any more.
     """
-    job_id = read_job_id(run_dir)
-    if job_id is not None and not (state := job_state(job_id)).ended:
-        raise ConfigError(Problem(BUSY, str(run_dir), f"SLURM {state.describe()} works on it",
-                                  f"wait until it has ended, or gnnexp cancel {run_dir}"))
+    if problem := _job_problem(run_dir, ask(run_dir, controller), job_ended=job_ended):
+        raise ConfigError(problem)
     with alone(run_dir):
         _reopen(run_dir, config, console, changed_code=changed_code)
+
+
+def _job_problem(run_dir: Path, job: Answer | None, *, job_ended: bool) -> Problem | None:
+    """What keeps a run from being resumed: a job that works on it, or that may."""
+    if isinstance(job, Alive):
+        return Problem(BUSY, str(run_dir), f"SLURM {job.describe()} works on it",
+                       f"wait until it has ended, or gnnexp cancel {run_dir}")
+    if not isinstance(job, Unknown):
+        return None
+    silent_s = time.time() - last_sign(run_dir)
+    if job_ended and silent_s >= SILENT_S:
+        return None
+    if job_ended:
+        return Problem("--job-ended", str(run_dir), f"its SLURM job was heard {silent_s:.0f} s ago",
+                       f"wait until it has been silent for {SILENT_S:.0f} s, or gnnexp cancel {run_dir}")
+    return Problem(BUSY, str(run_dir), f"SLURM {job.describe()}: two jobs in one directory would destroy the run",
+                   "try again when `squeue` answers; if no SLURM can be asked any more and you know that the job has "
+                   f"ended: gnnexp resume --job-ended {run_dir}")
 
 
 def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, changed_code: bool) -> None:
@@ -97,6 +121,7 @@ def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, chang
     place = "its start" if found is None else f"epoch {found.position.epoch}, step {found.position.step}"
     console.print(f"going on with {run_dir} from {place}", soft_wrap=True, markup=False)
     write_job(run_dir, config, prepared, provenance)
+    (run_dir / JOB_FILE).unlink(missing_ok=True)  # a job that SLURM may still start finds that the run is not its own
     (run_dir / RESULT_FILE).unlink(missing_ok=True)
     reopen(run_dir)
 

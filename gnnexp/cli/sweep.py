@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gnnexp.cli.cases import State, run_case, save_states
+from gnnexp.cli.cases import State, begun_jobs, run_case, save_states
 from gnnexp.cli.console import make_console, states_table
 from gnnexp.cli.known_runs import Known, known_runs, stand
 from gnnexp.cli.plan import disk_of, tell_plan
@@ -171,6 +171,7 @@ def _run_one_by_one(sweep: Sweep, composed: list[Composed], states: list[State],
     """In order; one that fails does not stop the others, Ctrl-C does."""
     states = list(states)
     with Launchers() as launchers:
+        launchers.controller.watch(begun_jobs(states))
         for position, state in enumerate(states):
             if state.status != "waiting":
                 continue

@@ -17,6 +17,8 @@ ATTEMPTS_FILE = "attempts.jsonl"
 LOCK_FILE = "lock"
 # The event of ranks that have met: on which machines they are.
 NODES = "nodes"
+# The event that a job's script notes as its last act, unless it puts the job back into the queue.
+JOB_OVER = "job over"
 # Key of the problem that somebody else works on a run.
 BUSY = "run is busy"
 
