@@ -19,7 +19,7 @@ from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.kept import Launchers
-from gnnexp.launchers.queue.answers import Alive, Answer, Unknown
+from gnnexp.launchers.queue.answers import Alive, Unknown
 from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.evidence import SILENT_S, ask, last_sign
 from gnnexp.launchers.slurm_jobs import JOB_FILE
@@ -67,10 +67,11 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed
                                       "gnnexp run with all overrides and these: another run"))
         console.print(f"{run_dir} has finished before", soft_wrap=True, markup=False)
         return Outcome(0, "finished")
-    config = changed(job["config"], overrides)
+    config, controller = changed(job["config"], overrides), Controller()
+    _check_job(run_dir, controller, job_ended=job_ended)
     if problems := problems_of(config):
         raise ConfigError(problems)
-    reopen_run(run_dir, config, console, changed_code=changed_code, job_ended=job_ended)
+    reopen_run(run_dir, config, console, changed_code=changed_code, job_ended=job_ended, controller=controller)
     with Launchers() as launchers:
         return carry_out(run_dir, config, console, launchers)
 
@@ -82,28 +83,32 @@ def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console, *, ch
     Raises:
         ConfigError, DataError: another process is working on it, or the data is not the run's any more.
     """
-    if problem := _job_problem(run_dir, ask(run_dir, controller), job_ended=job_ended):
-        raise ConfigError(problem)
+    _check_job(run_dir, controller, job_ended=job_ended)
     with alone(run_dir):
         _reopen(run_dir, config, console, changed_code=changed_code)
 
 
-def _job_problem(run_dir: Path, job: Answer | None, *, job_ended: bool) -> Problem | None:
-    """What keeps a run from being resumed: a job that works on it, or that may."""
+def _check_job(run_dir: Path, controller: Controller | None, *, job_ended: bool) -> None:
+    """No SLURM job works on the run.
+
+    Raises:
+        ConfigError: one does, or one may.
+    """
+    job = ask(run_dir, controller)
     if isinstance(job, Alive):
-        return Problem(BUSY, str(run_dir), f"SLURM {job.describe()} works on it",
-                       f"wait until it has ended, or gnnexp cancel {run_dir}")
+        raise ConfigError(Problem(BUSY, str(run_dir), f"SLURM {job.describe()} works on it",
+                                  f"wait until it has ended, or gnnexp cancel {run_dir}"))
     if not isinstance(job, Unknown):
-        return None
+        return
     silent_s = time.time() - last_sign(run_dir)
-    if job_ended and silent_s >= SILENT_S:
-        return None
-    if job_ended:
-        return Problem("--job-ended", str(run_dir), f"its SLURM job was heard {silent_s:.0f} s ago",
-                       f"wait until it has been silent for {SILENT_S:.0f} s, or gnnexp cancel {run_dir}")
-    return Problem(BUSY, str(run_dir), f"SLURM {job.describe()}: two jobs in one directory would destroy the run",
-                   "try again when `squeue` answers; if no SLURM can be asked any more and you know that the job has "
-                   f"ended: gnnexp resume --job-ended {run_dir}")
+    if job_ended and silent_s < SILENT_S:
+        raise ConfigError(Problem("--job-ended", str(run_dir), f"its SLURM job was heard {silent_s:.0f} s ago",
+                                  f"wait until it has been silent for {SILENT_S:.0f} s, or gnnexp cancel {run_dir}"))
+    if not job_ended:
+        raise ConfigError(Problem(
+            BUSY, str(run_dir), f"SLURM {job.describe()}: two jobs in one directory would destroy the run",
+            "try again when `squeue` answers; if no SLURM can be asked any more and you know that the job has ended: "
+            f"gnnexp resume --job-ended {run_dir}"))
 
 
 def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, changed_code: bool) -> None:

@@ -25,7 +25,7 @@ from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.queue.answers import Alive, Ended, Unknown
 from gnnexp.launchers.queue.commands import plain
 from gnnexp.launchers.queue.controller import PERIOD_S, Controller, NoAnswer
-from gnnexp.launchers.queue.evidence import answer_of
+from gnnexp.launchers.queue.evidence import answer_of, own_end
 from gnnexp.launchers.slurm_check import check_against_cluster
 from gnnexp.launchers.slurm_jobs import (
     JOB_FILE,
@@ -44,6 +44,8 @@ from gnnexp.record.records import RESULT_FILE, write_text
 
 # How often the run directory is looked at; SLURM is asked less often (`Controller`).
 _POLL_S = 1.0
+# How long a job whose ranks have finished may take for its script's last act, where SLURM does not say that it has ended.
+_LAST_ACT_S = 60.0
 # How long the end of a cancelled job is waited for: twice SLURM's default KillWait.
 _CANCELLED_S = 60.0
 # sbatch says "error" where it submits nothing, but for these: the answer was lost, and the job may be in the queue.
@@ -204,11 +206,14 @@ class SlurmLauncher(Launcher):
 def following(run_dir: Path, job_id: str, num_ranks: int, controller: Controller) -> Iterator[Outcome | None]:
     """How the job stands, whenever asked: None until it has proven that it ended, then its outcome."""
     held_since: float | None = None
+    finished_since: float | None = None
     unknown = False
     while True:
-        if have_finished(run_dir, num_ranks):
-            yield Outcome(0, "finished")
-            return
+        if have_finished(run_dir, num_ranks):  # nobody else needs to be asked
+            finished_since = finished_since or time.monotonic()
+            if own_end(run_dir, job_id) is not None or time.monotonic() - finished_since > _LAST_ACT_S:
+                yield Outcome(0, "finished")
+                return
         found = controller.find(job_id)
         answer = answer_of(job_id, found, run_dir)
         if isinstance(answer, Ended):
@@ -242,7 +247,7 @@ def _interrupted(run_dir: Path, job_id: str, controller: Controller) -> Outcome:
 
 
 def have_finished(run_dir: Path, num_ranks: int) -> bool:
-    """Whether every rank has said so and the result is there: nobody else needs to be asked."""
+    """Whether every rank has said so, and the result is there."""
     if not (run_dir / RESULT_FILE).exists():
         return False
     statuses = read_statuses(run_dir)

@@ -64,9 +64,21 @@ def test_a_result_is_found_whoever_answers(tmp_path: Path, slurm: FakeSlurm, dur
         make_run(tmp_path, state="finished" if second > 40 else "running")
         if second > 42:
             (tmp_path / "result.json").write_text("{}")
+        if second == 44:
+            note(tmp_path, JOB_OVER, job="4711", state="COMPLETED")
 
     assert follow(tmp_path, slurm, 60, each) == Outcome(0, "finished")
-    assert slurm.now == 1043.0
+    assert slurm.now == 1044.0
+
+
+def test_a_result_is_found_although_the_script_of_the_job_was_killed(
+    tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(tmp_path, state="finished")
+    (tmp_path / "result.json").write_text("{}")
+    assert follow(tmp_path, slurm, 60, lambda second: None) is None
+    monkeypatch.setattr("gnnexp.launchers.slurm._LAST_ACT_S", -1.0)
+    assert follow(tmp_path, slurm, 60, lambda second: None) == Outcome(0, "finished")
 
 
 def test_a_failure_that_the_job_noted_is_found_while_nobody_answers(tmp_path: Path, slurm: FakeSlurm) -> None:
