@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 from rich.console import Console
+from rich.markup import escape
 
 from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, describe_profile
 from gnnexp.cli.prepare import Prepared, check_run_dir, prepare
@@ -128,7 +129,7 @@ def _launched(
                 ended = outcome if outcome.status == "submitted" else settle(run_dir, outcome)
                 return replace(ended, asked=wish or asked.first)
         spent += 1
-        console.print(f"[yellow]{outcome.reason}[/yellow]; starting again from the last checkpoint, "
+        console.print(f"[yellow]{escape(outcome.reason)}[/yellow]; starting again from the last checkpoint, "
                       f"{hardware.max_restarts - spent} restarts left", soft_wrap=True)
 
 

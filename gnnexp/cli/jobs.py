@@ -9,6 +9,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+from rich.markup import escape
 from rich.table import Table
 
 from gnnexp.cli.console import epoch_line, make_console
@@ -45,8 +46,8 @@ def status(options: argparse.Namespace) -> int:
     table = Table("rank", "host", "state", "phase", "heard", "reason")
     for rank in read_statuses(run_dir):
         heard = f"{max(0.0, time.time() - rank.time):.0f} s ago"
-        table.add_row(str(rank.rank), rank.host, rank.state, rank.phase, heard, rank.reason.splitlines()[0][:80]
-                      if rank.reason else "")
+        words = (str(rank.rank), rank.host, rank.state, rank.phase, heard, "".join(rank.reason.splitlines()[:1])[:80])
+        table.add_row(*map(escape, words))
     if table.row_count:
         console.print(table)
     return 1 if state.startswith("failed") else 0

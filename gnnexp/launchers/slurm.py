@@ -44,7 +44,7 @@ from gnnexp.record.records import RESULT_FILE, write_text
 
 # How often the run directory is looked at; SLURM is asked less often (`Controller`).
 _POLL_S = 1.0
-# How long a job whose ranks have finished may take for its script's last act, where SLURM does not say that it has ended.
+# How long the script of a job whose ranks have finished may take for its last act.
 _LAST_ACT_S = 60.0
 # How long the end of a cancelled job is waited for: twice SLURM's default KillWait.
 _CANCELLED_S = 60.0
