@@ -22,7 +22,7 @@ from gnnexp.launchers.kept import Launchers
 from gnnexp.launchers.queue.answers import Alive, Unknown
 from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.evidence import SILENT_S, ask, last_sign
-from gnnexp.launchers.slurm_jobs import JOB_FILE
+from gnnexp.launchers.slurm_jobs import forget_submission
 from gnnexp.measure.needs import Profile
 from gnnexp.provenance.code import Code, code_of_config, still_changed
 from gnnexp.record.attempts import BUSY, alone
@@ -126,7 +126,7 @@ def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, chang
     place = "its start" if found is None else f"epoch {found.position.epoch}, step {found.position.step}"
     console.print(f"going on with {run_dir} from {place}", soft_wrap=True, markup=False)
     write_job(run_dir, config, prepared, provenance)
-    (run_dir / JOB_FILE).unlink(missing_ok=True)  # a job that SLURM may still start finds that the run is not its own
+    forget_submission(run_dir)
     (run_dir / RESULT_FILE).unlink(missing_ok=True)
     reopen(run_dir)
 

@@ -28,11 +28,11 @@ from gnnexp.launchers.queue.controller import PERIOD_S, Controller, NoAnswer
 from gnnexp.launchers.queue.evidence import answer_of, own_end
 from gnnexp.launchers.slurm_check import check_against_cluster
 from gnnexp.launchers.slurm_jobs import (
-    JOB_FILE,
     Submission,
     cancel,
     ended_with_step,
     exited,
+    forget_submission,
     read_job_id,
     release,
     write_submission,
@@ -148,7 +148,7 @@ class SlurmLauncher(Launcher):
             said = str(error).lower()
             if "error" in said and not any(words in said for words in _LOST_ANSWER):
                 for run_dir in run_dirs:
-                    (run_dir / JOB_FILE).unlink()
+                    forget_submission(run_dir)
             raise
         for run_dir, job_id in zip(run_dirs, ids, strict=True):
             write_submission(run_dir, Submission(job_id, token))

@@ -14,7 +14,7 @@ from gnnexp.launchers.queue.listing import is_job_id
 from gnnexp.record.attempts import BUSY
 from gnnexp.record.records import write_json
 
-JOB_FILE = "slurm.json"
+SUBMISSION_FILE = "slurm.json"
 # How long a job's script tries to have its job put back: an outage of the controller may be over by then.
 _REQUEUE_S = 300.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 30.0
@@ -75,7 +75,7 @@ class Submission:
 
 def write_submission(run_dir: Path, submission: Submission) -> None:
     """Note which job works on the run."""
-    write_json(run_dir / JOB_FILE, {"schema": 1, **asdict(submission)})
+    write_json(run_dir / SUBMISSION_FILE, {"schema": 1, **asdict(submission)})
 
 
 def read_submission(run_dir: Path) -> Submission | None:
@@ -84,7 +84,7 @@ def read_submission(run_dir: Path) -> Submission | None:
     Raises:
         DataError: the note is damaged.
     """
-    path = run_dir / JOB_FILE
+    path = run_dir / SUBMISSION_FILE
     try:
         noted = json.loads(path.read_text(encoding="utf-8"))
         job_id, token = noted["job_id"], str(noted.get("token", ""))
@@ -101,6 +101,11 @@ def read_job_id(run_dir: Path) -> str | None:
     """The number of the job of `read_submission`, where there is one."""
     submission = read_submission(run_dir)
     return None if submission is None else submission.job_id
+
+
+def forget_submission(run_dir: Path) -> None:
+    """Have no job work on the run: one that SLURM starts all the same finds that the run is no longer its own."""
+    (run_dir / SUBMISSION_FILE).unlink(missing_ok=True)
 
 
 def is_of_run(run_dir: Path, token: str) -> bool:

@@ -230,16 +230,20 @@ def test_a_job_leaves_a_run_that_is_no_longer_its_own(commands: Path, tmp_path: 
 def test_a_job_is_put_back_when_slurm_answers_again(
     commands: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    waits: list[float] = []
-    monkeypatch.setattr("gnnexp.launchers.slurm_jobs.time.sleep", waits.append)
-    install(commands, "scontrol", f"echo x >> {commands}/tries; [ $(wc -l < {commands}/tries) -ge 4 ] && exit 0; "
+    monkeypatch.setattr("gnnexp.launchers.slurm_jobs._FIRST_WAIT_S", 0.01)
+    tries = commands / "tries"
+    install(commands, "scontrol", f"echo x >> {tries}; [ $(wc -l < {tries}) -ge 4 ] && exit 0; "
                                   "echo 'Unexpected message received for job 4711' >&2; exit 1")
     requeue("4711")
-    assert waits == [2.0, 4.0, 8.0] and "asking again" in capsys.readouterr().out
-    install(commands, "scontrol", "echo 'Requested operation is presently disabled' >&2; exit 1")
+    assert len(tries.read_text()) == 8 and capsys.readouterr().out.count("asking again") == 3
+    install(commands, "scontrol", f"echo x >> {tries}; echo 'Requested operation is presently disabled' >&2; exit 1")
     with pytest.raises(RunError, match="disabled"):
         requeue("4711")
-    assert len(waits) == 3, "a refusal is not asked again"
+    assert len(tries.read_text()) == 10, "a refusal is not asked again"
+    monkeypatch.setattr("gnnexp.launchers.slurm_jobs._REQUEUE_S", 0.0)
+    install(commands, "scontrol", "echo 'Unexpected message received for job 4711' >&2; exit 1")
+    with pytest.raises(RunError, match="Unexpected message"):
+        requeue("4711")
 
 
 def test_a_run_that_cannot_be_put_back_says_why(

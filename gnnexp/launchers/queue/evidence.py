@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gnnexp.launchers.queue.answers import ALIVE, ENDED, PASSING, Alive, Answer, Ended, Unknown
 from gnnexp.launchers.queue.controller import Controller, Found, Listed, NoAnswer
-from gnnexp.launchers.slurm_jobs import JOB_FILE, read_submission
+from gnnexp.launchers.slurm_jobs import SUBMISSION_FILE, read_submission
 from gnnexp.launchers.status import read_statuses
 from gnnexp.record.attempts import JOB_OVER, NODES, is_requeued, read_attempts
 
@@ -87,7 +87,7 @@ def last_sign(run_dir: Path) -> float:
 
     Seconds since the epoch of the clock; a time that is more than a day ahead is nobody's clock.
     """
-    files = [run_dir / JOB_FILE, *(run_dir / "status").glob("rank_*.json")]
+    files = [run_dir / SUBMISSION_FILE, *(run_dir / "status").glob("rank_*.json")]
     times = [line["time"] for line in read_attempts(run_dir) if line["event"] in _OF_JOB]
     times += [status.time for status in read_statuses(run_dir) if isinstance(status.time, int | float)]
     latest = time.time() + 86400.0
