@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from gnnexp.launchers.queue.answers import ENDED
 from gnnexp.launchers.queue.commands import Reply, run
-from gnnexp.launchers.queue.listing import SACCT_FORMAT, SQUEUE_FORMAT, Line, base, of_job, read_lines
+from gnnexp.launchers.queue.listing import SACCT_FORMAT, SQUEUE_FORMAT, Line, Listing, base, read_lines
 
 # SchedMD asks programs not to poll; a queue of a day is well described by an answer of 15 s ago.
 PERIOD_S = 15.0
@@ -72,8 +72,7 @@ class Controller:
         self._asked: frozenset[str] = frozenset()
         self._next = -math.inf
         self._wait = PERIOD_S
-        self._lines: list[Line] = []
-        self._accounted: list[Line] = []
+        self._listing, self._accounted = Listing(), Listing()
         self._listed_at: dict[str, float] = {}
         self._failure = ""
         self._news = ""
@@ -100,10 +99,10 @@ class Controller:
             self._refresh()
         if base(job_id) not in self._asked:
             return NoAnswer("SLURM was not yet asked for it")
-        line = of_job(self._lines, job_id)
+        line = self._listing.of(job_id)
         if line is not None:
             return Listed(line, confirmed=True)
-        line = of_job(self._accounted, job_id)
+        line = self._accounted.of(job_id)
         if line is not None and line.name in ENDED:  # accounting may say RUNNING for ever of a job that was lost
             return Listed(line, confirmed=not self._failure)
         if self._failure:
@@ -120,12 +119,13 @@ class Controller:
         bases = list(dict.fromkeys(base(job_id) for job_id in self._watched))
         before = self._failure
         reply = self._ask(["squeue", "-h", "-a", "-r", "-t", "all", "-j", ",".join(bases), "-o", SQUEUE_FORMAT])
-        self._lines, doubt = _orderly(reply, len(bases))
+        lines, doubt = _orderly(reply, len(bases))
+        self._listing = Listing(lines)
         self._asked = frozenset(bases)
         now = self._clock()
         missing = []
         for job_id in self._watched:
-            if of_job(self._lines, job_id) is None:
+            if self._listing.of(job_id) is None:
                 missing.append(base(job_id))
             else:
                 self._listed_at[job_id] = now
@@ -139,12 +139,12 @@ class Controller:
         elif before and not self._failure:
             self._news = "SLURM answers again"
 
-    def _accounting(self, bases: list[str]) -> list[Line]:
+    def _accounting(self, bases: list[str]) -> Listing:
         """What a cluster with accounting remembers of jobs that the controller has forgotten, or cannot tell."""
         if not bases:
-            return []
+            return Listing()
         reply = self._ask(["sacct", "-n", "-X", "-P", "-j", ",".join(bases), "-o", SACCT_FORMAT])
-        return [] if reply.failure else read_lines(reply.text)[0]
+        return Listing() if reply.failure else Listing(read_lines(reply.text)[0])
 
 
 def _orderly(reply: Reply, num_asked: int) -> tuple[list[Line], str]:

@@ -36,13 +36,35 @@ class Line:
     reason: str
     ended_at: float | None
 
-    def names(self, job_id: str) -> bool:
-        """Whether this line is about the job."""
+    def has(self, task: int) -> bool:
+        """Whether it is about this task of the array."""
+        return any(first <= task <= last and (task - first) % step == 0 for first, last, step in self.tasks or ())
+
+
+class Listing:
+    """What was said of jobs, found by their numbers.
+
+    Args:
+        lines: of an answer.
+    """
+
+    def __init__(self, lines: Iterable[Line] = ()) -> None:
+        self._single: dict[tuple[int, int | None], list[Line]] = {}
+        self._several: dict[int, list[Line]] = {}
+        for line in lines:
+            if line.tasks is None or (len(line.tasks) == 1 and line.tasks[0][0] == line.tasks[0][1]):
+                task = None if line.tasks is None else line.tasks[0][0]
+                self._single.setdefault((line.job, task), []).append(line)
+            else:
+                self._several.setdefault(line.job, []).append(line)
+
+    def of(self, job_id: str) -> Line | None:
+        """The line about a job: of several, one whose state is no end, else the last one."""
         job, _, task = job_id.partition("_")
-        if int(job) != self.job or (self.tasks is None) != (not task):
-            return False
-        return self.tasks is None or any(first <= int(task) <= last and (int(task) - first) % step == 0
-                                         for first, last, step in self.tasks)
+        found = list(self._single.get((int(job), int(task) if task else None), ()))
+        if task:
+            found += [line for line in self._several.get(int(job), ()) if line.has(int(task))]
+        return next((line for line in found if line.name not in ENDED), found[-1] if found else None)
 
 
 def is_job_id(text: str) -> bool:
@@ -102,9 +124,3 @@ def _seconds(text: str) -> float | None:
         return time.mktime(time.strptime(text, "%Y-%m-%dT%H:%M:%S"))
     except (ValueError, OverflowError):
         return None
-
-
-def of_job(lines: Iterable[Line], job_id: str) -> Line | None:
-    """The line about a job: of several, the one whose state is no end, else the last one."""
-    found = [line for line in lines if line.names(job_id)]
-    return next((line for line in found if line.name not in ENDED), found[-1] if found else None)

@@ -60,7 +60,9 @@ def test_a_command_that_hangs_is_killed_with_its_children(commands: Path, script
 
 
 def test_an_interrupt_is_not_kept_waiting(commands: Path) -> None:
-    install(commands, "squeue", f"echo $$ > {commands}/pid; kill -USR1 {os.getpid()}; sleep 1000")
+    # More than a pipe holds: it is being read when the signal comes.
+    script = f"echo $$ > {commands}/pid; head -c 300000 /dev/zero; kill -USR1 {os.getpid()}; sleep 1000"
+    install(commands, "squeue", script)
     before = signal.signal(signal.SIGUSR1, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnexp.launchers.queue.answers import ALIVE, ENDED
-from gnnexp.launchers.queue.listing import Line, is_job_id, of_job, read_lines
+from gnnexp.launchers.queue.listing import Line, Listing, is_job_id, read_lines
 
 # What squeue 22.05 printed of an array of eight, two at a time.
 ARRAY = """1|COMPLETED|2026-11-24T19:05:45|None
@@ -21,25 +21,28 @@ ARRAY = """1|COMPLETED|2026-11-24T19:05:45|None
 
 def test_tasks_of_an_array_have_states_of_their_own() -> None:
     lines, garbage = read_lines(ARRAY)
+    listing = Listing(reversed(lines))
     assert not garbage
-    states = {job: line.name for job in ("1", "2_0", "2_3", "2_5", "2_6", "2_7") if (line := of_job(lines, job))}
+    states = {job: line.name for job in ("1", "2_0", "2_3", "2_5", "2_6", "2_7") if (line := listing.of(job))}
     assert states == {"1": "COMPLETED", "2_0": "FAILED", "2_3": "RUNNING", "2_5": "PENDING", "2_6": "PENDING",
                       "2_7": "PENDING"}
-    assert [of_job(lines, job) for job in ("2", "2_1", "2_4", "2_8", "1_0", "12", "3")] == [None] * 7
-    assert time.localtime(of_job(lines, "1").ended_at or 0)[:6] == (2026, 11, 24, 19, 5, 45)
+    assert [listing.of(job) for job in ("2", "2_1", "2_4", "2_8", "1_0", "12", "3")] == [None] * 7
+    ended = listing.of("1")
+    assert ended is not None and time.localtime(ended.ended_at or 0)[:6] == (2026, 11, 24, 19, 5, 45)
 
 
 @pytest.mark.parametrize(("text", "tasks"), [
     ("7_[0]", [0]), ("7_[1-3]", [1, 2, 3]), ("7_[0-6:3]", [0, 3, 6]), ("7_[1,4-5,9%1]", [1, 4, 5, 9]), ("7_4", [4]),
 ])
 def test_expressions_of_tasks(text: str, tasks: list[int]) -> None:
-    (line,), _ = read_lines(f"{text}|PENDING|N/A|None")
-    assert [task for task in range(12) if line.names(f"7_{task}")] == tasks
+    listing = Listing(read_lines(f"{text}|PENDING|N/A|None")[0])
+    assert [task for task in range(12) if listing.of(f"7_{task}")] == tasks
+    assert listing.of("7") is None
 
 
 def test_a_range_of_huge_numbers_costs_nothing() -> None:
-    (line,), _ = read_lines("7_[0-999999999999999999]|PENDING|N/A|None")
-    assert line.names("7_123456789012") and not line.names("8_1")
+    listing = Listing(read_lines("7_[0-999999999999999999]|PENDING|N/A|None")[0])
+    assert listing.of("7_123456789012") and not listing.of("8_1")
 
 
 @pytest.mark.parametrize("text", [
@@ -57,7 +60,7 @@ def test_what_is_no_line_is_garbage(text: str) -> None:
 def test_no_text_is_too_strange(text: str) -> None:
     lines, garbage = read_lines(text)
     assert len(lines) + len(garbage) <= len(text.splitlines())
-    of_job(lines, "1")
+    Listing(lines).of("1")
 
 
 @given(st.binary())
@@ -68,8 +71,7 @@ def test_nor_are_bytes(raw: bytes) -> None:
 @given(st.lists(st.sampled_from([*"1_[]-,:%+|0", "RUNNING", "N/A"]), max_size=20))
 def test_nor_is_something_like_a_line(parts: list[str]) -> None:
     lines, _ = read_lines("".join(parts))
-    for line in lines:
-        line.names("1_1")
+    Listing(lines).of("1_1")
 
 
 def test_lines_of_clusters_and_words_of_sacct() -> None:
@@ -82,8 +84,8 @@ def test_lines_of_clusters_and_words_of_sacct() -> None:
 
 def test_of_two_lines_about_a_job_the_living_one_counts() -> None:
     ended, alive = Line(1, None, "NODE_FAIL", "", None), Line(1, None, "PENDING", "", None)
-    assert of_job([ended, alive], "1") is of_job([alive, ended], "1") is alive
-    assert of_job([ended], "1") is ended
+    assert Listing([ended, alive]).of("1") is Listing([alive, ended]).of("1") is alive
+    assert Listing([ended]).of("1") is ended
 
 
 def test_numbers_of_jobs() -> None:
