@@ -13,34 +13,56 @@ from pathlib import Path
 
 from gnnexp.config.schema import HardwareConfig, run_config
 from gnnexp.disk import in_words
-from gnnexp.errors import GnnexpError
+from gnnexp.errors import GnnexpError, RunError
 from gnnexp.launchers.base import Outcome
+from gnnexp.launchers.queue.answers import Ended
 from gnnexp.launchers.slurm import outcome_of
-from gnnexp.launchers.slurm_jobs import JobState, requeue
+from gnnexp.launchers.slurm_jobs import is_of_run, requeue
 from gnnexp.launchers.status import read_statuses
-from gnnexp.record.attempts import note, requeues, restarts_spent
+from gnnexp.record.attempts import JOB_OVER, note, requeues, restarts_spent
 from gnnexp.record.ending import deliver, end_attempt
 
 
 def main(arguments: list[str]) -> int:
     """Decide what becomes of the run; returns the job's exit code."""
-    run_dir, code, max_requeues = Path(arguments[0]), int(arguments[1]), int(arguments[2])
+    run_dir, code, max_requeues, token = Path(arguments[0]), int(arguments[1]), int(arguments[2]), arguments[3:]
+    if not is_of_run(run_dir, token[0] if token else ""):
+        print(f"gnnexp: {run_dir} is no longer this job's: it stays as it is", file=sys.stderr)
+        return code or 1
     config = json.loads((run_dir / "job.json").read_text(encoding="utf-8"))["config"]
     hardware, job_id = run_config(config).hardware, own_job_id()
-    outcome = outcome_of(run_dir, JobState(job_id, "COMPLETED" if code == 0 else "FAILED"), hardware.num_ranks)
+    state = "COMPLETED" if code == 0 else "FAILED"
+    outcome = outcome_of(run_dir, Ended(job_id, state), hardware.num_ranks)
     cause = _goes_on(run_dir, hardware, outcome, max_requeues)
-    if cause:
-        reason = outcome.reason if cause == "failure" else "the time of the job is over"
-        note(run_dir, "requeue", cause=cause, reason=reason, job=job_id)
-        print(f"gnnexp: {reason}: the job goes back into the queue", flush=True)
-        for file in (run_dir / "status").glob("rank_*.json"):  # nobody shall take them for words of the next attempt
-            file.unlink()
-        requeue(job_id)
+    if cause and (refusal := _put_back(run_dir, job_id, cause, outcome)) is None:
         return 0
+    if cause and refusal is not None:
+        said = f"{outcome.reason or 'the time of the job is over'}; it could not be put back into the queue: {refusal}"
+        outcome = Outcome(1, "failed", said, said, outcome.kind or "interrupted", outcome.memory)
     if hardware.detach:  # nobody follows
         outcome = end_attempt(run_dir, outcome, job_id)
         deliver(run_dir, config)
+    note(run_dir, JOB_OVER, job=job_id, state=state)
     return outcome.exit_code
+
+
+def _put_back(run_dir: Path, job_id: str, cause: str, outcome: Outcome) -> RunError | None:
+    """Put the job into the queue again; returns why SLURM does not."""
+    reason = outcome.reason if cause == "failure" else "the time of the job is over"
+    note(run_dir, "requeue", cause=cause, reason=reason, job=job_id)
+    print(f"gnnexp: {reason}: the job goes back into the queue", flush=True)
+    status = run_dir / "status"
+    kept = [(file, file.read_bytes()) for file in status.glob("rank_*.json")]
+    for file, _ in kept:  # nobody shall take them for words of the next attempt
+        file.unlink()
+    try:
+        requeue(job_id)
+    except RunError as refusal:
+        for file, words in kept:
+            file.write_bytes(words)
+        print(f"gnnexp: {refusal}", file=sys.stderr, flush=True)
+        return refusal
+    return None
 
 
 def own_job_id() -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,9 +18,11 @@ from gnnexp.cli.provenance import make_provenance
 from gnnexp.cli.resume import reopen_run
 from gnnexp.config.compose import Composed
 from gnnexp.disk import DiskError, in_words, refusal
-from gnnexp.errors import ProblemsError
+from gnnexp.errors import DataError, ProblemsError
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.kept import Launchers
+from gnnexp.launchers.queue.controller import Controller
+from gnnexp.launchers.slurm_jobs import read_job_id
 from gnnexp.record.attempts import BUSY
 from gnnexp.record.ending import deliver, settle
 from gnnexp.record.records import write_json, write_text
@@ -69,14 +72,25 @@ def keep_states(sweep: Sweep, states: list[State]) -> None:
         print(f"gnnexp: {problem}", file=sys.stderr)
 
 
-def ready(sweep: Sweep, composed: Composed, state: State, console: Console) -> Path:
+def begun_jobs(states: Sequence[State]) -> list[str]:
+    """The SLURM jobs of runs that an earlier call has begun: SLURM is asked for all of them at once."""
+    found = []
+    for state in states:
+        if state.status == "waiting" and state.run_dir:
+            with suppress(DataError):  # a damaged note: `ready` names it when the turn of this case comes
+                job_id = read_job_id(Path(state.run_dir))
+                found += [] if job_id is None else [job_id]
+    return found
+
+
+def ready(sweep: Sweep, composed: Composed, state: State, console: Console, controller: Controller) -> Path:
     """The run directory of a case, made or reopened, with all that its ranks need.
 
     Raises:
         ConfigError, DataError: its data or memory is not there, or another process works on it.
     """
     if state.run_dir:
-        reopen_run(Path(state.run_dir), composed.config, console)
+        reopen_run(Path(state.run_dir), composed.config, console, controller=controller)
         return Path(state.run_dir)
     return start_run(composed, console, sweep.name)
 
@@ -85,7 +99,7 @@ def run_case(sweep: Sweep, composed: Composed, state: State, console: Console, l
     """Run it to its end, whatever end that is."""
     try:
         with in_words(f"gnnexp sweep {sweep.name}"):
-            run_dir = ready(sweep, composed, state, console)
+            run_dir = ready(sweep, composed, state, console, launchers.controller)
             outcome = carry_out(run_dir, composed.config, console, launchers)
     except ProblemsError as error:  # found in the data, which is only read when its turn comes
         return refused(sweep, composed, state, error)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from gnnexp.graph.graph import Graph
@@ -112,5 +113,5 @@ def states_table(rows: Sequence[tuple[str, str, str]], title: str) -> Table:
     """A table of runs: what, state, where."""
     table = Table("run", "state", "directory or reason", title=title, title_justify="left")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(escape, row))
     return table

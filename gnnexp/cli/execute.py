@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 from rich.console import Console
+from rich.markup import escape
 
 from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, describe_profile
 from gnnexp.cli.prepare import Prepared, check_run_dir, prepare
@@ -100,7 +101,7 @@ def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console, launch
             draw_or_say(run_dir)
         deliver_rest(follower, min(tracker.timeout_s, run_config(config).hardware.timeout_s), console)
     if outcome.status == "submitted":
-        console.print(outcome.message, soft_wrap=True)
+        console.print(outcome.message, soft_wrap=True, markup=False)
     elif outcome.message:
         print(f"gnnexp: {outcome.message}\nlogs: {run_dir / 'logs'}", file=sys.stderr)
         if outcome.kind not in ("mistake", "disk"):  # these say it themselves
@@ -136,7 +137,7 @@ def _launched(
             with suppress(OSError):  # the first line of the next attempt meets the same disk, and that is said
                 note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason)
         spent += 1
-        console.print(f"[yellow]{outcome.reason}[/yellow]; starting again from the last checkpoint, "
+        console.print(f"[yellow]{escape(outcome.reason)}[/yellow]; starting again from the last checkpoint, "
                       f"{hardware.max_restarts - spent} restarts left", soft_wrap=True)
 
 

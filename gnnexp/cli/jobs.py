@@ -9,17 +9,20 @@ import time
 from datetime import datetime
 from pathlib import Path
 
+from rich.markup import escape
 from rich.table import Table
 
 from gnnexp.cli.console import epoch_line, make_console
 from gnnexp.cli.resume import read_job
 from gnnexp.config.schema import run_config
 from gnnexp.disk import refusal
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.files import is_file
+from gnnexp.launchers.queue.answers import Alive, Ended, Unknown
+from gnnexp.launchers.queue.evidence import ask
 from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.slurm_jobs import cancel as cancel_job
-from gnnexp.launchers.slurm_jobs import job_state, read_job_id
+from gnnexp.launchers.slurm_jobs import read_job_id
 from gnnexp.launchers.status import log_tail, read_statuses
 from gnnexp.record.attempts import describe, is_held, read_attempts
 from gnnexp.record.ending import settle
@@ -46,8 +49,8 @@ def status(options: argparse.Namespace) -> int:
     table = Table("rank", "host", "state", "phase", "heard", "reason")
     for rank in read_statuses(run_dir):
         heard = f"{max(0.0, time.time() - rank.time):.0f} s ago"
-        table.add_row(str(rank.rank), rank.host, rank.state, rank.phase, heard, rank.reason.splitlines()[0][:80]
-                      if rank.reason else "")
+        words = (str(rank.rank), rank.host, rank.state, rank.phase, heard, "".join(rank.reason.splitlines()[:1])[:80])
+        table.add_row(*map(escape, words))
     if table.row_count:
         console.print(table)
     return 1 if state.startswith("failed") else 0
@@ -55,18 +58,18 @@ def status(options: argparse.Namespace) -> int:
 
 def _state(run_dir: Path, num_ranks: int) -> str:
     """In words; the end of a job that nobody waited for is settled here."""
-    job_id = read_job_id(run_dir)
-    if not (run_dir / RESULT_FILE).exists() and job_id is not None:
-        job = job_state(job_id)
-        if not job.ended:
+    if not (run_dir / RESULT_FILE).exists():
+        job = ask(run_dir)
+        if isinstance(job, Alive | Unknown):
             return f"SLURM {job.describe()}"
-        outcome = outcome_of(run_dir, job, num_ranks)
-        try:
-            settle(run_dir, outcome)
-        except OSError as error:  # who only looks may have no right to write
-            if refusal(error) is None:
-                raise
-            return outcome.status if outcome.status == "finished" else f"failed: {outcome.reason}"
+        if isinstance(job, Ended):
+            outcome = outcome_of(run_dir, job, num_ranks)
+            try:
+                settle(run_dir, outcome)
+            except OSError as error:  # who only looks may have no right to write
+                if refusal(error) is None:
+                    raise
+                return outcome.status if outcome.status == "finished" else f"failed: {outcome.reason}"
     if (run_dir / RESULT_FILE).exists():
         run = read_run(run_dir)
         return run.status if run.status == "finished" else f"failed: {run.reason}"
@@ -90,9 +93,16 @@ def cancel(options: argparse.Namespace) -> int:
                   "its owner can cancel it; if you know what it names: gnnexp cancel --trust")
     job_id = read_job_id(run_dir)
     if job_id is not None:
-        if job_state(job_id).ended:
+        job = ask(run_dir)
+        if isinstance(job, Ended):
             raise ConfigError(Problem("run", str(run_dir), f"its SLURM job {job_id} has ended", "gnnexp status"))
-        cancel_job(job_id)
+        try:
+            cancel_job(job_id)
+        except RunError as error:
+            if not isinstance(job, Unknown):
+                raise
+            raise ConfigError(Problem("run", str(run_dir), f"SLURM {job.describe()}, and it was not cancelled: {error}",
+                                      "try again when `squeue` answers")) from None
         print(f"SLURM job {job_id} is cancelled; go on with: gnnexp resume {run_dir}")
         return 0
     launcher = _launcher(run_dir)

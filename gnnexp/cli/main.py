@@ -150,6 +150,8 @@ def _add_resume(commands: Commands[argparse.ArgumentParser]) -> None:
     resume.add_argument("--changed-code", action="store_true",
                         help="go on although its code was edited since; no sweep takes the result for its own")
     resume.add_argument("--trust", action="store_true", help=_TRUST)
+    resume.add_argument("--job-ended", action="store_true",
+                        help="its SLURM job has ended: you know it, and no SLURM can be asked any more")
     resume.add_argument("overrides", nargs="*", default=[], metavar="key=value",
                         help="hardware.*, tracker.* and the like; nothing that makes it another experiment")
     resume.set_defaults(command=_lazy("resume"))

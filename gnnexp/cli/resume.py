@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,10 @@ from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.kept import Launchers
-from gnnexp.launchers.slurm_jobs import job_state, read_job_id
+from gnnexp.launchers.queue.answers import Alive, Unknown
+from gnnexp.launchers.queue.controller import Controller
+from gnnexp.launchers.queue.evidence import SILENT_S, ask, last_sign
+from gnnexp.launchers.slurm_jobs import forget_submission
 from gnnexp.measure.needs import Profile
 from gnnexp.provenance.code import Code, code_of_config, still_changed
 from gnnexp.provenance.imported import imported_from
@@ -44,13 +48,15 @@ def main(options: argparse.Namespace) -> int:
         mine = f"cp -r {shlex.quote(str(run_dir))} MINE; gnnexp resume MINE"
         check_own(run_dir, "would execute what its configuration says",
                   f"read its config.yaml; then gnnexp resume --trust, or work on a copy: {mine}")
-    outcome = resume(run_dir, options.overrides, console, changed_code=options.changed_code)
+    outcome = resume(run_dir, options.overrides, console, changed_code=options.changed_code,
+                     job_ended=options.job_ended)
     if outcome.status == "finished":
         tell_result(run_dir, console)
     return outcome.exit_code
 
 
-def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed_code: bool = False) -> Outcome:
+def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed_code: bool = False,
+           job_ended: bool = False) -> Outcome:
     """Go on with the run in `run_dir`; one that has finished stays as it is.
 
     Args:
@@ -58,6 +64,7 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed
         overrides: changes that leave it the same experiment.
         console: to say how it goes.
         changed_code: go on although the code is not that of the run's beginning.
+        job_ended: take the user's word that its SLURM job has ended, where SLURM cannot be asked.
 
     Raises:
         ConfigError, DataError: it is no run, the changes are not possible, or the data is not the run's any more.
@@ -71,27 +78,49 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed
         console.print(f"{run_dir} has finished before", soft_wrap=True, markup=False)
         complete(run_dir, job["config"])
         return Outcome(0, "finished")
-    config = changed(job["config"], overrides)
+    config, controller = changed(job["config"], overrides), Controller()
+    _check_job(run_dir, controller, job_ended=job_ended)
     if problems := problems_of(config):
         raise ConfigError(problems)
-    reopen_run(run_dir, config, console, changed_code=changed_code)
+    reopen_run(run_dir, config, console, changed_code=changed_code, job_ended=job_ended, controller=controller)
     with Launchers() as launchers:
         return carry_out(run_dir, config, console, launchers)
 
 
-def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console, *, changed_code: bool = False) -> None:
+def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console, *, changed_code: bool = False,
+               job_ended: bool = False, controller: Controller | None = None) -> None:
     """Have the run in `run_dir` ready to be carried out again with a checked `config`.
 
     Raises:
         ConfigError, DataError: another process is working on it, or the data is not the run's any more.
     """
     refuse_imported(run_dir, read_job(run_dir))
-    job_id = read_job_id(run_dir)
-    if job_id is not None and not (state := job_state(job_id)).ended:
-        raise ConfigError(Problem(BUSY, str(run_dir), f"SLURM {state.describe()} works on it",
-                                  f"wait until it has ended, or gnnexp cancel {run_dir}"))
+    _check_job(run_dir, controller, job_ended=job_ended)
     with alone(run_dir):
         _reopen(run_dir, config, console, changed_code=changed_code)
+
+
+def _check_job(run_dir: Path, controller: Controller | None, *, job_ended: bool) -> None:
+    """No SLURM job works on the run.
+
+    Raises:
+        ConfigError: one does, or one may.
+    """
+    job = ask(run_dir, controller)
+    if isinstance(job, Alive):
+        raise ConfigError(Problem(BUSY, str(run_dir), f"SLURM {job.describe()} works on it",
+                                  f"wait until it has ended, or gnnexp cancel {run_dir}"))
+    if not isinstance(job, Unknown):
+        return
+    silent_s = time.time() - last_sign(run_dir)
+    if job_ended and silent_s < SILENT_S:
+        raise ConfigError(Problem("--job-ended", str(run_dir), f"its SLURM job was heard {silent_s:.0f} s ago",
+                                  f"wait until it has been silent for {SILENT_S:.0f} s, or gnnexp cancel {run_dir}"))
+    if not job_ended:
+        raise ConfigError(Problem(
+            BUSY, str(run_dir), f"SLURM {job.describe()}: two jobs in one directory would destroy the run",
+            "try again when `squeue` answers; if no SLURM can be asked any more and you know that the job has ended: "
+            f"gnnexp resume --job-ended {run_dir}"))
 
 
 def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, changed_code: bool) -> None:
@@ -112,6 +141,7 @@ def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, chang
         if not leftover.name.startswith(f".{DELIVERY_FILE}"):  # an earlier delivery may still go on
             leftover.unlink(missing_ok=True)
     write_job(run_dir, config, prepared, provenance)
+    forget_submission(run_dir)
     (run_dir / RESULT_FILE).unlink(missing_ok=True)
     reopen(run_dir)
 

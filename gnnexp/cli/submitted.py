@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
-from gnnexp.cli.cases import State, ended, ready, refused
+from gnnexp.cli.cases import State, begun_jobs, ended, ready, refused
 from gnnexp.cli.execute import draw_or_say
 from gnnexp.cli.known_runs import Looking
 from gnnexp.cli.once import not_started, turn_of
@@ -19,9 +20,10 @@ from gnnexp.config.build import build
 from gnnexp.config.compose import Composed
 from gnnexp.config.schema import run_config
 from gnnexp.disk import DiskError, in_words
-from gnnexp.errors import ProblemsError
+from gnnexp.errors import ProblemsError, RunError
 from gnnexp.launchers.base import Launcher
-from gnnexp.launchers.slurm import SlurmLauncher
+from gnnexp.launchers.queue.controller import Controller
+from gnnexp.launchers.slurm import SlurmLauncher, following
 from gnnexp.launchers.slurm_jobs import cancel
 from gnnexp.record.attempts import note
 from gnnexp.record.ending import deliver, end_attempt
@@ -41,25 +43,37 @@ def run_submitted(
 ) -> list[State]:
     """Submit the waiting cases, one array for each kind of job, and follow them unless `hardware.detach`."""
     states = list(states)
+    controller = Controller()
+    controller.watch(begun_jobs(states))
     with ExitStack() as turns:  # until it is known which job works on a run, no other sweep may start it
-        alike = _ready_alike(sweep, composed, states, console, looking, turns)
+        alike = _ready_alike(sweep, composed, states, console, looking, turns, controller)
         save(states)
         jobs = _submit(composed, states, alike, console)
     save(states)
     if any(run_config(one.config).hardware.detach for one in composed):
         return states
+    controller.submitted(jobs.values())
     try:
-        return _follow(composed, states, jobs, console, save)
+        return _follow(composed, states, jobs, console, save, controller)
     except KeyboardInterrupt:
-        for position, job_id in jobs.items():
-            if states[position].status == "submitted":
-                cancel(job_id)
-        return [replace(state, status="interrupted") if state.status == "submitted" else state for state in states]
+        return _cancelled(states, jobs)
+
+
+def _cancelled(states: list[State], jobs: Mapping[int, str]) -> list[State]:
+    """The states after Ctrl-C; jobs whose cancellation SLURM does not take stay submitted."""
+    left = [job_id for position, job_id in jobs.items() if states[position].status == "submitted"]
+    try:
+        if left:
+            cancel(*left)
+    except RunError as error:
+        print(f"gnnexp: {error}: these jobs may go on; gnnexp cancel RUN_DIR ends one", file=sys.stderr)
+        return states
+    return [replace(state, status="interrupted") if state.status == "submitted" else state for state in states]
 
 
 def _ready_alike(
     sweep: Sweep, composed: Sequence[Composed], states: list[State], console: Console, looking: Looking,
-    turns: ExitStack,
+    turns: ExitStack, controller: Controller,
 ) -> list[list[int]]:
     """Make the waiting cases ready, as far as that is possible; positions of those that ask for the same job."""
     alike: dict[str, list[int]] = {}
@@ -71,7 +85,7 @@ def _ready_alike(
                 now = states[position] = turns.enter_context(turn_of(composed[position], state, looking))
                 if now.status != "waiting":
                     continue
-                run_dir = ready(sweep, composed[position], now, console)
+                run_dir = ready(sweep, composed[position], now, console, controller)
         except ProblemsError as error:
             states[position] = refused(sweep, composed[position], states[position], error)
             continue
@@ -106,21 +120,24 @@ def _submit(
 
 def _follow(
     composed: Sequence[Composed], states: list[State], jobs: dict[int, str], console: Console,
-    save: Callable[[list[State]], None],
+    save: Callable[[list[State]], None], controller: Controller,
 ) -> list[State]:
     """Until every job has ended; each is settled and delivered when it has."""
     followed = {
-        position: build(composed[position].config["hardware"]["launcher"], SlurmLauncher).following(
-            Path(states[position].run_dir), job_id, run_config(composed[position].config).hardware.num_ranks)
+        position: following(Path(states[position].run_dir), job_id,
+                            run_config(composed[position].config).hardware.num_ranks, controller)
         for position, job_id in jobs.items()
     }
     while followed:
         time.sleep(_POLL_S)
+        if news := controller.news():
+            console.print(news, soft_wrap=True, markup=False)
         for position in list(followed):
             outcome = next(followed[position])
             if outcome is None:
                 continue
             del followed[position]
+            controller.forget(jobs[position])
             run_dir = Path(states[position].run_dir)
             outcome = end_attempt(run_dir, outcome)
             if outcome.status == "finished":

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gnnexp.cli.cases import State, keep_states, save_states
+from gnnexp.cli.cases import State, begun_jobs, keep_states, save_states
 from gnnexp.cli.console import make_console, states_table
 from gnnexp.cli.execute import complete
 from gnnexp.cli.known_runs import Looking, all_there, known_runs, stand
@@ -179,6 +179,7 @@ def _run_one_by_one(
     """In order; one that fails does not stop the others, Ctrl-C does."""
     states = list(states)
     with Launchers() as launchers:
+        launchers.controller.watch(begun_jobs(states))
         for position, state in enumerate(states):
             if state.status != "waiting":
                 continue

@@ -9,13 +9,19 @@ from typing import Any, Self
 
 from gnnexp.config.build import build
 from gnnexp.launchers.base import Launcher
+from gnnexp.launchers.queue.controller import Controller
 
 
 class Launchers:
-    """One launcher for every way in which one is configured; closed together."""
+    """One launcher for every way in which one is configured; closed together.
+
+    Attributes:
+        controller: what SLURM says of runs that were submitted before; they are asked for together.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[str, Launcher] = {}
+        self.controller = Controller()
 
     def of(self, node: Mapping[str, Any]) -> Launcher:
         """The launcher of `hardware.launcher`."""

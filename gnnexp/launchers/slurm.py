@@ -14,6 +14,7 @@ import shutil
 import signal
 import sys
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,16 +22,34 @@ from typing import Any
 from gnnexp.config.schema import HardwareConfig, run_config
 from gnnexp.errors import Problem, RunError
 from gnnexp.launchers.base import Launcher, Outcome
+from gnnexp.launchers.queue.answers import Alive, Ended, Unknown
+from gnnexp.launchers.queue.commands import plain
+from gnnexp.launchers.queue.controller import PERIOD_S, Controller, NoAnswer
+from gnnexp.launchers.queue.evidence import answer_of, own_end
 from gnnexp.launchers.slurm_check import check_against_cluster
-from gnnexp.launchers.slurm_jobs import JobState, cancel, ended_with_step, exited, job_state, release, write_job_id
+from gnnexp.launchers.slurm_jobs import (
+    Submission,
+    cancel,
+    ended_with_step,
+    exited,
+    forget_submission,
+    read_job_id,
+    release,
+    write_submission,
+)
 from gnnexp.launchers.slurm_task import Task
 from gnnexp.launchers.status import Death, judge, read_statuses
 from gnnexp.record.attempts import is_requeued
-from gnnexp.record.records import write_text
+from gnnexp.record.records import RESULT_FILE, write_text
 
+# How often the run directory is looked at; SLURM is asked less often (`Controller`).
 _POLL_S = 1.0
-# States that SLURM passes through when it puts a job back into the queue: final only if they stay.
-_PASSING, _PASSING_S = {"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"}, 15.0
+# How long the script of a job whose ranks have finished may take for its last act.
+_LAST_ACT_S = 60.0
+# How long the end of a cancelled job is waited for: twice SLURM's default KillWait.
+_CANCELLED_S = 60.0
+# sbatch says "error" where it submits nothing, but for these: the answer was lost, and the job may be in the queue.
+_LOST_ANSWER = ("timed out", "zero bytes", "unexpected message")
 # A requeued job waits two minutes by SLURM's own rule (BeginTime). It may go earlier, but not in the second in which
 # its nodes revoked the credential of its earlier start: they would refuse the new one, and SLURM would fail the job.
 _SETTLED_S = 3.0
@@ -91,22 +110,24 @@ class SlurmLauncher(Launcher):
 
     def launch(self, run_dir: Path, config: Mapping[str, Any]) -> Outcome:
         """See `Launcher.launch`; with `hardware.detach` it returns when the job is in the queue."""
-        hardware = run_config(config).hardware
-        (job_id,) = self.submit([run_dir], config)
-        print(f"SLURM job {job_id}", flush=True)
-        if hardware.detach:
-            return Outcome(0, "submitted", message=f"submitted as SLURM job {job_id}: gnnexp status {run_dir}")
+        hardware, controller = run_config(config).hardware, Controller()
         try:
-            for outcome in self.following(run_dir, job_id, hardware.num_ranks):
+            (job_id,) = self.submit([run_dir], config)
+            print(f"SLURM job {job_id}", flush=True)
+            if hardware.detach:
+                return Outcome(0, "submitted", message=f"submitted as SLURM job {job_id}: gnnexp status {run_dir}")
+            controller.submitted([job_id])
+            for outcome in following(run_dir, job_id, hardware.num_ranks, controller):
+                if news := controller.news():
+                    print(news, flush=True)
                 if outcome is not None:
                     return outcome
                 time.sleep(_POLL_S)
             raise AssertionError("following ends with an outcome")
         except KeyboardInterrupt:
-            cancel(job_id)
-            wait_for_end(job_id)
-            said = f"interrupted; SLURM job {job_id} is cancelled"
-            return Outcome(128 + signal.SIGINT, "interrupted", said, said, "interrupted")
+            if (noted := read_job_id(run_dir)) is None:
+                raise
+            return _interrupted(run_dir, noted, controller)
 
     def submit(self, run_dirs: Sequence[Path], config: Mapping[str, Any]) -> list[str]:
         """Put the runs into the queue, several of them as a job array; returns the jobs' ids.
@@ -118,6 +139,22 @@ class SlurmLauncher(Launcher):
         Raises:
             RunError: sbatch refuses.
         """
+        token = uuid.uuid4().hex
+        for run_dir in run_dirs:
+            write_submission(run_dir, Submission(None, token))
+        try:
+            ids = self._sbatch(run_dirs, config, token)
+        except RunError as error:
+            said = str(error).lower()
+            if "error" in said and not any(words in said for words in _LOST_ANSWER):
+                for run_dir in run_dirs:
+                    forget_submission(run_dir)
+            raise
+        for run_dir, job_id in zip(run_dirs, ids, strict=True):
+            write_submission(run_dir, Submission(job_id, token))
+        return ids
+
+    def _sbatch(self, run_dirs: Sequence[Path], config: Mapping[str, Any], token: str) -> list[str]:
         import submitit
 
         hardware = run_config(config).hardware
@@ -125,22 +162,20 @@ class SlurmLauncher(Launcher):
         executor = submitit.SlurmExecutor(folder=folders[0] / "slurm", python=self.python)
         listed = folders[0] / "slurm" / "runs.txt"
         write_text(listed, "".join(f"{folder}\n" for folder in folders))
-        executor.update_parameters(**self._parameters(folders[0].name, listed, hardware))
-        tasks = [Task(str(folder), vars(hardware) | {"straggler": None}, self.cpus_per_task) for folder in folders]
+        executor.update_parameters(**self._parameters(folders[0].name, listed, hardware, token))
+        tasks = [Task(str(folder), vars(hardware) | {"straggler": None}, self.cpus_per_task, token)
+                 for folder in folders]
         try:
             if len(tasks) > 1:
                 with executor.batch():
                     jobs = [executor.submit(task) for task in tasks]
             else:
                 jobs = [executor.submit(tasks[0])]
-        except submitit.core.utils.FailedJobError as error:
-            raise RunError(f"sbatch refused the job: {error}") from None
-        ids = [str(job.job_id) for job in jobs]
-        for folder, job_id in zip(folders, ids, strict=True):
-            write_job_id(folder, job_id)
-        return ids
+        except (submitit.core.utils.FailedJobError, submitit.core.utils.FailedSubmissionError, UnicodeError) as error:
+            raise RunError(f"sbatch refused the job: {plain(str(error))}") from None
+        return [str(job.job_id) for job in jobs]
 
-    def _parameters(self, name: str, listed: Path, hardware: HardwareConfig) -> dict[str, Any]:
+    def _parameters(self, name: str, listed: Path, hardware: HardwareConfig, token: str) -> dict[str, Any]:
         python = self.python or shlex.quote(sys.executable)
         chosen = {
             "partition": self.partition, "account": self.account, "qos": self.qos, "constraint": self.constraint,
@@ -163,30 +198,65 @@ class SlurmLauncher(Launcher):
                 "gnnexp_code=$?",
                 # Of an array, the line that is this job's.
                 f'gnnexp_run=$(sed -n "$((${{SLURM_ARRAY_TASK_ID:-0}} + 1))p" {shlex.quote(str(listed))})',
-                f'{python} -m gnnexp.after_job "$gnnexp_run" $gnnexp_code {self.max_requeues}',
+                f'{python} -m gnnexp.after_job "$gnnexp_run" $gnnexp_code {self.max_requeues} {token}',
             ],
         }
 
-    def following(self, run_dir: Path, job_id: str, num_ranks: int) -> Iterator[Outcome | None]:
-        """How the job stands, whenever asked: None until it has ended, then its outcome."""
-        passing_since: float | None = None
-        held_since: float | None = None
-        while True:
-            state = job_state(job_id)
-            if state.ended:
-                passing_since = passing_since or time.monotonic()
-                outcome = outcome_of(run_dir, state, num_ranks)
-                passing = outcome.status != "finished" and (state.name in _PASSING or is_requeued(run_dir))
-                if not passing or time.monotonic() - passing_since > _PASSING_S:
-                    yield outcome
-                    return
-            else:
-                passing_since = None
-                held = state.name == "PENDING" and state.reason == "BeginTime"
-                held_since = (held_since or time.monotonic()) if held else None
-                if held_since is not None and time.monotonic() - held_since > _SETTLED_S:
-                    release(job_id)
-            yield None
+
+def following(run_dir: Path, job_id: str, num_ranks: int, controller: Controller) -> Iterator[Outcome | None]:
+    """How the job stands, whenever asked: None until it has proven that it ended, then its outcome."""
+    held_since: float | None = None
+    finished_since: float | None = None
+    unknown = False
+    while True:
+        if have_finished(run_dir, num_ranks):  # nobody else needs to be asked
+            finished_since = finished_since or time.monotonic()
+            if own_end(run_dir, job_id) is not None or time.monotonic() - finished_since > _LAST_ACT_S:
+                yield Outcome(0, "finished")
+                return
+        found = controller.find(job_id)
+        answer = answer_of(job_id, found, run_dir)
+        if isinstance(answer, Ended):
+            yield outcome_of(run_dir, answer, num_ranks)
+            return
+        # What is unknown because nobody answers, `Controller.news` says once for all jobs.
+        if isinstance(answer, Unknown) != unknown and not isinstance(found, NoAnswer):
+            unknown = not unknown
+            print(f"SLURM {answer.describe()}" + (": it is waited for" if unknown else ""), flush=True)
+        held = isinstance(answer, Alive) and (answer.name, answer.reason) == ("PENDING", "BeginTime")
+        held_since = (held_since or time.monotonic()) if held and has_started(run_dir) else None
+        if held_since is not None and time.monotonic() - held_since > _SETTLED_S:
+            release(job_id)
+            held_since = time.monotonic() + PERIOD_S  # not again before the next answer
+        yield None
+
+
+def _interrupted(run_dir: Path, job_id: str, controller: Controller) -> Outcome:
+    """Cancel the job; if SLURM does not take that, the job goes on, and its run directory stays its own."""
+    code = 128 + signal.SIGINT
+    try:
+        cancel(job_id)
+    except RunError as error:
+        return Outcome(code, "submitted", message=f"interrupted, but {error}: job {job_id} may go on; "
+                                                  f"try again with: gnnexp cancel {run_dir}")
+    end = time.monotonic() + _CANCELLED_S
+    while time.monotonic() < end and not isinstance(answer_of(job_id, controller.find(job_id), run_dir), Ended):
+        time.sleep(_POLL_S)
+    said = f"interrupted; SLURM job {job_id} is cancelled"
+    return Outcome(code, "interrupted", said, said, "interrupted")
+
+
+def have_finished(run_dir: Path, num_ranks: int) -> bool:
+    """Whether every rank has said so, and the result is there."""
+    if not (run_dir / RESULT_FILE).exists():
+        return False
+    statuses = read_statuses(run_dir)
+    return len(statuses) == num_ranks and all(status.state == "finished" for status in statuses)
+
+
+def has_started(run_dir: Path) -> bool:
+    """Whether ranks of the job have run before: it waits because it was put back, not because its user said when."""
+    return is_requeued(run_dir) or bool(read_statuses(run_dir))
 
 
 def prepare_folders(run_dir: Path) -> Path:
@@ -197,7 +267,7 @@ def prepare_folders(run_dir: Path) -> Path:
     return run_dir
 
 
-def outcome_of(run_dir: Path, state: JobState, num_ranks: int) -> Outcome:
+def outcome_of(run_dir: Path, state: Ended, num_ranks: int) -> Outcome:
     """How a job ended, from the ranks' own words and, where they have none, from SLURM's."""
     statuses = read_statuses(run_dir)
     states = [status.state for status in statuses]
@@ -222,12 +292,3 @@ def outcome_of(run_dir: Path, state: JobState, num_ranks: int) -> Outcome:
                        outcome.message, outcome.kind, outcome.memory)
     reason = f"SLURM ended the job: {state.describe()}"
     return Outcome(1, "failed", reason, f"{reason}\nsee {run_dir / 'slurm'}", "killed")
-
-
-def wait_for_end(job_id: str, timeout_s: float = 60.0) -> None:
-    """Until the job is out of the queue, not for ever."""
-    end = time.monotonic() + timeout_s
-    while time.monotonic() < end and not job_state(job_id).ended:
-        time.sleep(_POLL_S)
-
-

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gnnexp.config.schema import HardwareConfig
 from gnnexp.config.signature import unknown
-from gnnexp.errors import Problem
+from gnnexp.errors import Problem, RunError
+from gnnexp.launchers.queue.commands import plain, run
 
 if TYPE_CHECKING:
     from gnnexp.launchers.slurm import SlurmLauncher
@@ -42,8 +42,8 @@ def check_against_cluster(launcher: SlurmLauncher, hardware: HardwareConfig) -> 
     """Everything that no node of the partition can give."""
     try:
         partitions = read_partitions(_sinfo())
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        return [Problem("hardware", "slurm", f"the cluster does not answer: {error}", "look at `sinfo`")]
+    except (RunError, ValueError) as error:
+        return [Problem("hardware", "slurm", f"the cluster does not answer: {plain(str(error))}", "look at `sinfo`")]
     by_name = {partition.name: partition for partition in partitions}
     if launcher.partition is not None and launcher.partition not in by_name:
         return [unknown(_KEY + "partition", launcher.partition, launcher.partition, by_name, _KEY + "partition=")]
@@ -81,11 +81,10 @@ def _check_fit(launcher: SlurmLauncher, hardware: HardwareConfig, there: Partiti
 
 
 def _sinfo() -> str:
-    command = ["sinfo", "-h", "-a", "-o", "%P|%l|%D|%c|%m|%G"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
-    if done.returncode != 0:
-        raise OSError(done.stderr.strip() or f"sinfo exited with {done.returncode}")
-    return done.stdout
+    reply = run(["sinfo", "-h", "-a", "-o", "%P|%l|%D|%c|%m|%G"], timeout_s=30.0)
+    if reply.failure:
+        raise RunError(reply.failure)
+    return reply.text
 
 
 def read_partitions(text: str) -> list[Partition]:
@@ -93,8 +92,8 @@ def read_partitions(text: str) -> list[Partition]:
     found: dict[str, Partition] = {}
     for line in text.splitlines():
         name, limit, nodes, cpus, mem, gres = line.split("|")
-        one = Partition(name.rstrip("*"), name.endswith("*"), _minutes(limit), int(nodes), _number(cpus), _number(mem),
-                        sum(int(n) for n in re.findall(r"gpu(?::[A-Za-z][\w.-]*)?:(\d+)", gres)))
+        one = Partition(name.rstrip("*"), name.endswith("*"), _minutes(limit), _number(nodes), _number(cpus),
+                        _number(mem), sum(_number(n) for n in re.findall(r"gpu(?::[A-Za-z][\w.-]*)?:(\d+)", gres)))
         old = found.get(one.name)
         found[one.name] = one if old is None else Partition(
             one.name, one.default, one.limit_min, old.nodes + one.nodes, max(old.cpus, one.cpus),
@@ -103,7 +102,13 @@ def read_partitions(text: str) -> list[Partition]:
 
 
 def _number(text: str) -> int:
-    """`64+` means at least 64."""
+    """`64+` means at least 64.
+
+    Raises:
+        ValueError: it is no number that a cluster could have.
+    """
+    if re.fullmatch(r"\d{1,15}\+?", text, re.ASCII) is None:
+        raise ValueError(f"sinfo says {text[:40]!r} where a number belongs")
     return int(text.rstrip("+"))
 
 
@@ -112,6 +117,6 @@ def _minutes(text: str) -> int | None:
     if text in ("infinite", "UNLIMITED", "n/a"):
         return None
     days, _, clock = text.rpartition("-")
-    parts = [int(part) for part in clock.split(":")]
+    parts = [_number(part) for part in clock.split(":")]
     hours, minutes = (parts[0], parts[1]) if len(parts) == 3 else (0, parts[0])
-    return (int(days or 0) * 24 + hours) * 60 + minutes
+    return (_number(days or "0") * 24 + hours) * 60 + minutes

@@ -1,106 +1,123 @@
-"""What SLURM says of a job, and what is told to it: `squeue`, `sacct` where there is one, `scancel`, `scontrol`."""
+"""The job that works on a run: its number, how it is cancelled or put back, and what `srun` says of its end."""
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
-from dataclasses import dataclass
+import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from gnnexp.errors import RunError
+from gnnexp.errors import DataError, Problem, RunError
+from gnnexp.launchers.queue.commands import Reply, run
+from gnnexp.launchers.queue.listing import is_job_id
+from gnnexp.record.attempts import BUSY
 from gnnexp.record.records import write_json
 
-JOB_FILE = "slurm.json"
-_RUNNING = {"PENDING", "RUNNING", "CONFIGURING", "COMPLETING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SIGNALING",
-            "STAGE_OUT", "STOPPED", "SUSPENDED", "RESIZING", "SPECIAL_EXIT"}
+SUBMISSION_FILE = "slurm.json"
+# How long a job's script tries to have its job put back: an outage of the controller may be over by then.
+_REQUEUE_S = 300.0
+_FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 30.0
+# Refusals that no waiting changes (slurm_strerror of ESLURM_DISABLED, INVALID_JOB_ID, ACCESS_DENIED and others).
+_REFUSALS = ("disabled", "invalid job id", "denied", "not permitted", "no requeue", "cannot be started")
 
 
-@dataclass(frozen=True)
-class JobState:
-    """A job as SLURM sees it.
-
-    Attributes:
-        job_id: of the job.
-        name: SLURM's state (`RUNNING`, `COMPLETED`, `NODE_FAIL`, …); `UNKNOWN` if it has forgotten the job.
-        reason: why it waits or ended, as far as SLURM says.
-    """
-
-    job_id: str
-    name: str
-    reason: str = ""
-
-    @property
-    def ended(self) -> bool:
-        """Whether it is neither waiting nor running."""
-        return self.name not in _RUNNING
-
-    def describe(self) -> str:
-        """In words."""
-        reason = f" ({self.reason})" if self.reason not in ("", "None") else ""
-        return f"job {self.job_id} {self.name}{reason}"
-
-
-def job_state(job_id: str) -> JobState:
-    """The state of a job; asked of the controller first, of the accounting where the controller has forgotten it."""
-    found = _ask("squeue", "-h", "-t", "all", "-j", job_id, "-o", "%T|%r")
-    if found:
-        name, _, reason = found.splitlines()[0].partition("|")
-        return JobState(job_id, name, reason)
-    found = _ask("sacct", "-n", "-X", "-P", "-j", job_id, "-o", "State,Reason")
-    if found:
-        name, _, reason = found.splitlines()[-1].partition("|")
-        return JobState(job_id, name.split(" ")[0].rstrip("+"), reason)
-    return JobState(job_id, "UNKNOWN", "neither squeue nor sacct knows it")
-
-
-def cancel(job_id: str) -> None:
-    """End a job: its ranks have SLURM's KillWait for a checkpoint.
+def cancel(*job_ids: str) -> None:
+    """End jobs: their ranks have SLURM's KillWait for a checkpoint.
 
     Raises:
-        RunError: SLURM refuses.
+        RunError: SLURM refuses, or does not answer: then nobody knows whether they end.
     """
-    done = subprocess.run(["scancel", job_id], capture_output=True, text=True, check=False, timeout=60)
-    if done.returncode != 0:
-        raise RunError(f"scancel {job_id}: {done.stderr.strip()}")
+    reply = run(["scancel", *job_ids])
+    if reply.failure:
+        raise RunError(f"scancel {' '.join(job_ids)}: {reply.failure}")
 
 
 def requeue(job_id: str) -> None:
-    """Put the job back into the queue, to start as soon as there is room.
+    """Put the job back into the queue, to start as soon as there is room; tried again while SLURM does not answer.
 
     Raises:
-        RunError: SLURM refuses.
+        RunError: SLURM refuses, or has not answered for `_REQUEUE_S`.
     """
-    done = subprocess.run(["scontrol", "requeue", job_id], capture_output=True, text=True, check=False, timeout=60)
-    if done.returncode != 0:
-        raise RunError(f"scontrol requeue {job_id}: {done.stderr.strip()}")
+    end, wait = time.monotonic() + _REQUEUE_S, _FIRST_WAIT_S
+    while (reply := run(["scontrol", "requeue", job_id])).failure:
+        if time.monotonic() + wait > end or _is_refusal(reply):
+            raise RunError(f"scontrol requeue {job_id}: {reply.failure}")
+        print(f"gnnexp: {reply.failure}; asking again in {wait:.0f} s", flush=True)
+        time.sleep(wait)
+        wait = min(2 * wait, _LONGEST_WAIT_S)
+
+
+def _is_refusal(reply: Reply) -> bool:
+    return any(words in reply.failure.lower() for words in _REFUSALS)
 
 
 def release(job_id: str) -> None:
-    """Let a job that was put back into the queue start now: SLURM holds it for two minutes otherwise."""
-    _ask("scontrol", "update", f"jobid={job_id}", "StartTime=now")
+    """Let a job that was put back into the queue start now: SLURM holds it for two minutes otherwise.
+
+    If SLURM does not take it, the job waits these two minutes.
+    """
+    run(["scontrol", "update", f"jobid={job_id}", "StartTime=now"])
 
 
-def _ask(*command: str) -> str:
-    """What a command prints; empty where it fails, is missing, or does not answer in time."""
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+@dataclass(frozen=True)
+class Submission:
+    """Note of a run directory that a SLURM job works on it.
+
+    Attributes:
+        job_id: of the job; None while sbatch has not answered.
+        token: of the submission. A job that finds another one there leaves the run alone.
+    """
+
+    job_id: str | None
+    token: str
 
 
-def write_job_id(run_dir: Path, job_id: str) -> None:
+def write_submission(run_dir: Path, submission: Submission) -> None:
     """Note which job works on the run."""
-    write_json(run_dir / JOB_FILE, {"schema": 1, "job_id": job_id})
+    write_json(run_dir / SUBMISSION_FILE, {"schema": 1, **asdict(submission)})
+
+
+def read_submission(run_dir: Path) -> Submission | None:
+    """Which job works, or last worked, on the run; None for a run that was not submitted.
+
+    Raises:
+        DataError: the note is damaged.
+    """
+    path = run_dir / SUBMISSION_FILE
+    try:
+        noted = json.loads(path.read_text(encoding="utf-8"))
+        job_id, token = noted["job_id"], str(noted.get("token", ""))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _damaged(path, str(error)) from None
+    if job_id is not None and not is_job_id(str(job_id)):
+        raise _damaged(path, f"job_id is {str(job_id)[:40]!r}")
+    return Submission(None if job_id is None else str(job_id), token)
 
 
 def read_job_id(run_dir: Path) -> str | None:
-    """The job that works, or last worked, on the run; None for a run that was not submitted."""
-    path = run_dir / JOB_FILE
-    if not path.exists():
-        return None
-    return str(json.loads(path.read_text(encoding="utf-8"))["job_id"])
+    """The number of the job of `read_submission`, where there is one."""
+    submission = read_submission(run_dir)
+    return None if submission is None else submission.job_id
+
+
+def forget_submission(run_dir: Path) -> None:
+    """Have no job work on the run: one that SLURM starts all the same finds that the run is no longer its own."""
+    (run_dir / SUBMISSION_FILE).unlink(missing_ok=True)
+
+
+def is_of_run(run_dir: Path, token: str) -> bool:
+    """Whether the job with this token is the one that shall work on the run: no later one, and no other launcher."""
+    submission = read_submission(run_dir)
+    return not token or (submission is not None and submission.token == token)
+
+
+def _damaged(path: Path, why: str) -> DataError:
+    # BUSY: a job that nobody can name may work on the run, so a sweep leaves the run as it is.
+    return DataError(Problem(BUSY, str(path), f"must hold the number of the SLURM job that works on this run ({why})",
+                             "remove the file if `squeue` shows that no job works on the run"))
 
 
 def ended_with_step(run_dir: Path, job_id: str) -> set[int]:

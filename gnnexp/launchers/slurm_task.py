@@ -11,6 +11,7 @@ from typing import Any
 
 from gnnexp.comm.environment import STOP_VARIABLE
 from gnnexp.config.schema import HardwareConfig
+from gnnexp.launchers.slurm_jobs import is_of_run
 from gnnexp.launchers.variables import worker_variables
 
 
@@ -22,14 +23,18 @@ class Task:
         run_dir: the run, on a file system that all nodes share.
         hardware: fields of the hardware profile.
         cores: of each rank.
+        token: of the submission (`gnnexp.launchers.slurm_jobs.Submission`); empty in jobs of earlier versions.
     """
 
     run_dir: str
     hardware: Mapping[str, Any]
     cores: int
+    token: str = ""
 
     def __call__(self) -> None:
         """Replace this process by `python -m gnnexp.worker`: its exit code and its signals are the worker's own."""
+        if not is_of_run(Path(self.run_dir), self.token):
+            sys.exit(f"gnnexp: {self.run_dir} is no longer this job's: it was resumed without it")
         rank, ranks = os.environ["SLURM_PROCID"], os.environ["SLURM_NTASKS"]
         hardware = HardwareConfig(**self.hardware)
         variables = worker_variables(hardware, self.cores * hardware.workers) | {

@@ -20,6 +20,8 @@ LOCK_FILE = "lock"
 # The event of ranks that have met: on which machines they are (`nodes`), what they execute (`code`), and whether the
 # run begins with them (`from_start`).
 RANKS = "ranks"
+# The event that a job's script notes as its last act, unless it puts the job back into the queue.
+JOB_OVER = "job over"
 # `is_held` holds the lock for a moment: whoever wants it tries more than once.
 _TRIES, _PAUSE_S = 5, 0.05
 # Key of the problem that somebody else works on a run.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from gnnexp.launchers.queue.answers import Ended
 from gnnexp.launchers.slurm import outcome_of
-from gnnexp.launchers.slurm_jobs import JobState, ended_with_step, exited
+from gnnexp.launchers.slurm_jobs import ended_with_step, exited
 
 SRUN = """srun: error: n1: task 1: Killed
 srun: launch/slurm: _step_signal: Terminating StepId=23.0
@@ -35,7 +36,7 @@ def test_the_killed_rank_is_named_although_another_was_last_heard_before(tmp_pat
     write(tmp_path, 1, 10.2)
     write(tmp_path, 2, 12.1, "failed", "Connection closed by peer [127.0.0.1]:1")
     write(tmp_path, 3, 10.1)
-    state = JobState("23", "FAILED")
+    state = Ended("23", "FAILED")
     assert "rank 3 on n2 vanished" in outcome_of(tmp_path, state, 4).reason, "nobody knows better"
     (tmp_path / "slurm").mkdir()
     (tmp_path / "slurm" / "23_0_log.err").write_text(SRUN)
@@ -51,7 +52,7 @@ def test_what_a_rank_says_of_itself_comes_before_those_that_were_ended_for_it(tm
         "srun: error: n1: task 0: Exited with exit code 1\nsrun: error: n1: task 1: Terminated\n")
     write(tmp_path, 0, 12.0, "failed", "RuntimeError: address already in use")
     write(tmp_path, 1, 10.2)
-    assert "address already in use" in outcome_of(tmp_path, JobState("23", "FAILED"), 2).reason
+    assert "address already in use" in outcome_of(tmp_path, Ended("23", "FAILED"), 2).reason
 
 
 def test_a_rank_that_left_without_a_word_is_named_with_its_exit_code(tmp_path: Path) -> None:
@@ -60,4 +61,4 @@ def test_a_rank_that_left_without_a_word_is_named_with_its_exit_code(tmp_path: P
         "srun: error: n1: tasks 0,2: Exited with exit code 1\nsrun: error: n1: task 1: Terminated\n")
     assert exited(tmp_path, "23") == {0: 1, 2: 1}
     write(tmp_path, 1, 10.2)
-    assert "rank 0 exited with code 1" in outcome_of(tmp_path, JobState("23", "FAILED"), 3).reason
+    assert "rank 0 exited with code 1" in outcome_of(tmp_path, Ended("23", "FAILED"), 3).reason

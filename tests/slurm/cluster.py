@@ -74,12 +74,22 @@ def start() -> None:
     CONF.write_text(_CONF.format(host=socket.gethostname(), root=ROOT, nodes=nodes))
     os.environ["SLURM_CONF"] = str(CONF)
     _start_munge()
-    if not _alive(ROOT / "slurmctld.pid"):
-        _run("slurmctld", "-f", str(CONF))
+    start_controller()
     for number in range(1, NODES + 1):
         start_node(number)
-    _wait("the controller", lambda: _ok("scontrol", "ping"))
     _wait("both nodes", lambda: _ok("timeout", "10", "srun", "-Q", f"-N{NODES}", "true"))
+
+
+def start_controller() -> None:
+    """Start the controller, or start it again with the queue that it saved; returns when it answers."""
+    if not _alive(ROOT / "slurmctld.pid"):
+        _run("slurmctld", "-f", str(CONF))
+    _wait("the controller", lambda: _ok("scontrol", "ping"))
+
+
+def signal_controller(number: int) -> None:
+    """Freeze the controller, let it go on, or kill it: jobs run on without it."""
+    _signal(int((ROOT / "slurmctld.pid").read_text()), number)
 
 
 def start_node(number: int) -> None:

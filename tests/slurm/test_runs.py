@@ -183,6 +183,66 @@ def test_the_death_of_a_node_costs_what_was_done_since_the_last_checkpoint(clust
     assert curve("run") == expected
 
 
+def test_a_run_ends_well_while_the_controller_is_frozen(cluster, place, expected):
+    """Nobody answers from the middle of the run to its end: the launcher reports the result all the same."""
+    going = start("run", "hydra.run.dir=run", "tracker=none", *CAUGHT)
+    until(lambda: len(curve("run")) > 12)
+    cluster.signal_controller(signal.SIGSTOP)
+    try:
+        refused = start("resume", "run").communicate(timeout=120)[0]
+        output, _ = going.communicate(timeout=200)
+    finally:
+        cluster.signal_controller(signal.SIGCONT)
+    assert going.returncode == 0, output
+    assert curve("run") == expected
+    assert "unknown (squeue: " in refused or "has finished before" in refused, refused
+    until(lambda: not subprocess.run(["squeue", "-h"], capture_output=True, check=False).stdout)
+
+
+def test_a_run_survives_the_death_of_the_controller(cluster, place, expected):
+    # Slower than where one command follows: three are started here, and all have to find the run going.
+    slower = "hardware.straggler={rank: 0, phase: forward, seconds: 2.0}"
+    going = start("run", "hydra.run.dir=run", "tracker=none", *CAUGHT, slower)
+    until(lambda: len(curve("run")) > 5)
+    cluster.signal_controller(signal.SIGKILL)
+    try:
+        commands = {name: start(name, "run") for name in ("resume", "status", "cancel")}
+        said = {name: command.communicate(timeout=120)[0] for name, command in commands.items()}
+        codes = {name: command.returncode for name, command in commands.items()}
+        assert codes == {"resume": 2, "status": 0, "cancel": 2}, said
+        assert all("unknown (squeue: " in words and "Unable to contact" in words for words in said.values()), said
+        assert "running" in said["status"] and "was not cancelled" in said["cancel"]
+        before = len(curve("run"))
+        until(lambda: len(curve("run")) > before)
+        assert going.poll() is None and not Path("run/result.json").exists()
+    finally:
+        cluster.start_controller()
+    output, _ = going.communicate(timeout=200)
+    assert going.returncode == 0, output
+    assert curve("run") == expected
+    assert output.count("SLURM does not answer (squeue: ") == output.count("SLURM answers again") == 1, output
+    events = [line["event"] for line in read_attempts(Path("run"))]
+    assert events == ["start", "nodes", "job over", "end"], "one start, one end"
+
+
+def test_a_job_whose_run_was_resumed_without_it_leaves_the_run(cluster, place):
+    """It waited in the queue, its user said that it has ended, and then it starts."""
+    held = "+hardware.launcher.parameters.hold=true"
+    done = run("run", "hardware.detach=true", *LONG, "train.epochs=3", *SLURM, held)
+    assert done.returncode == 0, done.stdout + done.stderr
+    held, note = job_id("run"), Path("run/slurm.json").read_text()
+    Path("run/slurm.json").unlink()
+    resumed = start("resume", "run", "hardware.detach=false", "hardware.launcher.parameters={}")
+    output, _ = resumed.communicate(timeout=200)
+    assert resumed.returncode == 0 and len(curve("run")) == 3, output
+    assert note != Path("run/slurm.json").read_text()
+    before = {str(path): path.read_bytes() for path in Path("run").rglob("*.json*")}
+    subprocess.run(["scontrol", "release", held], check=True)
+    until(lambda: not subprocess.run(["squeue", "-h"], capture_output=True, check=False).stdout)
+    assert {str(path): path.read_bytes() for path in Path("run").rglob("*.json*")} == before
+    assert "no longer this job's" in Path(f"run/slurm/{held}_0_log.err").read_text()
+
+
 def test_what_the_cluster_does_not_have_is_said_at_once(cluster, place):
     wrong = ["hardware=slurm_cpu", "hardware.nodes=9", "hardware.workers=4", "hardware.launcher.time_min=500",
              "hardware.launcher.mem_gb=900", "hardware.launcher.gpus_per_task=2"]

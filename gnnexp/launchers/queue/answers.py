@@ -1,0 +1,81 @@
+"""What is known of a job: it is alive, it has ended, or nobody knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+# Base states and flags of slurm.schedmd.com/job_state_codes.html and of squeue's manual (22.05 and later). A job in one
+# of these has an allocation, waits for one, or goes back into the queue.
+ALIVE = frozenset({
+    "PENDING", "RUNNING", "SUSPENDED", "STOPPED", "CONFIGURING", "POWER_UP_NODE", "COMPLETING", "STAGE_OUT",
+    "UPDATE_DB", "SIGNALING", "RESIZING", "EXPEDITING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD",
+    "SPECIAL_EXIT",
+})
+# States in which SLURM may put a job back into the queue: final only if they stay.
+PASSING = frozenset({"NODE_FAIL", "PREEMPTED", "BOOT_FAIL"})
+ENDED = PASSING | {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "DEADLINE", "OUT_OF_MEMORY"}
+# Every other word is unknown: those of later versions, and REVOKED (another cluster of a federation has the job),
+# LAUNCH_FAILED and RECONFIG_FAIL (held, put back or failed).
+
+
+@dataclass(frozen=True)
+class Alive:
+    """A job that waits, runs, or is put back into the queue.
+
+    Attributes:
+        job_id: of the job.
+        name: SLURM's word for its state.
+        reason: why it waits, as far as SLURM says.
+    """
+
+    job_id: str
+    name: str
+    reason: str = ""
+
+    def describe(self) -> str:
+        """In words."""
+        return _describe(self.job_id, self.name, self.reason)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A job that does nothing any more, which is proven.
+
+    Attributes:
+        job_id: of the job.
+        name: SLURM's word for how it ended; `GONE` if SLURM has forgotten it.
+        reason: why it ended, as far as anybody says.
+    """
+
+    job_id: str
+    name: str
+    reason: str = ""
+
+    def describe(self) -> str:
+        """In words."""
+        return _describe(self.job_id, self.name, self.reason)
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A job that may be alive: nothing proves that it has ended.
+
+    Attributes:
+        job_id: of the job.
+        why: what was asked, and what came instead of an answer.
+    """
+
+    job_id: str
+    why: str
+
+    def describe(self) -> str:
+        """In words."""
+        return f"job {self.job_id} unknown ({self.why})"
+
+
+Answer: TypeAlias = Alive | Ended | Unknown
+
+
+def _describe(job_id: str, name: str, reason: str) -> str:
+    return f"job {job_id} {name}" + (f" ({reason})" if reason not in ("", "None") else "")

@@ -1,0 +1,103 @@
+"""SLURM's commands, bounded in time and in what is read of them. What they print is not trusted."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+# SLURM's own commands give up after 9 s (nobody listens) to 20 s (nobody answers), as measured with 22.05.
+TIMEOUT_S = 60.0
+# 100,000 tasks of an array are 6 MB.
+_MOST_BYTES = 1 << 24
+_MOST_WORDS = 1 << 16
+_CHUNK = 1 << 16
+# A user's defaults for these commands would hide jobs: SQUEUE_PARTITION, SQUEUE_STATES, SACCT_FEDERATION, …
+_DEFAULTS = ("SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a command printed.
+
+    Attributes:
+        text: on standard output.
+        words: on standard error, one line of it, without control characters.
+        failure: why this is no answer: not installed, a non-zero exit, too late, too long. Empty for an answer.
+    """
+
+    text: str
+    words: str
+    failure: str
+
+
+def run(command: Sequence[str], timeout_s: float = TIMEOUT_S) -> Reply:
+    """Run a command to its end, but not for ever; it is killed if it takes too long or prints too much."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_DEFAULTS)}
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=kept | {"SLURM_TIME_FORMAT": "standard", "SLURM_BITSTR_LEN": "0"},
+            start_new_session=True,  # so that its own children can be killed with it
+        )
+    except (OSError, ValueError) as error:
+        return Reply("", "", f"{command[0]} cannot be started: {plain(str(error))}")
+    try:
+        out, err, cut = _read(process, time.monotonic() + timeout_s)
+        code = None if cut else _exit_code(process, timeout_s)
+    finally:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(5.0)
+        for pipe in (process.stdout, process.stderr):
+            assert pipe is not None, "both are pipes"
+            pipe.close()
+    words = plain(err.decode(errors="replace"))
+    failure = f"{command[0]} {cut or f'did not end within {timeout_s:.0f} s'}" if code is None else ""
+    if code:
+        named = words if words.startswith(f"{command[0]}: ") else f"{command[0]}: {words}"
+        failure = named if words else f"{command[0]} exited with code {code}"
+    return Reply(out.decode(errors="replace"), words, failure)
+
+
+def plain(text: str) -> str:
+    """The first line that says something, at most 200 printable characters of it."""
+    lines = ("".join(letter if letter.isprintable() else " " for letter in line).strip()
+             for line in text[:_MOST_WORDS].splitlines())
+    return next((line[:200] for line in lines if line), "")
+
+
+def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, bytes, str]:
+    """Both streams up to their ends, and why reading stopped before."""
+    assert process.stdout is not None and process.stderr is not None, "both are pipes"
+    limits = {process.stdout: _MOST_BYTES, process.stderr: _MOST_WORDS}
+    found = {pipe: bytearray() for pipe in limits}
+    cut = ""
+    with selectors.DefaultSelector() as selector:
+        for pipe in limits:
+            selector.register(pipe, selectors.EVENT_READ, pipe)
+        while selector.get_map() and not cut:
+            ready = selector.select(max(0.0, deadline - time.monotonic()))
+            for key, _ in ready:
+                chunk = os.read(key.fd, _CHUNK)
+                if not chunk:
+                    selector.unregister(key.fileobj)
+                found[key.data] += chunk
+                if len(found[key.data]) > limits[key.data]:
+                    cut = f"printed more than {limits[key.data]} bytes"
+            if not ready and time.monotonic() >= deadline:
+                cut = "did not answer in time"
+    return bytes(found[process.stdout]), bytes(found[process.stderr]), cut
+
+
+def _exit_code(process: subprocess.Popen[bytes], timeout_s: float) -> int | None:
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        return None
