@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from torture.fuzz.campaign import KINDS, fuzz, reproduce
+from torture.fuzz.guided import targets
 from torture.fuzz.runner import FAILED
 
 
@@ -17,7 +18,8 @@ def main() -> int:
                                      description="Malformed inputs for gnnexp's readers.")
     parser.add_argument("--minutes", type=float, default=1.0, help="of all kinds together")
     parser.add_argument("--seed", type=int, default=0, help="the cases follow from it")
-    parser.add_argument("--kind", choices=KINDS, action="append", help="one kind (may be repeated); default: all")
+    parser.add_argument("--kind", choices=(*KINDS, *targets()), action="append",
+                        help="one kind (may be repeated); default: all")
     parser.add_argument("--case", type=int, metavar="SEED", help="show what becomes of one case of --kind, and stop")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="torture") as folder:
@@ -28,7 +30,7 @@ def main() -> int:
             return 0
         counts = fuzz(60 * options.minutes, options.seed, Path(folder), options.kind)
     print(json.dumps(dict(counts.numbers), indent=1))
-    return int(any(counts.numbers.get(f"fuzz/{name}/{word}") for name in KINDS for word in FAILED))
+    return int(any(count and name.rpartition("/")[2] in FAILED for name, count in counts.numbers.items()))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import shlex
 import sys
@@ -9,10 +10,11 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import cycle
+from itertools import chain, cycle
 from pathlib import Path
 
 from torture.counts import Counts, Failure
+from torture.fuzz import guided
 from torture.fuzz.case import Kind
 from torture.fuzz.kinds import archives, checkpoints, configs, datasets, overrides, records, slurm_output, sweeps
 from torture.fuzz.runner import FAILED, FINE, Outcome, run_cases, seeds_of
@@ -42,20 +44,23 @@ def fuzz(seconds: float, seed: int, folder: Path, kinds: Sequence[str] | None = 
         seconds: of all.
         seed: from which the seeds of all cases follow.
         folder: for what is made once.
-        kinds: names of those wanted; None = all.
+        kinds: names of those wanted; None = all, with the guided ones where atheris is installed.
 
     Returns:
         `fuzz/<kind>/inputs`, and how many of them were accepted, refused, or ended otherwise.
     """
-    end, counts, chosen = time.monotonic() + seconds, Counts(), list(kinds or KINDS)
-    makers = {name: kind_of(name, folder) for name in chosen}
-    streams = {name: seeds_of(name, seed) for name in chosen}
+    end, counts, chosen = time.monotonic() + seconds, Counts(), list(kinds or (*KINDS, *guided.targets()))
+    makers = {name: kind_of(name, folder) for name in chosen if name in KINDS}
+    streams = {name: chain(_found_before(name), seeds_of(name, seed)) for name in chosen}
     kept: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="torture", dir=_quick_place(folder)) as place:
         for name in cycle(chosen):
             turn = min(_TURN_S, end - time.monotonic(), seconds / len(chosen))
             if turn <= 0:
                 break
+            if name not in KINDS:
+                counts += guided.run_guided(name, next(streams[name]), turn, Path(place))
+                continue
             outcomes = run_cases(name, makers[name], streams[name], turn, Path(place) / "cases")
             counts += _counted(name, outcomes, kept)
     return counts
@@ -63,8 +68,18 @@ def fuzz(seconds: float, seed: int, folder: Path, kinds: Sequence[str] | None = 
 
 def reproduce(kind: str, seed: int, folder: Path) -> str:
     """What becomes of one case, with its traceback; `seed` is the case's, as a failure names it."""
+    if kind not in KINDS:
+        counts = guided.run_guided(kind, seed, 600.0, folder)
+        nothing = f"{kind} {seed}: nothing found in {dict(counts.numbers)}"
+        return "\n".join(one.what for one in counts.failures) or nothing
     found = list(run_cases(kind, kind_of(kind, folder), iter([seed]), 600.0, folder / "cases"))
     return "\n".join(f"{kind} {one.seed} {one.name}: {one.what}\n{one.text}".rstrip() for one in found)
+
+
+def _found_before(kind: str) -> list[int]:
+    """Seeds of failures that were mended, `corpus.csv`: the first cases of every campaign."""
+    with (Path(__file__).parent / "corpus.csv").open(encoding="utf-8", newline="") as file:
+        return [int(row["seed"]) for row in csv.DictReader(file) if row["kind"] == kind]
 
 
 def _quick_place(folder: Path) -> Path:

@@ -256,9 +256,10 @@ class Worker:
         os.chdir(work)
         os.environ |= {"TMPDIR": str(work / "tmp"), "GNNEXP_CACHE": str(work / "cache"), "HOME": str(work)}
         tempfile.tempdir = str(work / "tmp")
-        case = self._kind(Random(f"{self._name} {seed}"))
+        case, modules = self._kind(Random(f"{self._name} {seed}")), list(sys.path)
         write_files(case, work)
         found = self._read(seed, case, work)
+        sys.path[:] = modules  # commands add the current folder, which will be another
         escaped = self._strays(work)
         os.chdir(self._outside)
         shutil.rmtree(work)

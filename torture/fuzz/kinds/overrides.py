@@ -9,6 +9,7 @@ from typing import Any
 
 from gnnexp.cli.prepare import checked
 from gnnexp.config.compose import compose
+from gnnexp.models import dgl_layers  # noqa: F401  importing dgl binds a socket, which no input may
 from torture.fuzz.case import Case
 
 SYSTEMS = (
