@@ -11,17 +11,18 @@ from random import Random
 import pytest
 
 from torture.fuzz import campaign, guided
-from torture.fuzz.campaign import KINDS, fuzz, kind_of, reproduce
+from torture.fuzz.campaign import KINDS, fuzz, reproduce
 from torture.fuzz.case import Case
+from torture.fuzz.kinds import records
 from torture.fuzz.runner import FAILED, FINE, Outcome, run_cases, seeds_of
 
-# Cases of these take a tenth of a second or more, and records need a run of gnnexp first.
+# Cases of these take a tenth of a second or more.
 SLOW = ("overrides", "configs", "records")
 
 
 def outcomes(name: str, count: int, folder: Path) -> list[Outcome]:
     seeds = islice(seeds_of(name, 0), count)
-    return list(run_cases(name, kind_of(name, folder), seeds, 200.0, folder / "cases"))
+    return list(run_cases(name, KINDS[name], seeds, 200.0, folder / "cases"))
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in KINDS])
@@ -39,11 +40,22 @@ def test_damaged_data_sets_do_nothing_but_be_refused(tmp_path: Path) -> None:
 
 
 def test_counts_add_up_and_follow_from_the_seed(tmp_path: Path) -> None:
-    counts = fuzz(4.0, 5, tmp_path, ["slurm_output"])
-    inputs = counts.numbers["fuzz/slurm_output/inputs"]
-    assert inputs > 20
-    assert sum(counts.numbers[f"fuzz/slurm_output/{word}"] for word in (*FINE, *FAILED)) == inputs
+    counts = fuzz(4.0, 5, tmp_path, ["checkpoints"])
+    inputs = counts.numbers["fuzz/checkpoints/inputs"]
+    assert inputs > 1
+    assert sum(counts.numbers[f"fuzz/checkpoints/{word}"] for word in (*FINE, *FAILED)) == inputs
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", (*records.QUICK, *records.SLOW), ids=" ".join)
+def test_the_record_that_is_damaged_is_one_that_commands_take(arguments: list[str], tmp_path: Path) -> None:
+    """Or else the fuzzer would only see how an outdated record is refused."""
+    def kind(random: Random) -> Case:
+        return Case("whole", records.whole(), lambda: records.run(arguments))
+
+    found = list(run_cases("records", kind, iter([0]), 100.0, tmp_path / "cases"))
+    expected = "refused" if arguments[0] == "cancel" else "accepted"  # the run has ended
+    assert [(one.name, one.text) for one in found] == [(expected, "")]
 
 
 def planted(random: Random) -> Case:
@@ -59,7 +71,7 @@ def planted(random: Random) -> Case:
 def test_failures_name_the_command_that_shows_them_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(campaign, "kind_of", lambda name, folder: planted)
+    monkeypatch.setattr(campaign, "KINDS", {"archives": planted})
     monkeypatch.setattr(campaign, "seeds_of", lambda name, start: iter(range(40)))
     counts = fuzz(6.0, 0, tmp_path, ["archives"])
     assert counts.numbers["fuzz/archives/traceback"] > 3 == len(counts.failures)

@@ -63,6 +63,7 @@ EXECUTES: dict[str, Callable[[], object]] = {
     "a pickle": lambda: pickle.loads(PAYLOADS[0]),
     "a shell": lambda: os.system("touch executed"),
     "a program": lambda: subprocess.run(["true"], check=True),
+    "a repository of somebody else": lambda: subprocess.run(["git", "-C", ".", "status"], check=False),
     "another process": os.fork,
     "a signal": lambda: os.kill(os.getppid(), 0),
     "a connection": lambda: socket.create_connection(("127.0.0.1", 9)),

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, cycle
 from pathlib import Path
 
@@ -19,22 +19,16 @@ from torture.fuzz.case import Kind
 from torture.fuzz.kinds import archives, checkpoints, configs, datasets, overrides, records, slurm_output, sweeps
 from torture.fuzz.runner import FAILED, FINE, Outcome, run_cases, seeds_of
 
-KINDS = ("datasets", "checkpoints", "records", "archives", "sweeps", "overrides", "slurm_output", "configs")
+KINDS: Mapping[str, Kind] = {
+    "datasets": datasets.make, "checkpoints": checkpoints.make, "records": records.make, "archives": archives.make,
+    "sweeps": sweeps.make, "overrides": overrides.make, "slurm_output": slurm_output.make, "configs": configs.make,
+}
 # Seconds of one kind before the next has its turn; a child takes a second or so until its first case.
 _TURN_S = 20.0
+# Atheris instruments what it imports: ten seconds before the first of thousands of inputs a second.
+_LEAST_GUIDED_S = 60.0
 # The same line of code fails thousands of times in an hour; these many seeds of it are kept.
 _SEEDS_PER_PLACE = 3
-
-
-def kind_of(name: str, folder: Path) -> Kind:
-    """What makes cases of the kind `name`; what has to be made for all of them goes to `folder`, now."""
-    if name == "records":
-        return records.kind(folder / "record")
-    makers = {
-        "datasets": datasets.make, "checkpoints": checkpoints.make, "archives": archives.make, "sweeps": sweeps.make,
-        "overrides": overrides.make, "slurm_output": slurm_output.make, "configs": configs.make,
-    }
-    return makers[name]
 
 
 def fuzz(seconds: float, seed: int, folder: Path, kinds: Sequence[str] | None = None) -> Counts:
@@ -43,14 +37,14 @@ def fuzz(seconds: float, seed: int, folder: Path, kinds: Sequence[str] | None = 
     Args:
         seconds: of all.
         seed: from which the seeds of all cases follow.
-        folder: for what is made once.
+        folder: for files, where there is no `/dev/shm`.
         kinds: names of those wanted; None = all, with the guided ones where atheris is installed.
 
     Returns:
         `fuzz/<kind>/inputs`, and how many of them were accepted, refused, or ended otherwise.
     """
-    end, counts, chosen = time.monotonic() + seconds, Counts(), list(kinds or (*KINDS, *guided.targets()))
-    makers = {name: kind_of(name, folder) for name in chosen if name in KINDS}
+    end, counts = time.monotonic() + seconds, Counts()
+    chosen = list(kinds or (*KINDS, *(guided.targets() if seconds >= _LEAST_GUIDED_S else ())))
     streams = {name: chain(_found_before(name), seeds_of(name, seed)) for name in chosen}
     kept: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="torture", dir=_quick_place(folder)) as place:
@@ -61,7 +55,7 @@ def fuzz(seconds: float, seed: int, folder: Path, kinds: Sequence[str] | None = 
             if name not in KINDS:
                 counts += guided.run_guided(name, next(streams[name]), turn, Path(place))
                 continue
-            outcomes = run_cases(name, makers[name], streams[name], turn, Path(place) / "cases")
+            outcomes = run_cases(name, KINDS[name], streams[name], turn, Path(place) / "cases")
             counts += _counted(name, outcomes, kept)
     return counts
 
@@ -72,7 +66,7 @@ def reproduce(kind: str, seed: int, folder: Path) -> str:
         counts = guided.run_guided(kind, seed, 600.0, folder)
         nothing = f"{kind} {seed}: nothing found in {dict(counts.numbers)}"
         return "\n".join(one.what for one in counts.failures) or nothing
-    found = list(run_cases(kind, kind_of(kind, folder), iter([seed]), 600.0, folder / "cases"))
+    found = list(run_cases(kind, KINDS[kind], iter([seed]), 600.0, folder / "cases"))
     return "\n".join(f"{kind} {one.seed} {one.name}: {one.what}\n{one.text}".rstrip() for one in found)
 
 

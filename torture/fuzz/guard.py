@@ -33,6 +33,14 @@ _FOR_WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _DEVICES = frozenset({"/dev/null", "/dev/urandom"})
 
 
+def _asks_for_gnnexp(command: object) -> bool:
+    """Whether it is a question of gnnexp's own: `git` only about its checkout, since a repository can name programs."""
+    if not isinstance(command, list) or not command:
+        return False
+    checkouts = [str(Path(place).parent) for place in gnnexp.__path__]
+    return command[0] in _PROGRAMS or (command[:2] == ["git", "-C"] and command[2] in checkouts)
+
+
 class ForbiddenError(BaseException):
     """Ends what a payload began; no `except Exception` of the code under test takes it."""
 
@@ -74,7 +82,7 @@ class Guard:
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self._folder:
             return
-        if event == "subprocess.Popen" and arguments[0] in _PROGRAMS:
+        if event == "subprocess.Popen" and _asks_for_gnnexp(arguments[1]):
             return
         if event in _EXECUTES:
             self._forbid("executed", f"{event} {str(arguments)[:200]}")

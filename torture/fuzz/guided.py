@@ -72,9 +72,10 @@ def run_guided(kind: str, seed: int, seconds: float, folder: Path) -> Counts:
             (corpus / str(number)).write_bytes(content)
         command = [sys.executable, "-m", "torture.fuzz.guided", kind, str(corpus), f"-runs={_RUNS}",
                    f"-seed={seed % 2**31 or 1}", f"-max_total_time={max(1, round(seconds))}",
-                   f"-artifact_prefix={place}/", f"-timeout={_SECONDS_OF_A_CASE}", f"-rss_limit_mb={_MEMORY_MB}", "-max_len=4096"]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env={
-            **os.environ, "TMPDIR": place, "GNNEXP_CACHE": f"{place}/cache"})
+                   f"-artifact_prefix={place}/", f"-timeout={_SECONDS_OF_A_CASE}", f"-rss_limit_mb={_MEMORY_MB}",
+                   "-max_len=4096"]
+        variables = {**os.environ, "TMPDIR": place, "GNNEXP_CACHE": f"{place}/cache"}
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=variables)
     return _counted(kind, seed, done)
 
 
