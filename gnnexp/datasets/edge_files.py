@@ -16,11 +16,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from gnnexp.datasets.base import is_file
-from gnnexp.datasets.npz import DAMAGE, open_npy
+from gnnexp.datasets.npz import DAMAGE, NpzFile
 from gnnexp.datasets.tables import Table
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.arrays import META
 from gnnexp.graph.format import open_graph
+from gnnexp.graph.npy import NpyHeader, file_header, read_header
 from gnnexp.graph.stream import (
     CHUNK_EDGES,
     EdgeChunk,
@@ -174,7 +175,7 @@ def open_edges(
     if not is_file(path):
         raise DataError(Problem("dataset.path", str(path), "there is no such file", "set dataset.path to the edges"))
     if path.suffix == ".npy":
-        return _stream_of(path, open_npy(path), num_nodes)
+        return _stream_of(path, file_header(path), num_nodes)
     if path.suffix == ".bin":
         return _stream_pairs(path, pairs, num_nodes)
     if path.name.removesuffix(".gz").endswith(TEXT):
@@ -213,15 +214,20 @@ def _open_folder(folder: Path, num_nodes: int | None) -> EdgeStream:
 
 def _ogb_nodes(raw: Path) -> int | None:
     path = raw / "num-node-list.csv.gz"
-    return int(Table(path, "int64", low=1).read()[0, 0]) if path.is_file() else None
+    if not path.is_file():
+        return None
+    counts = Table(path, "int64", low=1).read()
+    if counts.size != 1:
+        raise DataError(Problem(str(path), f"{counts.size} numbers", "must be one number of vertices",
+                                "get the file again, or set dataset.num_nodes"))
+    return int(counts[0, 0])
 
 
-def _stream_of(path: Path, array: np.ndarray, num_nodes: int | None) -> FileStream:
-    """What a mapped array is a view of, read instead."""
-    assert isinstance(array, np.memmap)
-    shape = array.shape[::-1] if array.flags.f_contiguous and array.ndim == 2 else array.shape
+def _stream_of(path: Path, header: NpyHeader, num_nodes: int | None, start: int = 0) -> FileStream:
+    """The numbers after a header that was read from byte `start` on."""
     # Columns of a Fortran array are rows of the file.
-    return FileStream(path, array.dtype, int(array.offset), shape, num_nodes)
+    shape = header.shape[::-1] if header.fortran else header.shape
+    return FileStream(path, header.dtype, start + header.offset, shape, num_nodes)
 
 
 def _stream_pairs(path: Path, pairs: PairType, num_nodes: int | None) -> FileStream:
@@ -246,19 +252,23 @@ def _stream_npz(path: Path, num_nodes: int | None) -> FileStream:
                 magic, name, extra = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
                 if magic != b"PK\x03\x04":
                     raise zipfile.BadZipFile("no member where one is named")
-                file.seek(info.header_offset + _LOCAL_HEADER.size + name + extra)
-                if np.lib.format.read_magic(file) != (1, 0):
-                    raise ValueError("edge_index is of another .npy format than 1.0")
-                shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-                offset = file.tell()
-            if num_nodes is None and "num_nodes_list.npy" in archive.namelist():
-                num_nodes = _npz_nodes(path)
+                start = info.header_offset + _LOCAL_HEADER.size + name + extra
+                file.seek(start)
+                header = read_header(file)
+            if header.offset + header.data_bytes != info.file_size:
+                raise ValueError(f"edge_index has {info.file_size} bytes, not those of {header.dtype} {header.shape}")
     except DAMAGE as error:
         raise DataError(Problem(str(path), str(error)[:200] or type(error).__name__, "must be a whole archive with "
                                 "edge_index", "get it again")) from None
-    return FileStream(path, dtype, offset, shape[::-1] if fortran else shape, num_nodes)
+    return _stream_of(path, header, num_nodes or _npz_nodes(path), start)
 
 
-def _npz_nodes(path: Path) -> int:
-    with np.load(path, allow_pickle=False) as archive:
-        return int(archive["num_nodes_list"].reshape(-1)[0])
+def _npz_nodes(path: Path) -> int | None:
+    archive = NpzFile(path)
+    if "num_nodes_list" not in archive:
+        return None
+    counts = archive.array("num_nodes_list")
+    if counts.size != 1 or counts.dtype.kind not in "iu" or not 0 < int(counts.ravel()[0]) < 1 << 62:
+        raise DataError(Problem(f"{path}: num_nodes_list", f"{counts.dtype} {list(counts.shape)}", "must be one number "
+                                "of vertices, 1 or more", "get the archive again, or set dataset.num_nodes"))
+    return int(counts.ravel()[0])

@@ -196,7 +196,7 @@ class EdgeList(Dataset):
         self.sources()
         path, edges = self._edges_file(), self._open()
         features = None if self.features is None else self._rows(self._folder(path) / self.features, "float32")
-        labels = as_labels(self._optional(self._folder(path), self.labels), path)
+        labels = self._read_labels(self._folder(path))
         num_nodes = self._count_nodes((edges.num_nodes - 1, edges.num_edges), path, features=features, labels=labels)
         assert num_nodes is not None
         if edges.num_nodes > num_nodes:
@@ -228,7 +228,7 @@ class EdgeList(Dataset):
         findings = Findings()
         edges = findings.attempt(self._read_edges, path)
         features = findings.attempt(self._optional, path.parent, self.features)
-        labels = findings.attempt(self._read_labels, path)
+        labels = findings.attempt(self._read_labels, path.parent)
         types = findings.attempt(self._read_types, path)
         # Edges alone do not tell V where a file that would could not be read.
         told = None if findings.problems and self.num_nodes is None else edges
@@ -274,8 +274,9 @@ class EdgeList(Dataset):
     def _optional(self, folder: Path, name: str | None) -> np.ndarray | None:
         return None if name is None else self._rows(folder / name, "float32")
 
-    def _read_labels(self, path: Path) -> np.ndarray | None:
-        return as_labels(self._optional(path.parent, self.labels), path)
+    def _read_labels(self, folder: Path) -> np.ndarray | None:
+        path = folder / (self.labels or "")
+        return as_labels(None if self.labels is None else self._rows(path, "float64"), path)
 
     def _read_types(self, path: Path) -> np.ndarray | None:
         """`[V]` int32."""
@@ -316,7 +317,7 @@ class EdgeList(Dataset):
     def _rows(
         self,
         path: Path,
-        dtype: Literal["int64", "float32"],
+        dtype: Literal["int64", "float32", "float64"],
         *,
         low: int | None = None,
         high: int | None = None,

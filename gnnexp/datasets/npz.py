@@ -15,6 +15,7 @@ import numpy as np
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.unpickle import MAX_PICKLE_BYTES, Pickles, as_object
 from gnnexp.errors import DataError, Problem
+from gnnexp.graph.npy import file_header, map_array, read_header
 
 # Deflate cannot do better than 1032:1, so a member that claims more is a lie.
 _MAX_RATIO = 1032
@@ -24,18 +25,12 @@ DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, TypeError, S
 
 
 def open_npy(path: Path) -> np.ndarray:
-    """A `.npy` array as a memory map.
+    """A `.npy` array of numbers as a memory map.
 
     Raises:
-        DataError: it is missing, truncated, no `.npy` file, or holds objects.
+        DataError: it is missing, truncated, no `.npy` file, or holds anything but numbers.
     """
-    try:
-        array: object = np.load(path, mmap_mode="r", allow_pickle=False)
-    except DAMAGE as error:
-        raise _damaged(str(path), error) from None
-    if not isinstance(array, np.ndarray):
-        raise DataError(Problem(str(path), "an archive", "must be one .npy array", "save it with numpy.save"))
-    return array
+    return map_array(path, file_header(path))
 
 
 class NpzFile:
@@ -107,24 +102,19 @@ class NpzFile:
 
 
 def _read_member(file: IO[bytes], size: int, key: str, *, objects: bool) -> Any:  # noqa: ANN401
-    version = np.lib.format.read_magic(file)
-    if version != (1, 0):  # later ones may announce a header of 4 GiB, which numpy reads before it refuses it
-        raise ValueError(f".npy format {version}")
-    shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    left = size - file.tell()
-    if objects != dtype.hasobject or (not objects and dtype.kind not in "biuf"):
-        raise ValueError(f"holds {dtype}, {'an object' if objects else 'numbers'} expected")
+    header = read_header(file, objects=objects)
+    left = size - header.offset
     if objects:
         if left > MAX_PICKLE_BYTES:
             raise ValueError(f"a pickle of {left} bytes")
         check_memory(4 * left, key)
         return Pickles(file.read(left), key).load()
-    if math.prod(shape) * dtype.itemsize != left:
-        raise ValueError(f"{left} bytes for {dtype} {list(shape)}")
+    if header.data_bytes != left:
+        raise ValueError(f"{left} bytes for {header.dtype} {list(header.shape)}")
     check_memory(left, key)
-    array = np.empty(math.prod(shape), dtype)
+    array = np.empty(math.prod(header.shape), header.dtype)
     _fill(file, array.view(np.uint8))
-    return array.reshape(shape, order="F" if fortran else "C")
+    return array.reshape(header.shape, order="F" if header.fortran else "C")
 
 
 def _fill(file: IO[bytes], target: np.ndarray) -> None:

@@ -18,6 +18,7 @@ from gnnexp.datasets.features import Sparse, typed_rows
 from gnnexp.datasets.npz import DAMAGE
 from gnnexp.datasets.ogb_raw import FORMAT_MEND, OgbRaw, read_binary, read_table, read_text, require
 from gnnexp.datasets.ogb_typed import TYPES, read_typed
+from gnnexp.datasets.pickled import PickledDict
 from gnnexp.datasets.split import given_split
 from gnnexp.datasets.unpickle import Pickles, as_array
 from gnnexp.errors import ConfigError, DataError, Findings, Problem
@@ -239,7 +240,7 @@ def _pairs(content: Mapping[str, Any], name: str, path: Path, num_nodes: int) ->
     key = f"{path}: {name}"
     if name not in content:
         allowed = "pairs `edge` and `edge_neg` are needed"
-        raise DataError(Problem(key, f"has {sorted(map(str, content))}", allowed, FORMAT_MEND))
+        raise DataError(Problem(key, f"has {str(sorted(content))[:200]}", allowed, FORMAT_MEND))
     pairs = as_array(content[name], key)
     within = pairs.size == 0 or 0 <= int(pairs.min()) <= int(pairs.max()) < num_nodes
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not within:
@@ -253,9 +254,9 @@ def _read_pt(path: Path) -> Mapping[str, Any]:
     zipped = file.content.startswith(b"PK")
     # Legacy torch files: magic number, protocol, system, the object, storage keys.
     content = Pickles(_zipped_pickle(file.content, path), str(path)).load() if zipped else file.load_all(4)[3]
-    if not isinstance(content, dict):
+    if not isinstance(content, PickledDict):
         raise DataError(Problem(str(path), type(content).__name__, "must be a dictionary of pairs", FORMAT_MEND))
-    return content
+    return content.named()
 
 
 def _zipped_pickle(raw: bytes, path: Path) -> bytes:

@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from gnnexp.datasets.base import check_memory
+from gnnexp.datasets.base import check_memory, is_file
 from gnnexp.datasets.npz import NpzFile
 from gnnexp.datasets.tables import Table
 from gnnexp.errors import DataError, Findings, Problem
@@ -70,7 +70,7 @@ def require(paths: Iterable[Path]) -> None:
     missing = [
         Problem(str(path), "missing", "this file of the dataset is needed", FORMAT_MEND)
         for path in paths
-        if not path.is_file()
+        if not is_file(path)
     ]
     if missing:
         raise DataError(missing)

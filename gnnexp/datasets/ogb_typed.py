@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from gnnexp.datasets.base import check_memory
+from gnnexp.datasets.base import check_memory, is_file
 from gnnexp.datasets.ogb_raw import FORMAT_MEND, OgbRaw, OgbTypes, read_table, require
 from gnnexp.datasets.tables import Table
 from gnnexp.errors import DataError, Findings, Problem
@@ -122,7 +122,7 @@ def _tables(
     """By type: the tables of those that have one."""
     for name, members in nodes.items():
         path = raw / kind / name / f"{kind}.csv.gz"
-        if path.is_file():
+        if is_file(path):
             table = read_table(path, dtype)
             if table.shape[0] != len(members):
                 raise DataError(Problem(str(path), f"{table.shape[0]} rows", f"must have {len(members)}", FORMAT_MEND))

@@ -14,6 +14,7 @@ import torch
 from gnnexp.datasets.base import Dataset, checked, data_folder, existing_files
 from gnnexp.datasets.checksums import PLANETOID, check_sha256
 from gnnexp.datasets.features import Sparse, feature_rows
+from gnnexp.datasets.pickled import PickledDict
 from gnnexp.datasets.split import given_split, random_split
 from gnnexp.datasets.unpickle import Pickles, as_array, as_csr
 from gnnexp.errors import DataError, Findings, Problem
@@ -206,20 +207,23 @@ def _check_parts(parts: Mapping[str, Any], key: str) -> None:
 def _edges(adjacency: object, index: np.ndarray, key: str) -> tuple[np.ndarray, np.ndarray, int]:
     """Sources, destinations and V of a dictionary of neighbour lists."""
     mend = "get the file again from its publisher"
-    if not isinstance(adjacency, dict) or not all(isinstance(row, list) for row in adjacency.values()):
+    pairs = adjacency.pairs if isinstance(adjacency, PickledDict) else None
+    if pairs is None or not all(isinstance(row, list) for _, row in pairs):
         raise DataError(Problem(key, type(adjacency).__name__, "must map vertices to lists of vertices", mend))
-    ids = chain(adjacency.keys(), chain.from_iterable(adjacency.values()))
-    if not all(type(vertex) is int for vertex in ids):
+    vertices, rows = [vertex for vertex, _ in pairs], [row for _, row in pairs if isinstance(row, list)]
+    if not all(type(vertex) is int for vertex in chain(vertices, chain.from_iterable(rows))):
         raise DataError(Problem(key, "something else", "must map vertex ids to lists of vertex ids", mend))
-    num_nodes = len(adjacency)
-    largest = max(chain(adjacency, chain.from_iterable(adjacency.values()), index.tolist()), default=0)
-    smallest = min(chain(adjacency, chain.from_iterable(adjacency.values())), default=0)
+    num_nodes = len(vertices)
+    largest = max(chain(vertices, chain.from_iterable(rows), index.tolist()), default=0)
+    smallest = min(chain(vertices, chain.from_iterable(rows)), default=0)
     if smallest < 0 or largest >= num_nodes:
-        raise DataError(Problem(key, f"ids {smallest}..{largest}", f"ids must be in 0..{num_nodes - 1}", mend))
-    lengths = [len(row) for row in adjacency.values()]
-    dst = np.repeat(np.fromiter(adjacency.keys(), np.int64, len(adjacency)), lengths)
-    src = np.fromiter(chain.from_iterable(adjacency.values()), np.int64, sum(lengths))
-    return src, dst, num_nodes
+        found = f"ids {str(smallest)[:40]}..{str(largest)[:40]}"
+        raise DataError(Problem(key, found, f"ids must be in 0..{num_nodes - 1}", mend))
+    keys, lengths = np.array(vertices, np.int64), [len(row) for row in rows]
+    if np.unique(keys).size < num_nodes:
+        raise DataError(Problem(key, "a vertex twice", "must have one list of neighbours per vertex", mend))
+    src = np.fromiter(chain.from_iterable(rows), np.int64, sum(lengths))
+    return src, np.repeat(keys, lengths), num_nodes
 
 
 def _labels(parts: Mapping[str, Any], num_nodes: int) -> np.ndarray:

@@ -1,257 +1,28 @@
 """Reading the pickles of published datasets without executing anything in them.
 
-A pickle is a program. Here its opcodes are scanned first against an allow-list; then it is run with every global
-replaced by an inert stand-in of ours, so neither numpy nor scipy ever sees its contents. What comes out is plain
-Python data, `PickledArray` and `PickledCsr`, which `as_array` and `as_csr` turn into arrays after checking sizes.
+A pickle is a program; `gnnexp.datasets.pickled` works through it by itself and makes plain data of it. `as_array`,
+`as_object` and `as_csr` turn that data into arrays after checking sizes.
 """
 
 from __future__ import annotations
 
 import io
 import math
-import pickle
 import pickletools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse
 
+from gnnexp.datasets.pickled import Machine, PickledArray, PickledCsr
 from gnnexp.errors import DataError, Problem
 
 # The largest published one has 4 MiB; everything in a pickle is held in memory several times.
 MAX_PICKLE_BYTES = 1 << 31
 
-_OPCODES = frozenset(
-    {
-        "PROTO",
-        "FRAME",
-        "STOP",
-        "MARK",
-        "GLOBAL",
-        "STACK_GLOBAL",
-        "REDUCE",
-        "BUILD",
-        "NEWOBJ",
-        "NONE",
-        "NEWTRUE",
-        "NEWFALSE",
-        "INT",
-        "BININT",
-        "BININT1",
-        "BININT2",
-        "LONG",
-        "LONG1",
-        "FLOAT",
-        "BINFLOAT",
-        "STRING",
-        "BINSTRING",
-        "SHORT_BINSTRING",
-        "UNICODE",
-        "BINUNICODE",
-        "SHORT_BINUNICODE",
-        "BINUNICODE8",
-        "BINBYTES",
-        "SHORT_BINBYTES",
-        "BINBYTES8",
-        "EMPTY_LIST",
-        "LIST",
-        "APPEND",
-        "APPENDS",
-        "EMPTY_TUPLE",
-        "TUPLE",
-        "TUPLE1",
-        "TUPLE2",
-        "TUPLE3",
-        "EMPTY_DICT",
-        "DICT",
-        "SETITEM",
-        "SETITEMS",
-        "PUT",
-        "BINPUT",
-        "LONG_BINPUT",
-        "GET",
-        "BINGET",
-        "LONG_BINGET",
-        "MEMOIZE",
-    }
-)
-_MEMO_STORES = frozenset({"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"})
-_MEMO_READS = frozenset({"GET", "BINGET", "LONG_BINGET"})
-_TUPLES = frozenset({"EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3"})
-# Published ones have 24. Python hashes tuples by recursion: a million nested ones would crash the process.
-_MAX_TUPLES = 100
 _NUMBERS = frozenset(f"{kind}{size}" for kind in "iuf" for size in (1, 2, 4, 8)) - {"f1"} | {"b1"}
-
-
-class _Inert:
-    """A stand-in that takes no state: BUILD on it (or on the class itself) fails instead of setting attributes."""
-
-    __slots__: ClassVar[tuple[str, ...]] = ()
-
-    def __setstate__(self, state: object) -> None:
-        raise pickle.UnpicklingError(f"{type(self).__name__} takes no state")
-
-
-class PickledDtype(_Inert):
-    """`numpy.dtype(text)` with its byte order."""
-
-    __slots__ = ("order", "text")
-    text: str
-    order: str
-
-    def __new__(cls, text: object, *_: object) -> Self:
-        """Of a type name such as `f4`; lists that share their items would be endless as text."""
-        if not isinstance(text, str):
-            raise pickle.UnpicklingError("malformed dtype")
-        dtype = super().__new__(cls)
-        dtype.text, dtype.order = text, "<"
-        return dtype
-
-    def __setstate__(self, state: object) -> None:
-        """Take the byte order out of numpy's state tuple."""
-        if isinstance(state, tuple) and len(state) > 1 and isinstance(state[1], str):
-            self.order = state[1]
-
-
-class PickledArray(_Inert):
-    """The state of a `numpy.ndarray`, as it stands in the pickle."""
-
-    __slots__ = ("data", "dtype", "fortran", "shape")
-    shape: tuple[int, ...]
-    dtype: PickledDtype
-    fortran: bool
-    data: bytes | str | list[object]
-
-    def __new__(cls, *_: object) -> Self:
-        """An empty one, however it is called for: NEWOBJ passes `__init__` by."""
-        array = super().__new__(cls)
-        array.shape, array.dtype, array.fortran, array.data = (0,), PickledDtype("u1"), False, b""
-        return array
-
-    def __setstate__(self, state: Any) -> None:  # noqa: ANN401
-        """Take numpy's `(version, shape, dtype, is_fortran, data)`."""
-        _, shape, dtype, fortran, data = state
-        sizes_ok = isinstance(shape, tuple) and all(type(size) is int and size >= 0 for size in shape)
-        if not sizes_ok or not isinstance(dtype, PickledDtype) or not isinstance(data, bytes | str | list):
-            raise pickle.UnpicklingError("malformed array")
-        self.shape, self.dtype, self.fortran, self.data = shape, dtype, bool(fortran), data
-
-
-class PickledCsr(_Inert):
-    """The attributes of a `scipy.sparse.csr_matrix`, as they stand in the pickle."""
-
-    __slots__ = ("state",)
-    state: dict[object, object]
-
-    def __new__(cls, *_: object) -> Self:
-        """An empty one."""
-        matrix = super().__new__(cls)
-        matrix.state = {}
-        return matrix
-
-    def __setstate__(self, state: object) -> None:
-        """Take the attribute dictionary."""
-        if not isinstance(state, dict):
-            raise pickle.UnpicklingError("malformed sparse matrix")
-        self.state = state
-
-
-class _Reconstruct(_Inert):
-    """`numpy.core.multiarray._reconstruct`: an empty array that BUILD fills."""
-
-    def __new__(cls, *_: object) -> Self:
-        return PickledArray()  # type: ignore[return-value]
-
-
-class _DefaultDict(_Inert):
-    """`collections.defaultdict`: a plain dictionary."""
-
-    def __new__(cls, *_: object) -> Self:
-        return {}  # type: ignore[return-value]
-
-
-class _Encode(_Inert):
-    """`_codecs.encode`, of text to latin-1 bytes only."""
-
-    def __new__(cls, text: object, encoding: object) -> Self:
-        if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
-            raise pickle.UnpicklingError("_codecs.encode of something else than text to latin-1")
-        return text.encode("latin-1")  # type: ignore[return-value]
-
-
-class _List(_Inert):
-    """`list`, named as the factory of a defaultdict."""
-
-    def __new__(cls, *_: object) -> Self:
-        return []  # type: ignore[return-value]
-
-
-_GLOBALS: dict[tuple[str, str], type] = {
-    ("numpy", "ndarray"): PickledArray,
-    ("numpy", "dtype"): PickledDtype,
-    ("numpy.core.multiarray", "_reconstruct"): _Reconstruct,
-    ("numpy._core.multiarray", "_reconstruct"): _Reconstruct,
-    ("scipy.sparse.csr", "csr_matrix"): PickledCsr,
-    ("scipy.sparse._csr", "csr_matrix"): PickledCsr,
-    ("collections", "defaultdict"): _DefaultDict,
-    ("__builtin__", "list"): _List,
-    ("builtins", "list"): _List,
-    ("_codecs", "encode"): _Encode,
-}
-
-
-class _Scan:
-    """What is refused of a pickle's opcodes before any of them is run.
-
-    Args:
-        size: bytes of the pickle.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._tuples = 0
-        self._tuple_on_top = False
-        self._stored: set[int] = set()
-        self._stored_tuples: set[int] = set()
-
-    def step(self, name: str, argument: object) -> None:
-        """Judge the next opcode.
-
-        Raises:
-            UnpicklingError: it is not allowed, or would cost far more memory or time than the pickle has bytes.
-        """
-        if name not in _OPCODES:
-            raise pickle.UnpicklingError(f"it uses the opcode {name}")
-        if name in _TUPLES:
-            self._tuples += 1
-        if self._tuples > _MAX_TUPLES:
-            raise pickle.UnpicklingError(f"it has more than {_MAX_TUPLES} tuples")
-        if name in _MEMO_STORES:
-            self._store(len(self._stored) if name == "MEMOIZE" else argument)
-        elif name in _MEMO_READS and argument in self._stored_tuples:
-            # A tuple of itself twice, forty times over, takes for ever to hash.
-            raise pickle.UnpicklingError("it uses a tuple twice")
-        elif name not in ("PROTO", "FRAME"):
-            self._tuple_on_top = name in _TUPLES
-
-    def _store(self, index: object) -> None:
-        # The memo of the C unpickler is an array as long as the largest index.
-        if not isinstance(index, int) or index > self._size:
-            raise pickle.UnpicklingError(f"memo index {index}")
-        self._stored.add(index)
-        if self._tuple_on_top:
-            self._stored_tuples.add(index)
-
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module_name: str, global_name: str, /) -> type:
-        """The stand-in for an allowed global; everything else is refused."""
-        try:
-            return _GLOBALS[module_name, global_name]
-        except KeyError:
-            raise pickle.UnpicklingError(f"it refers to {module_name}.{global_name}") from None
 
 
 @dataclass(frozen=True)
@@ -298,12 +69,10 @@ class Pickles:
             raise self._refused(str(error)[:200] or type(error).__name__) from None
 
     def _load_next(self, stream: io.BytesIO) -> object:
-        start = stream.tell()
-        scan = _Scan(len(self.content))
+        machine = Machine(len(self.content))
         for opcode, argument, _ in pickletools.genops(stream):
-            scan.step(opcode.name, argument)
-        end = stream.tell()
-        return _Unpickler(io.BytesIO(self.content[start:end]), encoding="latin1").load()
+            machine.step(opcode.name, argument)
+        return machine.result()
 
     def _refused(self, why: str) -> DataError:
         mend = "get the file again from its publisher; nothing in it was executed"

@@ -12,9 +12,8 @@ import math
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from tokenize import TokenError
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.errors import DataError, Problem
+from gnnexp.graph.npy import NpyHeader, file_header, is_size, map_array
 
 Verify = Literal["none", "sizes", "checksums"]
 
@@ -142,69 +142,43 @@ def _parse_spec(name: str, entry: object) -> ArraySpec | str:
     dtype, shape, digest = entry.get("dtype"), entry.get("shape"), entry.get("sha256")
     if dtype not in DTYPES:
         return f"dtype must be one of {', '.join(DTYPES)}"
-    if not isinstance(shape, list) or not 1 <= len(shape) <= 2 or not all(map(_is_size, shape)):
+    if not isinstance(shape, list) or not 1 <= len(shape) <= 2 or not all(map(is_size, shape)):
         return "shape must be one or two sizes from 0 on"
     if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
         return "sha256 must have 64 hexadecimal digits"
     return ArraySpec(dtype, tuple(shape), digest)
 
 
-def _is_size(value: object) -> bool:
-    return type(value) is int and 0 <= value < 1 << 62
-
-
 def _load(path: Path, spec: ArraySpec, *, mmap: bool, verify: Verify) -> Tensor:
     try:
-        dtype, shape, offset = _read_header(path)
-        size = path.stat().st_size
-    except OSError as error:
-        raise DataError(Problem(str(path), error.strerror, "must be a readable .npy file", mend(path.parent))) from None
-    expected = offset + math.prod(shape) * dtype.itemsize
-    problems = []
-    if verify != "none" and (dtype.str, shape) != (spec.dtype, spec.shape):
-        problems.append(Problem(str(path), f"{dtype.str} {list(shape)}",
+        header = file_header(path)
+    except DataError as error:
+        raise DataError([replace(problem, mend=mend(path.parent)) for problem in error.problems]) from None
+    dtype, shape, problems = header.dtype.str, header.shape, []
+    if dtype not in DTYPES or (header.fortran and len(shape) > 1):
+        found = f"{dtype} {list(shape)}{' in Fortran order' if header.fortran else ''}"
+        allowed = f"must be numbers in C order, of dtype {', '.join(DTYPES)}"
+        problems.append(Problem(str(path), found, allowed, mend(path.parent)))
+    elif verify != "none" and (dtype, shape) != (spec.dtype, spec.shape):
+        problems.append(Problem(str(path), f"{dtype} {list(shape)}",
                                 f"must be {spec.dtype} {list(spec.shape)} as {META} says", mend(path.parent)))
-    if size != expected:
-        problems.append(Problem(str(path), f"{size} bytes", f"must have {expected} bytes for {dtype.str} {list(shape)}",
-                                mend(path.parent)))
-    if not problems and verify == "checksums" and (digest := file_sha256(path)) != spec.sha256:
+    elif verify == "checksums" and (digest := file_sha256(path)) != spec.sha256:
         problems.append(Problem(str(path), f"sha256 {digest[:16]}…", f"must be {spec.sha256[:16]}…: bytes have changed",
                                 mend(path.parent)))
     if problems:
         raise DataError(problems)
-    return _tensor(path, dtype, shape, offset, mmap=mmap)
+    return _tensor(path, header, mmap=mmap)
 
 
-def _read_header(path: Path) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-    """Dtype, shape and offset of the data of a `.npy` file; reads 64 KiB at most (format 1.0 only)."""
-    with path.open("rb") as file:
-        try:
-            version = np.lib.format.read_magic(file)
-            if version != (1, 0):
-                raise ValueError(f".npy format {version}")
-            shape, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError, EOFError, TokenError) as error:
-            raise DataError(Problem(str(path), str(error)[:200], "must be a .npy file of format 1.0",
-                                    mend(path.parent))) from None
-        offset = file.tell()
-    if dtype.str not in DTYPES or (fortran and len(shape) > 1) or not all(map(_is_size, shape)):
-        found = f"{dtype.str[:80]} {str(shape)[:80]}{' in Fortran order' if fortran else ''}"
-        allowed = f"must be numbers in C order, of dtype {', '.join(DTYPES)}"
-        raise DataError(Problem(str(path), found, allowed, mend(path.parent)))
-    return dtype, shape, offset
-
-
-def _tensor(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], offset: int, *, mmap: bool) -> Tensor:
-    count = math.prod(shape)
-    if count == 0:
-        return torch.from_numpy(np.empty(shape, dtype))
-    if not mmap:
-        return torch.from_numpy(np.fromfile(path, dtype, count, offset=offset).reshape(shape))
-    array = np.memmap(path, dtype, "r", offset, shape)
+def _tensor(path: Path, header: NpyHeader, *, mmap: bool) -> Tensor:
+    count = math.prod(header.shape)
+    if count and not mmap:
+        flat = np.fromfile(path, header.dtype, count, offset=header.offset)
+        return torch.from_numpy(flat.reshape(header.shape))
     with warnings.catch_warnings():
         # torch has no read-only tensors; that nobody writes into a graph is our contract.
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
-        return torch.from_numpy(array)
+        return torch.from_numpy(map_array(path, header))
 
 
 def file_sha256(path: Path) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import io
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -196,3 +198,32 @@ def test_archives_that_cannot_be_mapped(tmp_path: Path) -> None:
 def test_self_loops_cannot_be_added_to_a_stream(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="keep or remove where edges are streamed"):
         EdgeList(path=str(tmp_path), streamed=True, self_loops="add")
+
+
+@pytest.mark.parametrize("counts", [np.array([], int), np.array([3, 4]), np.array([np.nan]), np.array([0]),
+                                    np.array(["5"]), np.array([2**63], np.uint64)], ids=str)
+def test_an_archive_whose_number_of_vertices_is_none(tmp_path: Path, counts: np.ndarray) -> None:
+    (tmp_path / "raw").mkdir()
+    np.savez(tmp_path / "raw" / "data.npz", edge_index=EDGES.T, num_nodes_list=counts)
+    with pytest.raises(DataError, match="num_nodes_list"):
+        open_edges(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "\n", "3,4\n"])
+def test_a_raw_folder_whose_number_of_vertices_is_none(tmp_path: Path, text: str) -> None:
+    for name, content in (("edge", "0,1\n"), ("num-node-list", text)):
+        with gzip.open(tmp_path / f"{name}.csv.gz", "wt") as file:
+            file.write(content)
+    with pytest.raises(DataError, match="num-node-list"):
+        open_edges(tmp_path)
+
+
+def test_an_archive_whose_edges_claim_the_bytes_of_others(tmp_path: Path) -> None:
+    (tmp_path / "raw").mkdir()
+    content = np.lib.format.header_data_from_array_1_0(EDGES.T.copy())
+    buffer = io.BytesIO()
+    np.lib.format.write_array_header_1_0(buffer, {**content, "shape": (2, 10**6)})
+    with zipfile.ZipFile(tmp_path / "raw" / "data.npz", "w") as archive:
+        archive.writestr("edge_index.npy", buffer.getvalue() + EDGES.T.tobytes())
+    with pytest.raises(DataError, match="not those of"):
+        open_edges(tmp_path)

@@ -21,15 +21,15 @@ from malformed import (
     refused,
     workplace,
 )
-from malformed_datasets import (
+
+from gnnexp.datasets.edge_list import EdgeList
+from gnnexp.datasets.graphdata_npz import GraphDataNpz
+from torture.fuzz.kinds.small_datasets import (
     boxed,
     put_graphdata,
     put_mat,
     put_npy,
 )
-
-from gnnexp.datasets.edge_list import EdgeList
-from gnnexp.datasets.graphdata_npz import GraphDataNpz
 
 __all__ = ["workplace"]
 

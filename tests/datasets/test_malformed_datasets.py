@@ -26,23 +26,35 @@ from malformed import (
     refused,
     workplace,
 )
-from malformed_datasets import (
+
+from gnnexp.datasets.base import Dataset
+from gnnexp.datasets.edge_list import EdgeList
+from gnnexp.errors import DataError
+from gnnexp.graph.validate import validate_graph
+from torture.fuzz.kinds.small_datasets import (
     DATASETS,
-    check_load,
     hetero_arrays,
     put_graphdata,
     put_hetero,
     put_ogbl,
     put_ogbn,
     put_ogbn_binary,
+    put_ogbn_typed,
     put_packed_text,
     put_planetoid,
 )
 
-from gnnexp.datasets.base import Dataset
-from gnnexp.datasets.edge_list import EdgeList
-
 __all__ = ["workplace"]
+
+
+def check_load(dataset: Dataset) -> None:
+    """It is a graph by all rules, or is refused with the name of a file."""
+    try:
+        graph = dataset.load()
+    except DataError as error:
+        assert all(problem.mend and len(str(problem.value)) < 1000 for problem in error.problems)
+        return
+    assert [one for one in validate_graph(graph, name="g") if one.key != "g: train"] == []
 
 
 @pytest.mark.parametrize("kind", DATASETS)
@@ -151,6 +163,9 @@ PICKLES: dict[str, bytes] = {
     "memo of 2^31": b"\x80\x02K\x01r\xff\xff\xff\x7f.",
     "text of 2^56": b"\x80\x04\x8d" + b"\xff" * 7 + b"\x00.",
     "digits": b"I" + b"9" * 10**5 + b"\n.",
+    "keys that collide": b"\x80\x02}(" + b"".join(
+        b"\x8a\x0a" + (i * ((1 << 61) - 1)).to_bytes(10, "little", signed=True) + b"]" for i in range(1, 100_000)
+    ) + b"u.",
     "brackets": b"\x80\x02" + b"]" * 10**5 + b"a" * (10**5 - 1) + b".",
     "persistent": b"\x80\x02Pexecuted\n.",
 }
@@ -200,6 +215,8 @@ PACKED: dict[str, bytes] = {
     "not packed": b"0,1\n",
     "binary": gzip.compress(bytes(range(256))),
     "digits": gzip.compress(b"9" * 10**5 + b",1\n"),
+    "more digits than a float has": gzip.compress(b"9" * 310 + b",1\n"),
+    "negative, more digits than a float has": gzip.compress(b"-" + b"9" * 310 + b",1\n"),
     "negative": gzip.compress(b"0,-1\n"),
     "fractions": gzip.compress(b"0,1.5\n"),
     "not a number": gzip.compress(b"0,nan\n"),
@@ -220,6 +237,16 @@ def test_packed_tables_of_ogb(name: str) -> None:
     dataset = put_ogbn()
     Path("ogb/raw/node-feat.csv.gz").write_bytes(PACKED[name])
     refused(dataset.load, "node-feat.csv.gz")
+
+
+@pytest.mark.parametrize("name", ["../../../outside", "/etc", "a" * 300, "a/b", "\u00e9" * 90, "..", ".", "a\0b"])
+@pytest.mark.parametrize("place", ["type", "relation"])
+def test_names_of_types_do_not_leave_the_folder(name: str, place: str) -> None:
+    dataset = put_ogbn_typed()
+    of_type, relation = (name, "writes") if place == "type" else ("author", name)
+    Path("ogb/raw/num-node-dict.csv.gz").write_bytes(gzip.compress(f"{of_type},paper\n2,3\n".encode()))
+    Path("ogb/raw/triplet-type-list.csv.gz").write_bytes(gzip.compress(f"{of_type},{relation},paper\n".encode()))
+    refused(dataset.load, "ogb")
 
 
 @pytest.mark.parametrize("count", [10**12, 10**18, 2**63 - 1, 10**30])

@@ -1,0 +1,105 @@
+"""The fuzzers' kinds of inputs, and what a campaign counts of them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from torture.fuzz import campaign, guided
+from torture.fuzz.campaign import KINDS, fuzz, reproduce
+from torture.fuzz.case import Case
+from torture.fuzz.kinds import records
+from torture.fuzz.runner import FAILED, FINE, Outcome, run_cases, seeds_of
+
+# Cases of these take a tenth of a second or more.
+SLOW = ("overrides", "configs", "records")
+
+
+def outcomes(name: str, count: int, folder: Path) -> list[Outcome]:
+    seeds = islice(seeds_of(name, 0), count)
+    return list(run_cases(name, KINDS[name], seeds, 200.0, folder / "cases"))
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in KINDS])
+def test_every_kind_makes_inputs_that_are_read_and_that_are_refused(name: str, tmp_path: Path) -> None:
+    found = [one.name for one in outcomes(name, 60, tmp_path)]
+    assert len(found) == 60
+    assert "refused" in found or name == "slurm_output"  # nothing that SLURM says is an error of the user's
+    assert "accepted" in found or name in SLOW
+
+
+def test_damaged_data_sets_do_nothing_but_be_refused(tmp_path: Path) -> None:
+    found = outcomes("datasets", 150, tmp_path)
+    assert [one for one in found if one.name in FAILED] == []
+    assert sum(one.name == "refused" for one in found) > 75
+
+
+def test_counts_add_up_and_follow_from_the_seed(tmp_path: Path) -> None:
+    counts = fuzz(4.0, 5, tmp_path, ["checkpoints"])
+    inputs = counts.numbers["fuzz/checkpoints/inputs"]
+    assert inputs > 1
+    assert sum(counts.numbers[f"fuzz/checkpoints/{word}"] for word in (*FINE, *FAILED)) == inputs
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", (*records.QUICK, *records.SLOW), ids=" ".join)
+def test_the_record_that_is_damaged_is_one_that_commands_take(arguments: list[str], tmp_path: Path) -> None:
+    """Or else the fuzzer would only see how an outdated record is refused."""
+    def kind(random: Random) -> Case:
+        return Case("whole", records.whole(), lambda: records.run(arguments))
+
+    found = list(run_cases("records", kind, iter([0]), 100.0, tmp_path / "cases"))
+    expected = "refused" if arguments[0] == "cancel" else "accepted"  # the run has ended
+    assert [(one.name, one.text) for one in found] == [(expected, "")]
+
+
+def planted(random: Random) -> Case:
+    number = random.random()
+
+    def read() -> None:
+        if number > 0.2:
+            raise KeyError("planted")
+
+    return Case("planted", {}, read)
+
+
+def test_failures_name_the_command_that_shows_them_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(campaign, "KINDS", {"archives": planted})
+    monkeypatch.setattr(campaign, "seeds_of", lambda name, start: iter(range(40)))
+    counts = fuzz(6.0, 0, tmp_path, ["archives"])
+    assert counts.numbers["fuzz/archives/traceback"] > 3 == len(counts.failures)
+    failure = counts.failures[0]
+    assert failure.how == f"python -m torture fuzz --kind archives --seed {failure.seed}"
+    assert failure.how in capfd.readouterr().err
+    again = reproduce("archives", failure.seed, tmp_path)
+    assert again.startswith(f"archives {failure.seed} traceback:") and 'raise KeyError("planted")' in again
+
+
+def test_seeds_of_failures_that_were_mended_come_first() -> None:
+    with (Path(campaign.__file__).parent / "corpus.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["kind"] for row in rows} <= set(KINDS)
+    for kind in KINDS:
+        assert campaign._found_before(kind) == [int(row["seed"]) for row in rows if row["kind"] == kind]
+
+
+@pytest.fixture
+def needs_atheris() -> Iterator[None]:
+    if not guided.targets():
+        pytest.skip("atheris is not installed")
+    yield
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("needs_atheris")
+@pytest.mark.parametrize("name", ["pickles", "npy", "tables", "results", "checkpoints"])
+def test_guided_inputs_are_counted(name: str, tmp_path: Path) -> None:
+    counts = guided.run_guided(guided.PREFIX + name, 1, 5.0, tmp_path)
+    assert counts.numbers[f"fuzz/guided_{name}/inputs"] > 100 and not counts.failures
