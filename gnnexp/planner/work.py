@@ -156,7 +156,7 @@ def _pipeline(run: Run, dims: list[int], ranks: int, chunks: int) -> dict[str, A
     A chunk's rows are gathered when it is done, and its gradients are split as it begins: one of each pass. The split
     before the propagation, and its mirror image backwards, hide nothing: a row goes with the chunk that first reads it,
     and the first chunk reads nearly all of them (95 to 100 % of the rows with 4 chunks of the stand-ins of Reddit,
-    ogbn-products, ogbn-papers and Friendster; 63 % with 13 chunks of ogbn-papers, for which this is a bound from below).
+    ogbn-products, ogbn-papers and Friendster; 63 % with 13 chunks of ogbn-papers: a bound from below there).
     """
     if not run.config.get("paradigm", {}).get("pipeline") or chunks == 1:
         return {}

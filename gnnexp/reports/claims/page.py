@@ -18,20 +18,21 @@ from gnnexp.reports.table import Table
 _COLUMNS = ("claim", "source", "kind", "published", "measured here", "estimated there", "verdict", "runs",
             "stand-in / paper", "why, and notes")
 _CAPTION = (
-    "Measured here: what the runs of these sweeps recorded on the machine that made them: the lowest and the highest "
-    "pair of runs, with the 95 % interval over seeds; where the paper prints a number for every pair, each pair with "
-    "that number in brackets. Seconds of more ranks than cores, and of two kinds of machine, are left out. Estimated "
-    "there: the same statistic of the linear model's seconds on the paper's hardware (docs/estimates.md). Stand-in / "
-    "paper: what the synthetic graph counts, at the paper's size, beside what the paper prints. "
-    "Verdicts. Holds: inside of the published range, widened by 10 % (exact counts: by nothing), "
-    "but at most by half of the effect, or by the interval; an “up to” is met, not passed, and a mean that is printed must agree too. Exceeds: outside "
-    "of the range on the better side. In direction: outside, but at least a quarter as far from no effect (a ratio of "
-    "1, a difference of 0) as published, on the same side. Too weak: less than that quarter. Does not hold: else. "
-    "Shown: the paper names no number, or the number follows from a definition. Not decided: seeds, or the chance draw "
-    "of a batch's targets, spread too much. Only estimated: the claim is of other hardware, and this is what the "
-    f"estimate says. Not decidable on this graph: a count of the stand-in is more than {TOO_FAR:g} times off, or it "
-    "lacks what the claim is about. Not decidable here: seconds of other hardware without a profile to estimate "
-    "them, or measured on more ranks than cores, or on different kinds of machine. Not checked: see why."
+    "Measured here: the statistic of the lowest and of the highest pair of runs, with its 95 % interval over seeds; "
+    "where the paper prints a number for every pair, each pair with that number in brackets. Seconds of more ranks "
+    "than cores, or of two kinds of machine, are left out. Estimated there: the same statistic, of the linear model's"
+    " seconds on the paper's hardware (docs/estimates.md). Stand-in / paper: what our synthetic graph counts, at the "
+    "paper's size, beside what the paper prints. Verdicts: holds: inside of the published range, widened by 10 % "
+    "(exact counts: by nothing; an effect: by half of it at most) or by the interval; an “up to” has to be met, not "
+    "passed, and a printed mean has to agree too. Exceeds: some pairs are better than claimed, the others hold. In "
+    "direction: outside of the range, but at least a quarter as far from no effect (a ratio of 1, a difference of 0) "
+    "as published, and on the same side. Too weak: less than that quarter. Does not hold: neither. Shown: the paper "
+    "names no number, or the number follows from a definition. Not decided: seeds spread too much, or a load cannot "
+    "be told from what chance alone gives. Only estimated: the claim is about other hardware; this is what the "
+    f"estimate says. Not decidable on this graph: a count of the stand-in is more than {TOO_FAR:g} times off, or the "
+    "stand-in lacks what the claim is about. Not decidable here: seconds of other hardware, and no profile to "
+    "estimate them with; or seconds measured on more ranks than cores, or on different kinds of machine. Not checked:"
+    " see why."
 )
 
 

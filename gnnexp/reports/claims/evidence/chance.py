@@ -50,11 +50,11 @@ def is_of_balance(value: str) -> bool:
 
 
 def chance_of(run: Run) -> Chance:
-    """Of a batch of `run`; an epoch of full-graph training is one batch of all vertices."""
+    """Of a batch of `run`; the full graph is dealt once, all of its vertices, and not anew in every epoch."""
     sizes, ranks = run.provenance["graph"], setting_of(run).ranks
     batch = run_config(run.config).train.batch_size
     targets = min(int(batch), int(sizes["num_train"])) if batch else int(sizes["num_nodes"])
-    batches = num_steps(run) * run.num_warm
+    batches = num_steps(run) * run.num_warm if batch else 1
     mean, deviation = dealt(targets, ranks)
     return Chance(targets, ranks, batches, mean, _NORMAL * deviation / math.sqrt(batches))
 

@@ -12,7 +12,7 @@ from gnnexp.record.runs import Run
 from gnnexp.reports.claims.claim import Cells, Check, Claim, Count, Expects
 from gnnexp.reports.claims.evidence.pairs import Found, matches, statistic
 from gnnexp.reports.claims.expression import evaluate
-from gnnexp.reports.published.cells import Cell, cells, chosen, number_of
+from gnnexp.reports.published.cells import Cell, cells, chosen, number_of, times_off, with_papers
 from gnnexp.reports.published.graphs import published_graph, share_of_targets
 
 # A stand-in whose counts are further off than this decides nothing of the graph it stands for.
@@ -36,13 +36,12 @@ class Counted:
     papers: float
 
     @property
-    def times(self) -> float:
-        """How far off it is, in either direction: at least 1."""
-        return max(self.ours / self.papers, self.papers / self.ours) if self.ours > 0 else math.inf
+    def is_far(self) -> bool:
+        """Whether it is too far off to decide anything."""
+        return times_off(self.ours, self.papers) > TOO_FAR
 
     def __str__(self) -> str:
-        off = f"{self.times:.2g}x off" if self.times > 1.05 else "equal"
-        return f"{self.name} {short(self.ours)} / {short(self.papers)} ({off})"
+        return f"{self.name} {with_papers(self.ours, self.papers)}"
 
 
 def counted(claim: Claim, runs_of: Mapping[str, Sequence[Run]]) -> list[Counted]:
@@ -82,7 +81,7 @@ def stands_for(run: Run) -> str:
 def is_unlike(found: Found, counts: Iterable[Counted]) -> bool:
     """Whether a count of a graph of this pair is further off than `TOO_FAR`."""
     graphs = {stands_for(run) for run in found.runs}
-    return any(one.graph in graphs and one.times > TOO_FAR for one in counts)
+    return any(one.graph in graphs and one.is_far for one in counts)
 
 
 def expected_of(found: Found, claim: Claim) -> Expects:
@@ -118,10 +117,3 @@ def published_numbers(paper: str, check: Check, run: Run) -> dict[str, float]:
     found = chosen(cells(paper), dataset=published_graph(run), **check.printed)
     return {f"published/{cell.quantity}": cell.number for cell in found}
 
-
-def short(value: float) -> str:
-    """`926M`, `13.4B`, `8.5`."""
-    for factor, sign in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
-        if abs(value) >= factor:
-            return f"{value / factor:.3g}{sign}"
-    return f"{value:.3g}"
