@@ -30,8 +30,8 @@ class Expects:
             a - b; value: a.
         low, high: the range; either may be open.
         mean: an average.
-        better: whether the paper is proud of `higher` or of `lower` ones. An open range with a highest value and
-            `higher` is an "up to".
+        better: whether `higher` or `lower` ones speak for the paper. An open range with a highest value and `higher` is
+            an "up to".
     """
 
     statistic: Statistic
@@ -42,6 +42,40 @@ class Expects:
 
 
 @dataclass(frozen=True)
+class Count:
+    """Something counted that a claim rests on, on a synthetic graph that stands for the paper's.
+
+    Attributes:
+        name: for the page.
+        value: an `expression` of a run; `[full]` and `[steps]` scale it to the published size.
+        cell: the paper's number: fields and settings of `reports/published/<paper>.csv`; the graph is the run's.
+        of: which runs are counted, by config key.
+        sweeps: whose; empty: those of the check.
+    """
+
+    name: str
+    value: str
+    cell: Mapping[str, str]
+    of: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    sweeps: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Cells:
+    """What the paper prints for every single pair.
+
+    Attributes:
+        of: fields and settings of the cell; the graph is the run's. Its range, where it has one, is what is expected.
+        over: of a second cell: the statistic of both is then expected.
+        by: further fields and settings of the cells that the run says, by its config key.
+    """
+
+    of: Mapping[str, str]
+    over: Mapping[str, str] = field(default_factory=dict)
+    by: Mapping[str, str] = field(default_factory=lambda: {"model": "model"})
+
+
+@dataclass(frozen=True)
 class Check:
     """How a claim is decided from the runs of sweeps.
 
@@ -49,6 +83,7 @@ class Check:
         sweeps: whose runs are looked at.
         value: an `expression` of each run.
         of, over: which runs are on either side, by config key; several values of a key are sides of their own.
+        beside: what stands in for `of` once more: the page shows those pairs too, and no verdict counts them.
         where: what all of them must be.
         alike: config keys that a pair must share.
         take: which of the pairs' values count: `each`, the `greatest`, the `least`, their `mean`; `growth` compares the
@@ -59,14 +94,23 @@ class Check:
         within: for a mean of 0: how far from it is still it, in the unit of the statistic.
         effect: of a difference: the paper says that there is one, so that an interval with 0 inside decides nothing;
             else "no loss" is the claim.
-        hardware: the profile for an estimate, where the value is of seconds; None: what was measured decides.
+        equal_epochs: both runs of a pair are looked at after as many epochs as the shorter one has.
+        hardware: the profile for an estimate, where the value is of seconds. A claim of time that depends on hardware
+            cannot be decided here without one.
+        estimate: an expression for the estimate, where it is not `value`.
+        printed: which of the paper's cells are `[published/<quantity>]` in `estimate`; the graph is the run's.
         edge_rows: systems whose published code keeps rows for the edges of a GAT (`report.published.edge_rows`).
+        cells: what the paper prints for every pair; each is then compared with its own.
+        counts: what the claim rests on, where graphs are synthetic: `()` where it does not depend on the graph.
+        unlike: why the synthetic graph cannot show it, whatever it counts.
+        by_construction: why nothing that is counted could refute it: it is then shown.
     """
 
     sweeps: Sequence[str]
     value: str
     of: Mapping[str, Sequence[str]]
     over: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    beside: Mapping[str, Sequence[str]] = field(default_factory=dict)
     where: Mapping[str, Sequence[str]] = field(default_factory=dict)
     alike: Sequence[str] = ALIKE
     take: str = "each"
@@ -74,8 +118,15 @@ class Check:
     tolerance: float = 0.1
     within: float | None = None
     effect: bool = False
+    equal_epochs: bool = False
     hardware: str | None = None
+    estimate: str = ""
+    printed: Mapping[str, str] = field(default_factory=dict)
     edge_rows: Sequence[str] = ()
+    cells: Cells | None = None
+    counts: Sequence[Count] | None = None
+    unlike: str = ""
+    by_construction: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,16 +195,30 @@ def _claim(paper: str, item: Mapping[str, Any], problems: list[Problem]) -> Clai
 def _check(claim: str, item: Mapping[str, Any], problems: list[Problem]) -> Check:
     known = {one.name for one in fields(Check)}
     problems += [unknown(f"{claim}.check.{key}", value, key, known) for key, value in item.items() if key not in known]
-    problems += check_expression(str(item.get("value", "")), f"{claim}.check.value")
+    for key in ("value", *(["estimate"] if item.get("estimate") else [])):
+        problems += check_expression(str(item.get(key, "")), f"{claim}.check.{key}")
     if item.get("take", "each") not in TAKES:
         problems.append(unknown(f"{claim}.check.take", item["take"], str(item["take"]), TAKES))
     if (item.get("take") in _ALONG) != bool(item.get("along")):
         problems.append(Problem(f"{claim}.check.along", item.get("along"), f"goes with take: {' or '.join(_ALONG)}",
                                 "give both"))
-    sides = {key: {name: _texts(value) for name, value in item.get(key, {}).items()} for key in ("of", "over", "where")}
-    rest = {key: value for key, value in item.items() if key in known and key not in sides}
-    alike = tuple(ALIKE) if "alike" not in item else tuple(item["alike"])
-    return Check(**{**rest, **sides, "alike": alike})
+    sides = {key: _side(item.get(key, {})) for key in ("of", "over", "beside", "where")}
+    parts: dict[str, Any] = {"alike": tuple(item.get("alike", ALIKE))}
+    if "cells" in item:
+        parts["cells"] = Cells(**item["cells"])
+    if "counts" in item:
+        parts["counts"] = tuple(_count(claim, one, problems) for one in item["counts"])
+    rest = {key: value for key, value in item.items() if key in known and key not in (*sides, *parts)}
+    return Check(**{**rest, **sides, **parts})
+
+
+def _count(claim: str, item: Mapping[str, Any], problems: list[Problem]) -> Count:
+    problems += check_expression(str(item["value"]), f"{claim}.check.counts.{item['name']}")
+    return Count(**{**item, "of": _side(item.get("of", {}))})
+
+
+def _side(item: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    return {key: _texts(value) for key, value in item.items()}
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -13,6 +13,9 @@ A name in brackets is a metric of the epoch record (its median over the epochs a
     graph/<name>        the size of the data: `num_nodes`, `num_edges`, `num_features`
     config/<key>        a number of the configuration, `config/model.layers`
     ranks, batches      how many ranks train, how many batches an epoch has
+    losses              a number made of the losses of all steps, bit by bit: equal where all of them are
+
+and, where whoever asks knows them: `full` and `steps` (`evidence.standin.at_full_size`), `published/<quantity>`.
 """
 
 from __future__ import annotations
@@ -21,9 +24,12 @@ import ast
 import math
 import operator
 import re
+import struct
+import zlib
 from collections.abc import Callable, Mapping
 
 from gnnexp.errors import Problem
+from gnnexp.record.records import read_epochs
 from gnnexp.record.runs import Run
 from gnnexp.reports.kinds.partitioning import has_collapsed
 
@@ -70,6 +76,7 @@ def measured(run: Run, name: str) -> float:
     said: Mapping[str, Callable[[], object]] = {
         "ranks": lambda: int(hardware.get("nodes", 1)) * int(hardware["workers"]),
         "batches": lambda: run.median("comm/rounds_gradients"),
+        "losses": lambda: _fingerprint(run),
         "summary": lambda: run.summary.get(rest),
         "quality": lambda: run.quality.get(rest),
         "comparable": lambda: 1 if run.quality and not has_collapsed(run.quality) else None,
@@ -88,6 +95,12 @@ def measured(run: Run, name: str) -> float:
 
 def _of_epoch(run: Run, number: str, metric: str) -> float | None:
     return run.epochs[int(number) - 1].get(metric) if len(run.epochs) >= int(number) else None
+
+
+def _fingerprint(run: Run) -> int:
+    """Of the losses of all steps; a checksum of 32 bits is a whole number that a float holds exactly."""
+    losses = [loss for epoch in read_epochs(run.path) for loss in epoch["losses"]]
+    return zlib.crc32(struct.pack(f"<{len(losses)}d", *losses))
 
 
 def _number(value: object) -> float:

@@ -1,4 +1,4 @@
-"""Whether figures are what a paper claims."""
+"""Whether figures are what a paper claims: rules on values and their intervals."""
 
 from __future__ import annotations
 
@@ -8,71 +8,100 @@ from typing import Literal
 
 from gnnexp.reports.claims.claim import Check, Expects
 
-Verdict = Literal["holds", "in direction", "does not hold", "not decided", "shown", "not run"]
+Verdict = Literal["holds", "exceeds", "in direction", "too weak", "does not hold", "shown", "not decided", "not run"]
+# Value, half the width of its 95 % interval (NaN: one seed), and what is expected of it.
+Judged = tuple[float, float, Expects]
+# A claim is as good as its worst pair.
+_WORST_FIRST: Sequence[Verdict] = ("does not hold", "too weak", "not decided", "in direction", "exceeds", "holds",
+                                   "shown")
 # An interval this many times as wide as the difference that would still count as none decides nothing.
 _TOO_WIDE = 2.0
+# A share of the published distance from "no effect": below it an effect is not the one that was claimed.
+_ENOUGH = 0.25
 
 
-def verdict(values: Sequence[tuple[float, float]], expects: Expects, check: Check) -> Verdict:
-    """Of means with half the width of their 95 % interval (NaN: one seed); all of them must be inside.
+def verdict(found: Sequence[Judged], check: Check) -> Verdict:
+    """The worst of the verdicts on single values.
 
-    `in direction`: outside of the published range, but on the same side of "no effect" (a ratio of 1, a reduction or
-    difference of 0). `not decided`: the spread over seeds is wider than what would count as equal, or reaches
-    both the effect that the paper claims (a speed-up, a reduction) and none, and nothing speaks against the claim.
-    `shown`: the paper names no number, and neither do we.
+    `holds`: inside of the published range. `exceeds`: outside of it on the better side. `in direction`: outside, but at
+    least a quarter as far from "no effect" (a ratio of 1, a reduction or difference of 0) as published, on the same
+    side; `too weak`: less than that. `not decided`: the spread is wider than what would count as equal, or reaches both
+    the claimed effect and none. `shown`: the paper names no number, or the number follows from a definition.
     """
-    known = [(value, 0.0 if math.isnan(half) else half) for value, half in values if not math.isnan(value)]
+    known = [(value, 0.0 if math.isnan(half) else half, expects) for value, half, expects in found
+             if not math.isnan(value)]
     if not known:
         return "not run"
+    if check.by_construction:
+        return "shown"
+    verdicts = {_of_one(*one, check) for one in known}
+    return next(word for word in _WORST_FIRST if word in verdicts)
+
+
+def _of_one(value: float, half: float, expects: Expects, check: Check) -> Verdict:
     if expects.low is None and expects.high is None and expects.mean is None:
         return "shown"
-    if check.within is not None and any(half > _TOO_WIDE * check.within for _, half in known):
+    if check.within is not None and half > _TOO_WIDE * check.within:
         return "not decided"
-    unsure = [one for one in known if _may_be_none(*one, expects, check) and _inside(*one, expects, check)]
-    decided = _decided([one for one in known if one not in unsure], expects, check)
-    return "not decided" if unsure and decided != "does not hold" else decided
-
-
-def _decided(known: Sequence[tuple[float, float]], expects: Expects, check: Check) -> Verdict:
-    if all(_inside(value, half, expects, check) for value, half in known):
-        return "holds"
-    neutral, claimed = _neutral(expects), _claimed(expects)
-    if neutral is None or claimed is None or claimed == neutral:
+    claimed, neutral = _claimed(expects), _neutral(expects)
+    low, high = _widened(claimed, neutral, check)
+    if value + half >= low and value - half <= high:
+        return "not decided" if _may_be_none(value, half, expects, check) else "holds"
+    if _is_better(value, expects, (low, high)):
+        return "exceeds"
+    if neutral is None or _claims_none(claimed, neutral):
         return "does not hold"
-    return "in direction" if all((value - neutral) * (claimed - neutral) > 0 for value, _ in known) else "does not hold"
+    nearest = min(filter(math.isfinite, claimed), key=lambda end: abs(end - neutral))
+    share = (value - neutral) / (nearest - neutral) if nearest != neutral else 0.0
+    return "in direction" if share >= _ENOUGH else "too weak" if share > 0 else "does not hold"
 
 
-def _inside(value: float, half: float, expects: Expects, check: Check) -> bool:
-    """Whether the interval reaches what is expected, widened by the tolerance."""
-    low, high, mean = expects.low, expects.high, expects.mean
+def _claimed(expects: Expects) -> tuple[float, float]:
+    """The published range; open ends are infinite, and of an "up to" the best value is claimed, not a bound."""
+    low, high = expects.low, expects.high
     if low is None and high is None:
-        assert mean is not None, "without a number there is no verdict"
-        allowed = check.tolerance * abs(mean) if check.within is None else check.within
-        return abs(value - mean) <= allowed + half
-    if low is None and expects.better == "higher":  # up to
-        assert high is not None
-        return value + half >= high - check.tolerance * abs(high)
-    above = low is None or value + half >= low - check.tolerance * abs(low)
-    return above and (high is None or value - half <= high + check.tolerance * abs(high))
+        low = high = expects.mean
+    if low is None and expects.better == "higher":
+        low = high
+    return -math.inf if low is None else low, math.inf if high is None else high
+
+
+def _widened(claimed: tuple[float, float], neutral: float | None, check: Check) -> tuple[float, float]:
+    """What counts as inside: where an effect is claimed, the tolerance takes half of it at most."""
+    low, high = claimed
+    if low == high and check.within is not None:
+        return low - check.within, high + check.within
+    effect = None if neutral is None or _claims_none(claimed, neutral) else neutral
+    return low - _allowed(low, effect, check), high + _allowed(high, effect, check)
+
+
+def _allowed(end: float, effect: float | None, check: Check) -> float:
+    if not math.isfinite(end):
+        return 0.0
+    allowed = check.tolerance * abs(end)
+    return allowed if effect is None else min(allowed, abs(end - effect) / 2)
+
+
+def _is_better(value: float, expects: Expects, inside: tuple[float, float]) -> bool:
+    """Beyond the end that speaks for the paper; a bound has no such end: it is met or not."""
+    beyond = value > inside[1] if expects.better == "higher" else value < inside[0]
+    return beyond and all(map(math.isfinite, inside))
 
 
 def _may_be_none(value: float, half: float, expects: Expects, check: Check) -> bool:
     """Whether the interval has no effect inside where the paper claims one."""
-    neutral, low, high = _neutral(expects), expects.low, expects.high
+    neutral = _neutral(expects)
     if neutral is None:
         return False
     if expects.statistic == "difference":
         return check.effect and abs(value - neutral) < half
-    claims_none = _claimed(expects) == neutral and (low is None) == (high is None)
-    around = low is not None and high is not None and low < neutral < high
-    return not claims_none and not around and abs(value - neutral) < half
+    return not _claims_none(_claimed(expects), neutral) and abs(value - neutral) < half
+
+
+def _claims_none(claimed: tuple[float, float], neutral: float) -> bool:
+    """Whether no effect is what is claimed, or lies inside of it; a bound at no effect claims what lies beyond."""
+    return all(map(math.isfinite, claimed)) and claimed[0] <= neutral <= claimed[1]
 
 
 def _neutral(expects: Expects) -> float | None:
     return {"ratio": 1.0, "reduction_pct": 0.0, "difference": 0.0}.get(expects.statistic)
-
-
-def _claimed(expects: Expects) -> float | None:
-    """A number on the claimed side."""
-    ends = [end for end in (expects.low, expects.high) if end is not None]
-    return expects.mean if expects.mean is not None else sum(ends) / len(ends) if ends else None

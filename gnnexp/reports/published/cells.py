@@ -21,6 +21,8 @@ _FOLDER = Path(__file__).parent
 _FACTORS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "million": 1e6, "billion": 1e9}
 _NUMBER = re.compile(r"([-+]?(?:\d{1,3}(?:,\d{3})+|\d*)(?:[.,]\d+)?)\s*([KMBT]?|million|billion)\s*"
                      r"(?:[xX×%s]|ms|[KMGT]i?B)?")
+# Counts within this factor are called equal: papers print two or three digits.
+_SAME = 1.05
 _WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
@@ -72,6 +74,25 @@ def number_of(printed: str) -> float:
         return math.nan
     whole = re.sub(r",(?=\d{3}(?:\D|$))", "", found[1])
     return float(whole.replace(",", ".")) * _FACTORS[found[2]]
+
+
+def short(value: float) -> str:
+    """As papers print counts: `926M`, `13.4B`, `8.5`."""
+    for factor, sign in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g}{sign}"
+    return f"{value:.3g}"
+
+
+def times_off(ours: float, papers: float) -> float:
+    """How many times apart two counts are, in either direction: at least 1; infinite where we counted none."""
+    return max(ours / papers, papers / ours) if ours > 0 else math.inf
+
+
+def with_papers(ours: float, papers: float) -> str:
+    """`1.09B / 926M (1.2x off)`."""
+    off = times_off(ours, papers)
+    return f"{short(ours)} / {short(papers)} ({f'{off:.2g}x off' if off > _SAME else 'equal'})"
 
 
 def papers() -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -13,9 +15,16 @@ import pytest
 import yaml
 
 from gnnexp.config.compose import compose
+from gnnexp.planner.profiles import machine_named
 from gnnexp.record.runs import Run
 from gnnexp.reports.claims.claim import Check, Claim, claims_of
+from gnnexp.reports.claims.evaluate import needs_estimate
+from gnnexp.reports.claims.evidence.chance import is_of_balance
+from gnnexp.reports.claims.evidence.machines import can_estimate
+from gnnexp.reports.claims.evidence.pairs import Found, matches
+from gnnexp.reports.claims.evidence.standin import expected_of, stands_for
 from gnnexp.reports.claims.expression import names_in
+from gnnexp.reports.published.cells import cells, chosen
 from gnnexp.sweep import load_sweep
 
 FOLDER = Path(__file__).parents[3] / "gnnexp" / "reports" / "claims"
@@ -23,9 +32,15 @@ TEXTS = Path(os.environ.get("GNNEXP_DATA", "")).resolve().parent / "papers"
 FILES = sorted(FOLDER.glob("*.yaml"))
 FIELDS = {"claim", "says", "source", "kind", "depends_on_hardware", "systems", "datasets", "models", "expects",
           "measure"}
-# Papers whose sweeps exist. What is counted needs no machine but this one: a check, and no reason why there is none.
-CHECKED = ("hongtu", "neutrontp", "sdt_gnn")
-CHECKS = [pytest.param(claim.check, id=claim.name) for paper in CHECKED for claim in claims_of(paper) if claim.check]
+CLAIMS = [claim for file in FILES for claim in claims_of(file.stem)]
+CHECKED = [claim for claim in CLAIMS if claim.check]
+CHECKS = [pytest.param(claim.check, id=claim.name) for claim in CHECKED]
+KEPT = FOLDER.parents[2] / "docs" / "results" / "claims"
+WORDS = {"holds", "exceeds", "in direction", "too weak", "does not hold", "shown", "not decided"}
+# Quantities by which a paper prints how large its graph is.
+SIZES = ("num_nodes", "num_edges")
+# What a claim may count on any graph: rounds, and what the configuration says.
+ANYWHERE = ("comm/", "config/", "batches", "ranks")
 
 
 def claims(file: Path) -> list[dict[str, Any]]:
@@ -62,7 +77,7 @@ def test_claims_are_whole(file: Path) -> None:
         assert expects["low"] is None or expects["high"] is None or expects["low"] <= expects["high"], claim["claim"]
 
 
-@pytest.mark.parametrize("claim", [claim for paper in CHECKED for claim in claims_of(paper)], ids=lambda one: one.name)
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda one: one.name)
 def test_a_claim_is_checked_or_says_why_not(claim: Claim) -> None:
     assert claim.check or (claim.why and claim.kind != "count")
 
@@ -95,3 +110,83 @@ def test_the_sweeps_of_a_check_have_its_sides(check: Check) -> None:
     for name in names_in(check.value):
         if name.startswith("config/"):
             assert any(run.knows(name.removeprefix("config/")) for run in side(check, check.of)), name
+    assert not check.beside or side(check, {**check.of, **check.beside})
+
+
+def kept() -> dict[str, dict[str, str]]:
+    """What docs/results keeps of every claim, by its name."""
+    return {row["claim"].partition(":")[0]: row for file in sorted(KEPT.glob("*.csv"))
+            for row in csv.DictReader(file.open(encoding="utf-8", newline=""))}
+
+
+def test_every_kept_verdict_is_a_documented_word() -> None:
+    """And is on the page of docs that explains the words."""
+    words = {row["verdict"].removeprefix("only estimated: ") for row in kept().values()}
+    assert words <= WORDS | {"not decidable here", "not decidable on this graph", "not checked"}
+    explained = (FOLDER.parents[2] / "docs" / "reports.md").read_text(encoding="utf-8")
+    assert all(f"| {word} |" in explained for word in words - {"not checked"})
+    assert {claim.name for claim in CLAIMS} == set(kept())
+
+
+@pytest.mark.parametrize("claim", [pytest.param(one, id=one.name) for one in CHECKED if needs_estimate(one)])
+def test_seconds_of_other_hardware_are_estimated_or_not_decidable(claim: Claim) -> None:
+    check, verdict = claim.check, kept()[claim.name]["verdict"]
+    assert check is not None
+    if check.hardware is None:
+        assert verdict == "not decidable here"
+    else:
+        assert check.estimate or can_estimate(check.value)
+        assert machine_named(check.hardware)
+        assert verdict == "not decidable on this graph" or verdict.startswith("only estimated: ")
+
+
+def test_only_seconds_are_estimated() -> None:
+    assert not [claim.name for claim in CHECKED if claim.check and claim.check.hardware and not needs_estimate(claim)]
+
+
+@pytest.mark.parametrize("claim", [pytest.param(one, id=one.name) for one in CHECKED
+                                   if one.check and is_of_balance(one.check.value)])
+def test_every_balance_claim_says_what_chance_gives(claim: Claim) -> None:
+    assert "chance alone: " in kept()[claim.name]["measured here"]
+
+
+def stand_ins(check: Check) -> dict[str, list[Run]]:
+    """Cases of a check on synthetic graphs, by the graph that they stand for."""
+    found: dict[str, list[Run]] = {}
+    for run in side(check, check.of):
+        if stands_for(run):
+            found.setdefault(stands_for(run), []).append(run)
+    return found
+
+
+@pytest.mark.parametrize("claim", [pytest.param(one, id=one.name) for one in CHECKED])
+def test_a_claim_on_stand_ins_names_counts_that_the_paper_prints(claim: Claim) -> None:
+    """Of every graph whose size the paper prints; none where what is checked does not depend on the graph."""
+    check = claim.check
+    assert check is not None
+    printed = {cell.dataset for cell in cells(claim.paper) if cell.quantity in SIZES}
+    graphs = stand_ins(check)
+    if not printed & set(graphs):
+        return
+    assert check.counts is not None, f"counts of {sorted(printed & set(graphs))}, or [] where none matters"
+    if not check.counts:
+        assert check.by_construction or all(name.startswith(ANYWHERE) for name in names_in(check.value))
+        return
+    for graph in printed & set(graphs):
+        counted = [count for count in check.counts
+                   if chosen(cells(claim.paper), dataset=graph, **count.cell)
+                   and any(stands_for(run) == graph and matches(run, count.of)
+                           for sweep in count.sweeps or check.sweeps for run in cases(sweep))]
+        assert counted, graph
+
+
+@pytest.mark.parametrize("claim", [pytest.param(one, id=one.name) for one in CHECKED
+                                   if one.check and one.check.cells])
+def test_cells_are_printed_for_every_pair(claim: Claim) -> None:
+    """One number of each graph, and of each model where the paper prints models apart."""
+    check = claim.check
+    assert check is not None and check.cells is not None
+    for runs in stand_ins(check).values():
+        for run in runs:
+            found = expected_of(Found("", 1.0, math.nan, (run,)), claim)
+            assert found != claim.expects and found.low is not None, run.value("dataset.shape")

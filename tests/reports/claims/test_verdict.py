@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gnnexp.reports.claims import verdict as rules
 from gnnexp.reports.claims.claim import Check, Expects
-from gnnexp.reports.claims.verdict import verdict
+from gnnexp.reports.claims.verdict import Verdict
 
 CHECK = Check(("some",), "[a]", {})
 EXACT = Check(("some",), "[a]", {}, tolerance=0)
@@ -21,22 +25,66 @@ SAME = Expects("difference", None, None, 0, "lower")
 FOUR = Expects("value", 4, 4, None, "lower")
 LESS = Expects("ratio", 0.2, 0.5, None, "lower")
 OPEN = Expects("ratio", None, None, None, "higher")
+COST = Expects("ratio", 1.5, 2.2, None, "lower")
+SMALL = Expects("ratio", 1.1, 1.5, None, "higher")
+STABLE = Expects("ratio", 0.92, 1.08, None, "higher")
+SAVED = Expects("reduction_pct", 23, 42, None, "higher")
+
+
+def verdict(values: Sequence[tuple[float, float]], expects: Expects, check: Check) -> Verdict:
+    """Of pairs of which the same is expected."""
+    return rules.verdict([(value, half, expects) for value, half in values], check)
 
 
 @pytest.mark.parametrize(("expects", "check", "values", "found"), [
     (RANGE, CHECK, [1.3, 3.4], "holds"), (RANGE, CHECK, [1.2, 3.7], "holds"),
-    (RANGE, CHECK, [1.1, 3.0], "in direction"),
-    (RANGE, CHECK, [9.0], "in direction"), (RANGE, CHECK, [0.9, 2.0], "does not hold"),
-    (UP_TO, CHECK, [4.0], "holds"), (UP_TO, CHECK, [40.0], "holds"), (UP_TO, CHECK, [1.7], "in direction"),
-    (UP_TO, CHECK, [0.7], "does not hold"), (AT_MOST, CHECK, [1.6], "holds"), (AT_MOST, CHECK, [1.7], "does not hold"),
-    (AT_LEAST, CHECK, [5.0, 0.95], "holds"), (AT_LEAST, CHECK, [0.8], "does not hold"),
-    (MEAN, CHECK, [1.9], "holds"), (MEAN, CHECK, [2.5], "in direction"), (MEAN, CHECK, [0.9], "does not hold"),
-    (FOUR, EXACT, [4.0, 4.0], "holds"), (FOUR, EXACT, [4.0, 4.001], "does not hold"),
-    (LESS, CHECK, [0.7], "in direction"), (LESS, CHECK, [1.01], "does not hold"), (OPEN, CHECK, [9.0], "shown"),
+    (RANGE, CHECK, [1.1, 3.0], "in direction"), (RANGE, CHECK, [9.0], "exceeds"),
+    (RANGE, CHECK, [9.0, 2.0], "exceeds"), (RANGE, CHECK, [9.0, 1.1], "in direction"),
+    (RANGE, CHECK, [0.9, 2.0], "does not hold"), (RANGE, CHECK, [0.9, 9.0], "does not hold"),
+    (UP_TO, CHECK, [4.0], "holds"), (UP_TO, CHECK, [40.0], "exceeds"), (UP_TO, CHECK, [1.9], "in direction"),
+    (UP_TO, CHECK, [0.7], "does not hold"), (AT_MOST, CHECK, [1.6], "holds"), (AT_MOST, CHECK, [0.1], "holds"),
+    (AT_MOST, CHECK, [1.7], "does not hold"),
+    (AT_LEAST, CHECK, [5.0, 1.0], "holds"), (AT_LEAST, CHECK, [5.0, 0.95], "does not hold"),
+    (MEAN, CHECK, [1.9], "holds"), (MEAN, CHECK, [2.5], "exceeds"), (MEAN, CHECK, [0.9], "does not hold"),
+    (FOUR, EXACT, [4.0, 4.0], "holds"), (FOUR, EXACT, [4.0, 4.001], "does not hold"), (FOUR, EXACT, [3.9], "exceeds"),
+    (LESS, CHECK, [0.7], "in direction"), (LESS, CHECK, [0.1], "exceeds"), (LESS, CHECK, [1.01], "does not hold"),
+    (COST, CHECK, [1.2], "exceeds"), (COST, CHECK, [3.0], "in direction"), (COST, CHECK, [0.9], "exceeds"),
+    (STABLE, CHECK, [1.3], "exceeds"), (STABLE, CHECK, [0.5], "does not hold"), (STABLE, CHECK, [1.0], "holds"),
+    (SAVED, CHECK, [60.0], "exceeds"), (SAVED, CHECK, [6.0], "in direction"), (SAVED, CHECK, [5.0], "too weak"),
+    (SAVED, CHECK, [-5.0], "does not hold"), (OPEN, CHECK, [9.0], "shown"),
     (RANGE, CHECK, [], "not run"), (RANGE, CHECK, [math.nan], "not run"),
 ])
 def test_of_single_seeds(expects: Expects, check: Check, values: list[float], found: str) -> None:
     assert verdict([(value, math.nan) for value in values], expects, check) == found
+
+
+@pytest.mark.parametrize(("expects", "enough", "less"), [
+    (RANGE, 1.076, 1.074), (UP_TO, 1.86, 1.84), (MEAN, 1.21, 1.19), (LESS, 0.87, 0.88), (SMALL, 1.03, 1.02)])
+def test_a_quarter_of_the_published_distance_is_a_direction(expects: Expects, enough: float, less: float) -> None:
+    """From no effect to its nearest published number: 1 to 1.3, 4.4, 1.8, 0.5, 1.1."""
+    assert verdict([(enough, math.nan)], expects, CHECK) == "in direction"
+    assert verdict([(less, math.nan)], expects, CHECK) == "too weak"
+    assert verdict([(enough, math.nan), (less, math.nan)], expects, CHECK) == "too weak", "the worst pair decides"
+
+
+def test_the_tolerance_takes_half_of_an_effect_at_most() -> None:
+    """A tenth of 1.1 would be all of it."""
+    assert verdict([(1.05, math.nan)], SMALL, CHECK) == "holds"
+    assert verdict([(1.04, math.nan)], SMALL, CHECK) == "in direction"
+    assert verdict([(1.001, math.nan)], SMALL, CHECK) == "too weak"
+
+
+def test_what_follows_from_a_definition_is_shown() -> None:
+    assert verdict([(4.0, math.nan)], FOUR, Check(("some",), "[a]", {}, by_construction="counted so")) == "shown"
+
+
+@given(st.floats(0.1, 50), st.sampled_from([RANGE, UP_TO, AT_LEAST, MEAN, COST, SMALL, STABLE]))
+def test_on_the_wrong_side_of_no_effect_nothing_speaks_for_a_claim(value: float, expects: Expects) -> None:
+    found = verdict([(value, math.nan)], expects, CHECK)
+    if value < 1 and expects.better == "higher" and expects is not STABLE:
+        assert found == "does not hold"
+    if found in ("in direction", "too weak"):
+        assert value > 1
 
 
 @pytest.mark.parametrize(("value", "half", "found"), [

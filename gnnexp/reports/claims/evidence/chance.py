@@ -1,0 +1,103 @@
+"""How uneven chance alone is: targets that are dealt to ranks uniformly at random."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from gnnexp.config.schema import run_config
+from gnnexp.planner.work import num_steps
+from gnnexp.record.runs import Run
+from gnnexp.reports.claims.claim import Expects
+from gnnexp.reports.claims.evidence.pairs import Found
+from gnnexp.reports.claims.expression import evaluate, names_in
+from gnnexp.reports.values.setting import setting_of
+
+_DRAWS = 4096
+_SEED = 0
+_NORMAL = 1.96  # 97.5 % quantile: a mean over batches
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Most over mean of the ranks' targets when each target goes to a rank uniformly at random.
+
+    Attributes:
+        targets: of a batch.
+        ranks: that they are dealt to.
+        batches: over which an epoch's figure is the mean.
+        mean: of most over mean.
+        half: half the width of the 95 % interval of a mean over `batches`.
+    """
+
+    targets: int
+    ranks: int
+    batches: int
+    mean: float
+    half: float
+
+    def __str__(self) -> str:
+        return f"chance alone: {self.mean:.3g} ± {self.half:.2g} ({self.targets} targets on {self.ranks} ranks)"
+
+
+def is_of_balance(value: str) -> bool:
+    """Whether an expression is about how even the ranks' loads are."""
+    return bool(_loads(value))
+
+
+def chance_of(run: Run) -> Chance:
+    """Of a batch of `run`; the full graph is dealt once, all of its vertices, and not anew in every epoch."""
+    sizes, ranks = run.provenance["graph"], setting_of(run).ranks
+    batch = run_config(run.config).train.batch_size
+    targets = min(int(batch), int(sizes["num_train"])) if batch else int(sizes["num_nodes"])
+    batches = num_steps(run) * run.num_warm if batch else 1
+    mean, deviation = dealt(targets, ranks)
+    return Chance(targets, ranks, batches, mean, _NORMAL * deviation / math.sqrt(batches))
+
+
+@cache
+def dealt(targets: int, ranks: int) -> tuple[float, float]:
+    """Mean and standard deviation of most over mean, of 4096 seeded draws."""
+    draws = np.random.default_rng(_SEED).multinomial(targets, [1 / ranks] * ranks, size=_DRAWS)
+    most = draws.max(axis=1) * ranks / targets
+    return float(most.mean()), float(most.std())
+
+
+def with_chance(found: Found, value: str, expects: Expects) -> tuple[float, float]:
+    """Value and half interval of a pair; what seeds do not tell, the draw of a batch's targets does.
+
+    A value of one side is what was counted: it has the interval of its seeds alone.
+    """
+    if not found.over or not math.isnan(found.half):
+        return found.value, found.half
+    (of, half), (over, other_half) = (_at_chance(side[0], value) for side in (found.of, found.over))
+    if expects.statistic == "difference":
+        return found.value, math.hypot(half, other_half)
+    ratio = found.value if expects.statistic == "ratio" else 100 - found.value
+    return found.value, abs(ratio) * math.hypot(half / of, other_half / over)
+
+
+def is_chance(found: Found) -> bool:
+    """Whether a value of one side cannot be told from what chance gives."""
+    chance = chance_of(found.of[0])
+    return not found.over and abs(found.value - chance.mean) <= chance.half
+
+
+def chances(found: Sequence[Found]) -> list[Chance]:
+    """Of all pairs, each once."""
+    return sorted({chance_of(one.of[0]) for one in found}, key=lambda chance: (chance.ranks, chance.targets))
+
+
+def _at_chance(run: Run, value: str) -> tuple[float, float]:
+    """What an expression is when loads are as chance makes them, and half its interval."""
+    chance = chance_of(run)
+    at = [evaluate(value, run, dict.fromkeys(_loads(value), load)) for load in (chance.mean, chance.mean + chance.half)]
+    return at[0], abs(at[1] - at[0])
+
+
+def _loads(value: str) -> list[str]:
+    return [name for name in names_in(value) if name.startswith("imbalance/")]

@@ -1,0 +1,162 @@
+"""Pairs of runs that differ in nothing but their sides, and the statistic of each pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from gnnexp.record.records import figure_of_merit, summarize
+from gnnexp.record.runs import Run
+from gnnexp.reports.claims.claim import Check, Expects
+from gnnexp.reports.values.labels import said
+from gnnexp.reports.values.spread import mean_and_interval
+
+Value = Callable[[Run], float]
+_Labels = tuple[str, ...]
+_Runs = Mapping[str, Run]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The statistic for one pair of sides.
+
+    Attributes:
+        place: what both sides share, where that differs between pairs, and the sides themselves.
+        value: over seeds, their mean.
+        half: half the width of its 95 % interval; NaN for one seed.
+        of, over: the runs of either side; `over` is empty where the statistic is of one side.
+    """
+
+    place: str
+    value: float
+    half: float
+    of: Sequence[Run] = ()
+    over: Sequence[Run] = ()
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """Of both sides."""
+        return (*self.of, *self.over)
+
+
+@dataclass(frozen=True)
+class _Row:
+    place: _Labels
+    step: _Labels
+    sides: tuple[_Labels, _Labels]
+    spread: tuple[float, float]
+    of: tuple[Run, ...]
+    over: tuple[Run, ...]
+
+    def found(self, shown: str) -> Found:
+        return Found(shown, *self.spread, self.of, self.over)
+
+
+def compare(runs: Iterable[Run], check: Check, expects: Expects, value: Value) -> list[Found]:
+    """The statistic of every pair of sides that share what is `alike`."""
+    along = (check.along,) if check.along else ()
+    keys = tuple(key for key in check.alike if key not in (*check.of, *check.over, *along))
+    left, right = (_by_side(runs, chosen, keys, along) for chosen in (check.of, check.over))
+    rows: list[_Row] = []
+    for (place, step, of), ours in left.items():
+        if not check.over:
+            spread = mean_and_interval([value(run) for run in ours.values()])
+            rows.append(_Row(place, step, (of, ()), spread, tuple(ours.values()), ()))
+        for (other, other_step, over), theirs in right.items() if check.over else ():
+            if (place, step) == (other, other_step):
+                spread = _over_seeds(ours, theirs, check, expects, value)
+                rows.append(_Row(place, step, (of, over), spread, tuple(ours.values()), tuple(theirs.values())))
+    known = [row for row in rows if not math.isnan(row.spread[0])]
+    shown = _Shown(keys, known)
+    if check.along:
+        ratio = replace(expects, statistic="ratio")
+        return _growths(known, shown, expects if not check.over else ratio, each=check.take == "steps")
+    return [row.found(shown.name(row, row.step)) for row in known]
+
+
+def matches(run: Run, chosen: Mapping[str, Sequence[str]]) -> bool:
+    """Whether `run` is what is `chosen` by config keys."""
+    return all(run.value(key) in values for key, values in chosen.items())
+
+
+def _by_side(runs: Iterable[Run], chosen: Mapping[str, Sequence[str]], keys: Sequence[str], along: Sequence[str],
+             ) -> dict[tuple[_Labels, _Labels, _Labels], dict[str, Run]]:
+    """Runs of a side by place, step and the side's own values; of each seed the last."""
+    found: dict[tuple[_Labels, _Labels, _Labels], dict[str, Run]] = {}
+    for run in runs:
+        if matches(run, chosen):
+            where = _labels(run, keys), _labels(run, along), _labels(run, tuple(chosen))
+            found.setdefault(where, {})[run.value("seed")] = run
+    return found
+
+
+def _over_seeds(left: _Runs, right: _Runs, check: Check, expects: Expects, value: Value) -> tuple[float, float]:
+    """Seed by seed where both sides have the same, else of the means."""
+    pairs = [(left[seed], right[seed]) for seed in left if seed in right]
+    if check.equal_epochs:
+        pairs = [_equally_long(*pair) for pair in pairs]
+    if pairs:
+        return mean_and_interval([statistic(value(of), value(over), expects) for of, over in pairs])
+    means = [mean_and_interval([value(run) for run in side.values()])[0] for side in (left, right)]
+    return statistic(means[0], means[1], expects), math.nan
+
+
+def _equally_long(left: Run, right: Run) -> tuple[Run, Run]:
+    """Both after as many epochs as the shorter one has."""
+    count = min(len(left.epochs), len(right.epochs))
+    return _first_epochs(left, count), _first_epochs(right, count)
+
+
+def _first_epochs(run: Run, count: int) -> Run:
+    """What the record of `run` would say had it ended after `count` epochs."""
+    primary = figure_of_merit(run.summary, "val", run.value("task.metric"))[0].partition("/")[0]
+    kept = [{"epoch": number, "metrics": metrics} for number, metrics in enumerate(run.epochs[:count])]
+    return replace(run, epochs=run.epochs[:count], summary=summarize(kept, primary))
+
+
+def statistic(a: float, b: float, expects: Expects) -> float:
+    """Of two sides; NaN where one of them is not known."""
+    if expects.statistic == "difference":
+        return a - b
+    if b == 0 or math.isnan(a) or math.isnan(b):
+        return math.nan
+    return a / b if expects.statistic in ("ratio", "value") else 100 * (1 - a / b)
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What of a place is worth saying: what differs between the pairs."""
+
+    keys: Sequence[str]
+    rows: Sequence[_Row]
+
+    def name(self, row: _Row, step: _Labels) -> str:
+        """`orkut_like sage: dgl over gsplit`."""
+        differing = [said(key, label) for index, (key, label) in enumerate(zip(self.keys, row.place, strict=True))
+                     if len({other.place[index] for other in self.rows}) > 1 and label != "null"]
+        sides = " over ".join(" ".join(side) for side in row.sides if side)
+        return ": ".join(filter(None, (" ".join(dict.fromkeys([*differing, *step])), sides)))
+
+
+def _growths(rows: Sequence[_Row], shown: _Shown, expects: Expects, *, each: bool) -> list[Found]:
+    """The value at the last step compared with that at the first; or each with that before it, and of that the mean."""
+    series: dict[tuple[_Labels, tuple[_Labels, _Labels]], list[_Row]] = {}
+    for row in rows:
+        series.setdefault((row.place, row.sides), []).append(row)
+    found = []
+    for members in series.values():
+        members.sort(key=lambda row: float(row.step[0]))
+        ends = list(pairwise(members)) if each else [(members[0], members[-1])] if len(members) > 1 else []
+        values = [statistic(after.spread[0], before.spread[0], expects) for before, after in ends]
+        known = [value for value in values if not math.isnan(value)]
+        if known:
+            steps = (f"{members[0].step[0]} to {members[-1].step[0]}",)
+            of, over = [run for row in members for run in row.of], [run for row in members for run in row.over]
+            found.append(Found(shown.name(members[0], steps), sum(known) / len(known), math.nan, of, over))
+    return found
+
+
+def _labels(run: Run, keys: Iterable[str]) -> _Labels:
+    return tuple(run.value(key) for key in keys)

@@ -1,0 +1,119 @@
+"""What a synthetic graph counts, beside what the paper prints of its own."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from gnnexp.planner.full_size import full_factor, full_steps
+from gnnexp.record.runs import Run
+from gnnexp.reports.claims.claim import Cells, Check, Claim, Count, Expects
+from gnnexp.reports.claims.evidence.pairs import Found, matches, statistic
+from gnnexp.reports.claims.expression import evaluate
+from gnnexp.reports.published.cells import Cell, cells, chosen, number_of, times_off, with_papers
+from gnnexp.reports.published.graphs import published_graph, share_of_targets
+
+# A stand-in whose counts are further off than this decides nothing of the graph it stands for.
+TOO_FAR = 1.5
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One count of a stand-in.
+
+    Attributes:
+        graph: that it stands for.
+        name: of the count.
+        ours: at the published size.
+        papers: as printed.
+    """
+
+    graph: str
+    name: str
+    ours: float
+    papers: float
+
+    @property
+    def is_far(self) -> bool:
+        """Whether it is too far off to decide anything."""
+        return times_off(self.ours, self.papers) > TOO_FAR
+
+    def __str__(self) -> str:
+        return f"{self.name} {with_papers(self.ours, self.papers)}"
+
+
+def counted(claim: Claim, runs_of: Mapping[str, Sequence[Run]]) -> list[Counted]:
+    """Counts that the claim rests on, of every graph of which the paper prints them."""
+    check = claim.check
+    if check is None:
+        return []
+    found: dict[tuple[str, str], list[Counted]] = {}
+    for count in check.counts or ():
+        runs = {run.path: run for sweep in count.sweeps or check.sweeps for run in runs_of.get(sweep, ())}
+        for run in runs.values():
+            for one in _of_run(claim.paper, count, run):
+                found.setdefault((one.graph, one.name), []).append(one)
+    return [Counted(*key, statistics.fmean(one.ours for one in same), same[0].papers) for key, same in found.items()]
+
+
+def _of_run(paper: str, count: Count, run: Run) -> Iterable[Counted]:
+    graph = stands_for(run)
+    if run.status != "finished" or not graph or not matches(run, count.of):
+        return
+    ours = evaluate(count.value, run, at_full_size(paper, run))
+    for cell in chosen(cells(paper), dataset=graph, **count.cell):
+        if not math.isnan(ours) and not math.isnan(cell.number):
+            yield Counted(graph, count.name, ours, cell.number)
+
+
+def at_full_size(paper: str, run: Run) -> dict[str, float]:
+    """`full`, how many times as large the published graph is, and `steps`, how many times as many an epoch has."""
+    return {"full": full_factor(run), "steps": full_steps(run, share_of_targets(paper, run))}
+
+
+def stands_for(run: Run) -> str:
+    """The published graph that a synthetic one stands for; empty for real graphs."""
+    return published_graph(run) if run.value("dataset.shape") != "null" else ""
+
+
+def is_unlike(found: Found, counts: Iterable[Counted]) -> bool:
+    """Whether a count of a graph of this pair is further off than `TOO_FAR`."""
+    graphs = {stands_for(run) for run in found.runs}
+    return any(one.graph in graphs and one.is_far for one in counts)
+
+
+def expected_of(found: Found, claim: Claim) -> Expects:
+    """What the paper prints for this very pair, where it prints cells; else what the sentence says."""
+    check, expects = claim.check, claim.expects
+    if check is None or check.cells is None:
+        return expects
+    low, high = _cell(claim.paper, check.cells, found.runs[0], expects)
+    return expects if math.isnan(low) else Expects(expects.statistic, low, high, None, expects.better)
+
+
+def _cell(paper: str, wanted: Cells, run: Run, expects: Expects) -> tuple[float, float]:
+    of, over = (_only(paper, side, wanted, run) for side in (wanted.of, wanted.over))
+    if of is None or (wanted.over and over is None):
+        return math.nan, math.nan
+    if over is not None:
+        value = statistic(of.number, over.number, expects)
+        return value, value
+    return of.number, number_of(of.upper) if of.upper else of.number
+
+
+def _only(paper: str, side: Mapping[str, str], wanted: Cells, run: Run) -> Cell | None:
+    same = {name: run.value(key) for name, key in wanted.by.items()}
+    found = chosen(cells(paper), dataset=published_graph(run), **same, **side) if side else []
+    assert len(found) < 2, f"{paper}, {side}, {same}: {len(found)} cells"
+    return found[0] if found else None
+
+
+def published_numbers(paper: str, check: Check, run: Run) -> dict[str, float]:
+    """`published/<quantity>`: what the paper prints of the run's graph in the check's `printed` cells."""
+    if not check.printed:
+        return {}
+    found = chosen(cells(paper), dataset=published_graph(run), **check.printed)
+    return {f"published/{cell.quantity}": cell.number for cell in found}
+
