@@ -11,6 +11,7 @@ import csv
 import importlib.metadata
 import importlib.util
 import json
+import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,8 +26,9 @@ PACKAGE = "gnnexp"
 # `RESULT_VERSION`: raised when the same configuration starts to give other results everywhere.
 BASELINE = "2"
 TABLE = Path(__file__).with_name("same_results.csv")
-# What every run executes beside its components: the ranks' program, and what makes their artifacts.
-ROOTS = ("gnnexp.worker", "gnnexp.prepare")
+# What every run executes in addition to its components: the ranks' program, their environment, and what makes their
+# artifacts.
+ROOTS = ("gnnexp.worker", "gnnexp.prepare", "gnnexp.launchers.variables")
 # These start runs, follow them and show them. None of them can change what a run computes or records of it.
 WITHOUT_RESULTS = (
     "gnnexp.__main__", "gnnexp.cli", "gnnexp.sweep", "gnnexp.reports", "gnnexp.planner", "gnnexp.calibration",
@@ -84,17 +86,16 @@ def code_of(modules: Iterable[str]) -> Code:
     Raises:
         DataError: a source file cannot be read.
     """
-    ours: list[str] = []
-    own: dict[str, str] = {}
-    for name in dict.fromkeys(modules):
-        if is_within(name, (PACKAGE,)):
-            ours.append(name)
-            continue
-        identities, imported = _outside(name)
-        own |= identities
-        ours += [module for module in imported if is_within(module, (PACKAGE,))]
+    own, ours = _own_code(modules)
     used = {name: loaded_digest(name) for name in closure(ours, _BASE, WITHOUT_RESULTS).files}
-    return Code(still_changed(used), dict(sorted(own.items())))
+    return Code(still_changed(used), own)
+
+
+def remember_loaded() -> None:
+    """Keep the digests of the modules that this process and its forks have loaded: they do not read later edits."""
+    for name in closure(ROOTS, _BASE, WITHOUT_RESULTS).files:
+        if name in sys.modules:
+            loaded_digest(name)
 
 
 def still_changed(digests: Mapping[str, str]) -> dict[str, str]:
@@ -140,43 +141,71 @@ def targets_in(node: object) -> list[str]:
 
 def own_files(config: Mapping[str, Any]) -> list[Path]:
     """Source files of the user's own components, and of what they import from the same folder."""
-    tops = dict.fromkeys(name for name in modules_of(config) if not is_within(name, (PACKAGE,)))
-    return sorted({file for name in tops for file in _own_closure(name, _spec(name)).files.values()})
+    return sorted(_own_sources(modules_of(config))[0].values())
 
 
-def _outside(name: str) -> tuple[dict[str, str], frozenset[str]]:
-    """Identities of a module outside of gnnexp and of what it imports from the same folder; and what else it imports.
+def _own_code(modules: Iterable[str]) -> tuple[dict[str, str], list[str]]:
+    """Identities of the code outside of gnnexp that `modules` may execute; and the modules of gnnexp among the imports.
 
-    A package that was installed is known by its version, and is not looked into.
+    A component's package that was installed is known by its version, and is not looked into.
     """
-    spec = _spec(name)
-    if spec is not None and _installed(spec):
-        return {_distribution(name.partition(".")[0]): "installed"}, frozenset()
-    found = _own_closure(name, spec)
-    return {module: digest_of(file) for module, file in found.files.items()}, found.outside
+    modules = list(modules)
+    files, ours = _own_sources(modules)
+    found = {name: digest_of(file) for name, file in files.items()}
+    for top in {name.partition(".")[0] for name in modules} - {PACKAGE}:
+        spec = _spec(top)
+        if spec is not None and _installed(spec):
+            found[_distribution(top)] = "installed"
+    return dict(sorted(found.items())), ours
 
 
-def _spec(name: str) -> ModuleSpec | None:
-    """Where the topmost package of a module is; None where there is none: the configuration's check says so."""
+def _own_sources(modules: Iterable[str]) -> tuple[dict[str, Path], list[str]]:
+    """Source files outside of gnnexp that importing `modules` may read, by module; and the modules of gnnexp.
+
+    Packages that a package manager installed, and Python's own, are not followed.
+    """
+    files: dict[str, Path] = {}
+    seen: set[str] = set()
+    waiting = list(modules)
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if is_within(name, (PACKAGE,)):
+            continue
+        found = _own_closure(name)
+        files |= found.files
+        seen |= set(found.files)
+        waiting += found.outside
+    return files, [name for name in seen if is_within(name, (PACKAGE,))]
+
+
+def _spec(top: str) -> ModuleSpec | None:
+    """Where a topmost package is; None where there is none: the check of the configuration says so."""
     try:
-        return importlib.util.find_spec(name.partition(".")[0])
+        return importlib.util.find_spec(top)
     except ValueError:  # `__main__` has none
         return None
 
 
-def _own_closure(name: str, spec: ModuleSpec | None) -> Closure:
+def _own_closure(name: str) -> Closure:
+    """A module of the user's own, and what it imports from the folders that hold its topmost package."""
+    spec = _spec(name.partition(".")[0])
     if spec is None or _installed(spec):
         return Closure({}, frozenset())
-    places = list(spec.submodule_search_locations or ())
-    base = Path(places[0] if places else str(spec.origin)).parent
-    found = closure([name], base, (PACKAGE,))
-    if found.files or spec.origin is None:
-        return found
-    return Closure({name: Path(spec.origin)}, frozenset())  # compiled
+    places = list(spec.submodule_search_locations or [str(spec.origin)])
+    found = [closure([name], Path(place).parent, (PACKAGE,)) for place in places]
+    files = {module: file for one in found for module, file in one.files.items()}
+    if not files and spec.origin is not None:
+        files = {name: Path(spec.origin)}  # compiled
+    return Closure(files, frozenset().union(*(one.outside for one in found)) - {name})
 
 
 def _installed(spec: ModuleSpec) -> bool:
     """Whether a package manager put it there: such a package has a version, and nobody edits it."""
+    if spec.origin in ("built-in", "frozen"):
+        return True
     places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or [])
     folders = [Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib", "stdlib")]
     return any(Path(place).resolve().is_relative_to(folder) for place in places for folder in folders)

@@ -49,25 +49,27 @@ def closure(roots: Iterable[str], base: Path, excluded: Sequence[str] = ()) -> C
     Args:
         roots: dotted names.
         base: the folder that `sys.path` has.
-        excluded: packages and modules that are not followed.
+        excluded: packages and modules that are not followed, unless they are roots.
 
     Raises:
         DataError: a file cannot be read.
     """
     found: dict[str, Path] = {}
     outside: set[str] = set()
-    waiting = list(roots)
+    roots = set(roots)
+    waiting = sorted(roots)
     while waiting:
         name = waiting.pop()
         if name in found or name in outside:
             continue
-        file = None if is_within(name, excluded) else file_of(name, base)
+        file = None if is_within(name, excluded) and name not in roots else file_of(name, base)
+        # A package is executed before its modules; the name of a nested class leads to its module in the same way.
+        waiting += [name.rpartition(".")[0]] if "." in name else []
         if file is None:
             outside.add(name)
             continue
         found[name] = file
         waiting += imports_of(file, name)
-        waiting += [name.rpartition(".")[0]] if "." in name else []
     return Closure(dict(sorted(found.items())), frozenset(outside))
 
 

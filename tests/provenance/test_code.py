@@ -1,0 +1,132 @@
+"""Which code a run executes: edited code is never "finished before"."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnnexp.provenance import code as code_module
+from gnnexp.provenance.code import (
+    BASELINE,
+    ROOTS,
+    TABLE,
+    WITHOUT_RESULTS,
+    code_key,
+    code_of,
+    code_of_config,
+    known_results,
+    loaded_digest,
+    modules_of,
+    own_files,
+    still_changed,
+)
+from gnnexp.provenance.source import closure
+
+REPOSITORY = Path(code_module.__file__).parents[2]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the user's own on `sys.path`, with a model, what it imports, and what nobody imports."""
+    (tmp_path / "mymodel.py").write_text("from gnnexp.models.sage import SAGE\nfrom myparts import rate\n"
+                                         "class Mine(SAGE):\n    rate = 1\n")
+    (tmp_path / "myparts.py").write_text("def rate():\n    return 1\n")
+    (tmp_path / "unused.py").write_text("x = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def config(model: str = "mymodel.Mine") -> dict[str, Any]:
+    return {"model": {"_target_": model}, "dataset": {"_target_": "gnnexp.datasets.digits.Digits"},
+            "tracker": {"_target_": "mytracker.Mine"}, "hardware": {"launcher": {"_target_": "mylauncher.Mine"}}}
+
+
+def test_an_edit_of_the_class_or_of_what_it_imports_is_other_code(folder: Path) -> None:
+    before = code_of_config(config())
+    assert set(before.own) == {"mymodel", "myparts"}
+    (folder / "unused.py").write_text("x = 2\n")
+    assert code_of_config(config()) == before
+    (folder / "myparts.py").write_text("def rate():\n    return 2\n")
+    edited = code_of_config(config())
+    assert edited != before and edited.own["mymodel"] == before.own["mymodel"]
+    (folder / "mymodel.py").write_text((folder / "mymodel.py").read_text() + "    hidden = 2\n")
+    assert code_of_config(config()).own["mymodel"] != before.own["mymodel"]
+
+
+def test_code_in_another_folder_of_the_path_is_followed(folder: Path, tmp_path_factory: pytest.TempPathFactory,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path_factory.mktemp("other")
+    (other / "myother.py").write_text("rate = 1\n")
+    monkeypatch.syspath_prepend(str(other))
+    (folder / "myparts.py").write_text("import myother\ndef rate(): ...\n")
+    before = code_of_config(config())
+    assert set(before.own) == {"mymodel", "myparts", "myother"}
+    (other / "myother.py").write_text("rate = 2\n")
+    assert code_of_config(config()) != before
+
+
+def test_a_package_without_init_and_a_nested_class(folder: Path) -> None:
+    (folder / "loose").mkdir()
+    (folder / "loose" / "part.py").write_text("class Outer:\n    class Inner: ...\n")
+    assert set(code_of_config(config("loose.part.Outer.Inner")).own) == {"loose.part"}
+
+
+def test_an_installed_package_is_its_version() -> None:
+    assert code_of(["torch.nn.modules.linear"]).own == {f"torch=={code_module.importlib.metadata.version('torch')}":
+                                                        "installed"}
+    assert code_of(["json", "sys"]).own.keys() <= {"json", "sys"}, "Python itself"
+
+
+def test_trackers_and_launchers_change_no_result(folder: Path) -> None:
+    assert all("tracker" not in name and "launcher" not in name for name in modules_of(config()))
+    assert own_files(config()) == [folder / "mymodel.py", folder / "myparts.py"]
+
+
+def test_a_module_of_gnnexp_counts_where_it_is_executed(monkeypatch: pytest.MonkeyPatch) -> None:
+    edited = {"gnnexp.models.gat": "f" * 16, "gnnexp.reports.table": "f" * 16, "gnnexp.comm.communicator": "e" * 16}
+    monkeypatch.setattr(code_module, "loaded_digest", lambda name: edited.get(name, "same"))
+    monkeypatch.setattr(code_module, "known_results", _Everything)
+    assert code_of_config(config("gnnexp.models.gat.GAT")).changed == {
+        "gnnexp.comm.communicator": "e" * 16, "gnnexp.models.gat": "f" * 16}
+    assert set(code_of_config(config("gnnexp.models.sage.SAGE")).changed) == {"gnnexp.comm.communicator"}
+
+
+class _Everything(dict[Any, str]):
+    """Knows the results of `same`."""
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return BASELINE if key[1] == "same" else default
+
+
+def test_an_artifact_of_edited_code_is_another(folder: Path) -> None:
+    (folder / "mydata.py").write_text("from gnnexp.datasets.digits import Digits\nclass Mine(Digits):\n    y = 1\n")
+    from mydata import Mine  # type: ignore[import-not-found]
+
+    before, key = code_key(Mine), Mine().key()
+    (folder / "mydata.py").write_text((folder / "mydata.py").read_text() + "    x = 1\n")
+    assert code_key(Mine) != before and Mine().key() != key
+    del sys.modules["mydata"]
+
+
+def test_rows_lead_to_the_first_of_equal_digests() -> None:
+    assert set(known_results().values()) >= {BASELINE}
+    name, digest = next(iter(known_results()))
+    assert still_changed({name: digest, "gnnexp.train": "0" * 16}) == {"gnnexp.train": "0" * 16}
+
+
+def test_every_module_that_can_change_a_result_was_decided_on() -> None:
+    """A change of such a module either gives the same results, which its row says and why, or it gives others."""
+    components = [f"gnnexp.{file.relative_to(REPOSITORY / 'gnnexp').with_suffix('').as_posix().replace('/', '.')}"
+                  for group in ("datasets", "partitioners", "samplers", "feature_stores", "models", "tasks",
+                                "paradigms") for file in (REPOSITORY / "gnnexp" / group).rglob("*.py")]
+    names = [name.removesuffix(".__init__") for name in components]
+    found = closure([*ROOTS, *names], REPOSITORY, WITHOUT_RESULTS).files
+    known = known_results()
+    new = [f"{name},{loaded_digest(name)}" for name in found if (name, loaded_digest(name)) not in known]
+    assert not new, (
+        f"{TABLE.name} has no row for these modules (module, digest). Prove that results are the same: `python -m "
+        "benchmarks.same_results` writes the rows. Or write rows whose `same_as` is the digest itself: then runs of "
+        "these modules are new runs.\n" + "\n".join(new))

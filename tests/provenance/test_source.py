@@ -1,0 +1,111 @@
+"""Digests of programs, and which modules importing one may read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gnnexp.errors import DataError
+from gnnexp.provenance.source import closure, digest_of, imports_of
+
+PROGRAM = '''"""Words."""
+
+import math
+
+
+class Mine:
+    """More words."""
+
+    rate = 0.5
+
+    def scale(self, x):
+        """Words
+        of two lines."""
+        # why
+        return x * self.rate  # at the end of a line
+'''
+SAME = [
+    PROGRAM.replace("Words", "Other words"),
+    PROGRAM.replace("        # why\n", ""),
+    PROGRAM.replace("\n\n\n", "\n\n"),
+    PROGRAM.replace("        # why\n", "        # why\n\n        # and why not\n"),
+    PROGRAM.replace("\n", " \n").replace("lines. ", "lines."),
+]
+OTHER = [
+    PROGRAM.replace("0.5", "0.50001"),
+    PROGRAM.replace("import math", "import cmath"),
+    PROGRAM.replace("x * self.rate", "x / self.rate"),
+    PROGRAM + 'TEXT = """\n# not a comment\n"""\n',
+    PROGRAM + 'TEXT = f"""\n# not a {1} comment\n\n"""\n',
+]
+
+
+def digest(folder: Path, text: str, name: str = "mine.py") -> str:
+    file = folder / name
+    file.unlink(missing_ok=True)
+    file.write_text(text)
+    return digest_of(file)
+
+
+def test_words_do_not_count_and_everything_else_does(tmp_path: Path) -> None:
+    digests = [digest(tmp_path, text, f"{place}.py") for place, text in enumerate([PROGRAM, *SAME])]
+    assert len(set(digests)) == 1
+    others = [digest(tmp_path, text, f"other{place}.py") for place, text in enumerate(OTHER)]
+    assert len({digests[0], *others}) == 1 + len(OTHER)
+
+
+def test_lines_of_a_text_that_look_like_comments_count(tmp_path: Path) -> None:
+    text = 'TEXT = """\n# one\n\n"""\n'
+    assert digest(tmp_path, text, "a.py") != digest(tmp_path, text.replace("# one", "# two"), "b.py")
+    assert digest(tmp_path, text, "a.py") != digest(tmp_path, text.replace("\n\n", "\n"), "c.py")
+
+
+def test_a_docstring_that_shares_its_line_with_code_is_code(tmp_path: Path) -> None:
+    first = digest(tmp_path, 'def f(): "words"; return 1\n', "a.py")
+    assert first != digest(tmp_path, 'def f(): "words"; return 2\n', "b.py")
+
+
+def test_an_edit_of_the_same_length_is_seen(tmp_path: Path) -> None:
+    assert digest(tmp_path, "rate = 1\n") != digest(tmp_path, "rate = 2\n")
+
+
+def test_what_is_no_python_is_named(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("def (:\n")
+    with pytest.raises(DataError, match=r"broken\.py"):
+        digest_of(tmp_path / "broken.py")
+    with pytest.raises(DataError, match="readable Python"):
+        digest_of(tmp_path / "missing.py")
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    files = {
+        "mine/__init__.py": "",
+        "mine/model.py": "from typing import TYPE_CHECKING\nfrom . import layers\nfrom .deep.inner import f\n"
+                         "if TYPE_CHECKING:\n    from mine import types_only\n\ndef g():\n    import mine.lazy\n",
+        "mine/layers.py": "import torch.nn.functional\nimport helper\n", "mine/lazy.py": "", "mine/types_only.py": "",
+        "mine/unused.py": "", "mine/deep/__init__.py": "from ..constants import RATE\n", "mine/deep/inner.py": "",
+        "mine/constants.py": "RATE = 1\n", "helper.py": "import gnnexp.train\n",
+    }
+    for name, text in files.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return tmp_path
+
+
+def test_everything_that_an_import_may_read_is_found(package: Path) -> None:
+    found = closure(["mine.model"], package, ["gnnexp"])
+    assert set(found.files) == {"mine", "mine.model", "mine.layers", "mine.lazy", "mine.deep", "mine.deep.inner",
+                                "mine.constants", "helper"}
+    assert {"torch.nn.functional", "gnnexp.train"} <= found.outside
+    assert "mine.layers" in imports_of(package / "mine" / "model.py", "mine.model")
+
+
+def test_a_nested_class_leads_to_its_module(package: Path) -> None:
+    assert "mine.layers" in closure(["mine.model.Outer"], package).files
+
+
+def test_roots_are_followed_even_below_what_is_not(package: Path) -> None:
+    assert set(closure(["mine.deep.inner"], package, ["mine"]).files) == {"mine.deep.inner"}
