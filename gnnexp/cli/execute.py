@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, describe_profile
+from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, describe_profile, marked
 from gnnexp.cli.prepare import Prepared, check_run_dir, prepare
 from gnnexp.cli.provenance import graph_sizes, make_provenance
 from gnnexp.config.build import build
@@ -56,7 +56,8 @@ def start_run(composed: Composed, console: Console, sweep: str | None) -> Path:
     started = time.perf_counter()
     prepared = prepare(composed.config, composed.run_dir)
     seconds = time.perf_counter() - started
-    console.print(f"{describe_graph(prepared.graph)}  [dim]ready in {seconds:.1f} s[/dim]", soft_wrap=True)
+    console.print(marked(f"ready in {seconds:.1f} s", "dim", before=f"{describe_graph(prepared.graph)}  "),
+                  soft_wrap=True)
     for line in prepared.graph.notes:
         console.print(f"  note: {line}", soft_wrap=True, markup=False)
     for told in prepared.presampled:
@@ -74,7 +75,7 @@ def tell_preflight(prepared: Prepared, console: Console) -> None:
     if prepared.estimate is not None:
         console.print(summary(prepared.estimate), soft_wrap=True, markup=False)
     for shortage in prepared.shortages:
-        console.print(f"[yellow]warning[/yellow] {shortage}", soft_wrap=True)
+        console.print(marked("warning", "yellow", f" {shortage}"), soft_wrap=True)
 
 
 def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console, launchers: Launchers) -> Outcome:
@@ -128,8 +129,8 @@ def _launched(
                 ended = outcome if outcome.status == "submitted" else settle(run_dir, outcome)
                 return replace(ended, asked=wish or asked.first)
         spent += 1
-        console.print(f"[yellow]{outcome.reason}[/yellow]; starting again from the last checkpoint, "
-                      f"{hardware.max_restarts - spent} restarts left", soft_wrap=True)
+        console.print(marked(outcome.reason, "yellow", "; starting again from the last checkpoint, "
+                             f"{hardware.max_restarts - spent} restarts left"), soft_wrap=True)
 
 
 def create_run(composed: Composed, prepared: Prepared, sweep: str | None) -> Path:
@@ -186,5 +187,5 @@ def deliver_rest(follower: Follower | None, tracker: Tracker, console: Console) 
         return
     reason = follower.finish(tracker.timeout_s)
     if reason:
-        console.print(f"[yellow]tracking is away[/yellow] ({reason}); the records are in {follower.run_dir}, deliver "
-                      "them later with: gnnexp report --sync", soft_wrap=True)
+        console.print(marked("tracking is away", "yellow", f" ({reason}); the records are in {follower.run_dir}, "
+                             "deliver them later with: gnnexp report --sync"), soft_wrap=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from gnnexp.cli.cases import State, run_case, save_states
-from gnnexp.cli.console import make_console, states_table
+from gnnexp.cli.console import make_console, marked, states_table
 from gnnexp.cli.known_runs import Known, known_runs, stand
 from gnnexp.cli.plan import disk_of, tell_plan
 from gnnexp.cli.prepare import check_folder, checked, dataset_of
@@ -174,7 +174,7 @@ def _run_one_by_one(sweep: Sweep, composed: list[Composed], states: list[State],
         for position, state in enumerate(states):
             if state.status != "waiting":
                 continue
-            console.print(f"\n[bold]{position + 1}/{len(states)}[/bold] {state.label}", soft_wrap=True)
+            console.print(marked(f"\n{position + 1}/{len(states)}", "bold", f" {state.label}"), soft_wrap=True)
             states[position] = run_case(sweep, composed[position], state, console, launchers)
             save_states(sweep, states)
             if states[position].status == "interrupted":
