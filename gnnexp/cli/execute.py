@@ -35,6 +35,7 @@ from gnnexp.record.runs import read_run
 from gnnexp.reports.figures.stacked import draw_breakdown
 from gnnexp.reports.table import group_runs, make_table, row_keys
 from gnnexp.trackers.base import Tracker
+from gnnexp.trackers.delivery import read_delivery
 from gnnexp.trackers.follow import Follower, follow
 
 
@@ -177,8 +178,9 @@ def tell_result(run_dir: Path, console: Console) -> None:
     run = read_run(run_dir)
     keys = row_keys([run], ("system", "dataset", "model"))
     console.print(make_table(group_runs([run], keys), keys).rich(console.width))
-    tracked = build(run.config["tracker"], Tracker).where()
-    console.print(f"result: {run_dir / RESULT_FILE}" + ("   dashboard: gnnexp ui" if tracked else ""), soft_wrap=True)
+    store = build(run.config["tracker"], Tracker).where()
+    delivered = store and read_delivery(run_dir, store).done
+    console.print(f"result: {run_dir / RESULT_FILE}" + ("   dashboard: gnnexp ui" if delivered else ""), soft_wrap=True)
 
 
 def deliver_rest(follower: Follower | None, tracker: Tracker, console: Console) -> None:

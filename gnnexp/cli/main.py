@@ -229,6 +229,9 @@ def _lazy(name: str, function: str = "main") -> Callable[[argparse.Namespace], i
     def command(options: argparse.Namespace) -> int:
         from importlib import import_module
 
+        from gnnexp.config.packages import check_commands
+
+        check_commands()
         found: Callable[[argparse.Namespace], int] = getattr(import_module(f"gnnexp.cli.{name}"), function)
         return found(options)
 

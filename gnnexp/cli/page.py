@@ -117,8 +117,8 @@ def deliver(subject: Subject, page: Page, runs: Sequence[Run], files: Sequence[P
     if not undelivered_reports(subject.folder, tracker.where()):
         return
     reason = follow(subject.folder).finish(tracker.timeout_s)
-    console.print(marked("tracking is away", "yellow", f" ({reason}); deliver the report later with: gnnexp report --sync")
-                  if reason else f"delivered to the dashboard as `sweep {subject.sweep}`", soft_wrap=True)
+    away = marked("tracking is away", "yellow", f" ({reason}); deliver the report later with: gnnexp report --sync")
+    console.print(away if reason else f"delivered to the dashboard as `sweep {subject.sweep}`", soft_wrap=True)
 
 
 def _tracker(runs: Sequence[Run]) -> tuple[Mapping[str, Any], Tracker] | None:

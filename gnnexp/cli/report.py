@@ -17,7 +17,7 @@ from gnnexp.cli.prepare import check_folder
 from gnnexp.config.build import build
 from gnnexp.config.compose import compose
 from gnnexp.config.signature import unknown
-from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.errors import ConfigError, DataError, Problem, unique
 from gnnexp.planner.profiles import machine_named
 from gnnexp.record.records import RESULT_FILE
 from gnnexp.record.runs import RUNS, Run, find_runs, read_run
@@ -218,19 +218,28 @@ def _comparison(layout: Layout, runs: Sequence[Run]) -> Table:
 
 
 def sync(console: Console, folders: Sequence[Path]) -> int:
-    """Deliver what is not delivered, each record once; 1 if the store is away."""
+    """Deliver what is not delivered, each record once; 1 if the store is away.
+
+    Raises:
+        ConfigError: a package is missing without which nothing can be delivered.
+    """
     default = compose([]).config["tracker"]
     waiting: list[tuple[Path, Callable[[], bool]]] = []
+    problems: list[Problem] = []
     for run in sorted({path.parent for folder in folders for path in folder.rglob("job.json")}):
         tracker = build(read_record(run).job["config"].get("tracker", default), Tracker)
         # Without a result it is still running, or its launcher was killed: nobody knows its end.
         if tracker.where() and undelivered(run, tracker.where()) and (run / "result.json").exists():
             waiting.append((run, partial(tracker.deliver, run)))
+            problems += tracker.check_here()
     num_runs = len(waiting)
     for report in sorted({path.parent for folder in folders for path in folder.rglob(REPORT_FILE)}):
         tracker = build(read_report(report).tracker, Tracker)
         if tracker.where() and undelivered_reports(report, tracker.where()):
             waiting.append((report, partial(tracker.deliver_report, report)))
+            problems += tracker.check_here()
+    if problems:
+        raise ConfigError(unique(problems))
     delivered = [_delivered(console, *one) for one in waiting]
     reports = sum(delivered[num_runs:])
     console.print(f"{sum(delivered[:num_runs])} runs delivered"

@@ -11,13 +11,13 @@ from importlib.util import spec_from_file_location
 from pathlib import Path
 
 import pytest
+from wheels import build_wheel, unpack
 
 import gnnexp
 from gnnexp.config.compose import compose
 from gnnexp.provenance.code import _installed, code_of_config
 from gnnexp.provenance.run_key import run_key
 from gnnexp.provenance.source import closure
-from wheels import build_wheel, unpack
 
 REPOSITORY = Path(gnnexp.__file__).parents[1]
 OVERRIDES = ("dataset=digits", "system=gsplit")
