@@ -1,7 +1,7 @@
 """Where the compiled kernels of an installation are kept; and words for the user who waits for the first ones.
 
 numba notices that the file of a kernel has changed, but not that a file has changed whose functions the kernel inlines.
-In a checkout `make setup` sees to that. An upgrade of an installed gnnexp would find the old kernels with the new files.
+In a checkout `make setup` sees to that. An upgrade of an installed gnnexp would find old kernels with the new files.
 So these are kept in a folder of the user whose name has a digest of all sources.
 """
 
