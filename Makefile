@@ -1,5 +1,6 @@
 PYTHON ?= python3.11
-TORCH ?= torch==2.13.0
+# Another build of torch: make setup TORCH='torch==2.13.0 --index-url ...'
+TORCH ?= $(shell grep '^torch==' constraints.txt)
 # Test processes side by side; many tests start ranks of their own, and wait for them.
 TEST_JOBS ?= 2
 VENV := .venv
@@ -7,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-by-make
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow test-gpu test-slurm test-core lint bench reproduce-small ui docs clean
+.PHONY: help setup run test test-slow test-gpu test-slurm test-core wheel-smoke lint bench reproduce-small ui docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -41,12 +42,15 @@ CORE_TESTS := tests/test_core_only.py tests/test_train.py tests/comm tests/featu
 	tests/paradigms/test_data_parallel.py tests/paradigms/test_push_pull.py tests/paradigms/test_split_parallel.py \
 	tests/samplers/test_fused.py tests/samplers/test_pipeline.py
 
-test-core: ## the training core in a new environment with nothing but `gnnexp[core]`: no dgl, mlflow, hydra, submitit
-	rm -rf .venv-core && $(PYTHON) -m venv .venv-core
-	.venv-core/bin/pip install -q $(TORCH)
-	.venv-core/bin/pip install -q -c constraints.txt -e '.[core,testing]' pytest-timeout
-	.venv-core/bin/python -c "import importlib.util as i; assert not any(map(i.find_spec, ('dgl', 'mlflow', 'hydra', 'submitit')))"
-	.venv-core/bin/python -m pytest $(CORE_TESTS)
+# What a rank may do without: the launching process has it (docs/install.md).
+NOT_CORE := dgl,mlflow,hydra,omegaconf,submitit,rich,matplotlib,sklearn,pymetis,pandas,yaml
+
+test-core: setup ## the training core, with hydra, mlflow, dgl and everything else that a rank does without blocked from import
+	GNNEXP_WITHOUT=$(NOT_CORE) PYTHONPATH=tests/support/without $(BIN)/python -m pytest -p no:hydra_pytest \
+		-n $(TEST_JOBS) --dist worksteal $(CORE_TESTS)
+
+wheel-smoke: setup ## the wheel, installed into a new environment and used outside of this checkout (minutes)
+	$(BIN)/python tests/wheel/smoke.py
 
 lint: setup ## style, types and the direction of imports
 	$(BIN)/ruff check .
@@ -68,4 +72,4 @@ docs: setup ## the documentation site, into site/; read it with: python -m http.
 	$(BIN)/python -m mkdocs build --strict --quiet
 
 clean: ## remove the virtual environment and the artifact cache (runs and records stay)
-	rm -rf $(VENV) .venv-core .gnnexp
+	rm -rf $(VENV) .gnnexp

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnexp.calibration import FIGURES, REQUEST
-from gnnexp.cli.console import make_console
+from gnnexp.cli.console import make_console, marked
 from gnnexp.cli.prepare import check_new_file, checked
 from gnnexp.cli.provenance import code_version, library_versions
 from gnnexp.config.build import build
@@ -163,8 +163,9 @@ def table_of(figures: Sequence[Figure]) -> Table:
 def _tell(console: Console, path: Path, load: float) -> None:
     """The file, how to use it, and whether others had a share of the machine."""
     if load > _BUSY:
-        console.print(f"[yellow]warning[/yellow] the load average was {load:.1f} before: others worked here meanwhile, "
-                      "so these figures are what they left; repeat it when they are done", soft_wrap=True)
+        console.print(marked("warning", "yellow", f" the load average was {load:.1f} before: other programs ran at the "
+                             "same time, and these figures are what they left; repeat it when they have ended"),
+                      soft_wrap=True)
     console.print(f"profile: {path}", soft_wrap=True, markup=False)
     console.print(path.read_text(encoding="utf-8"), soft_wrap=True, markup=False)
     if path.parent.name == "hardware":

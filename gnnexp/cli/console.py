@@ -14,6 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from gnnexp.graph.graph import Graph
 from gnnexp.measure.needs import Profile
@@ -25,9 +26,18 @@ _PIPE_WIDTH = 180  # without a terminal nobody can say how wide it is; tables mu
 
 
 def make_console() -> Console:
-    """Standard output, plain when it is not a terminal, and then as wide as `COLUMNS` says, or wide."""
+    """Standard output, plain when it is not a terminal, and then as wide as `COLUMNS` says, or wide.
+
+    Text is printed as it is: rich would drop `[dgl]` as a style and turn `:100:` into a picture, and much of what is
+    printed is a user's own (paths, values, labels, errors). What gets a style is a `Text` (`marked`).
+    """
     told = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(highlight=False, width=None if told else _PIPE_WIDTH)
+    return Console(highlight=False, markup=False, emoji=False, width=None if told else _PIPE_WIDTH)
+
+
+def marked(words: str, style: str, rest: str = "", before: str = "") -> Text:
+    """A line of which only `words` have a style: `yellow`, `bold`, `dim`."""
+    return Text.assemble(before, (words, style), rest)
 
 
 def describe_presample(told: Mapping[str, Any]) -> str:

@@ -17,9 +17,8 @@ from typing import Any
 
 import yaml
 from rich.console import Console
-from rich.markup import escape
 
-from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, describe_profile
+from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, describe_profile, marked
 from gnnexp.cli.prepare import Prepared, check_run_dir, prepare
 from gnnexp.cli.provenance import graph_sizes, make_provenance
 from gnnexp.config.build import build
@@ -39,6 +38,7 @@ from gnnexp.record.runs import read_run
 from gnnexp.reports.figures.stacked import draw_breakdown
 from gnnexp.reports.table import group_runs, make_table, row_keys
 from gnnexp.trackers.base import Tracker
+from gnnexp.trackers.delivery import read_delivery
 from gnnexp.trackers.follow import Follower, follow
 
 FIGURE = Path("figures") / "breakdown.png"
@@ -62,7 +62,8 @@ def start_run(composed: Composed, console: Console, sweep: str | None) -> Path:
     started = time.perf_counter()
     prepared = prepare(composed.config, composed.run_dir)
     seconds = time.perf_counter() - started
-    console.print(f"{describe_graph(prepared.graph)}  [dim]ready in {seconds:.1f} s[/dim]", soft_wrap=True)
+    console.print(marked(f"ready in {seconds:.1f} s", "dim", before=f"{describe_graph(prepared.graph)}  "),
+                  soft_wrap=True)
     for line in prepared.graph.notes:
         console.print(f"  note: {line}", soft_wrap=True, markup=False)
     for told in prepared.presampled:
@@ -80,7 +81,7 @@ def tell_preflight(prepared: Prepared, console: Console) -> None:
     if prepared.estimate is not None:
         console.print(summary(prepared.estimate), soft_wrap=True, markup=False)
     for shortage in prepared.shortages:
-        console.print(f"[yellow]warning[/yellow] {shortage}", soft_wrap=True)
+        console.print(marked("warning", "yellow", f" {shortage}"), soft_wrap=True)
 
 
 def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console, launchers: Launchers) -> Outcome:
@@ -137,8 +138,8 @@ def _launched(
             with suppress(OSError):  # the first line of the next attempt meets the same disk, and that is said
                 note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason)
         spent += 1
-        console.print(f"[yellow]{escape(outcome.reason)}[/yellow]; starting again from the last checkpoint, "
-                      f"{hardware.max_restarts - spent} restarts left", soft_wrap=True)
+        console.print(marked(outcome.reason, "yellow", "; starting again from the last checkpoint, "
+                             f"{hardware.max_restarts - spent} restarts left"), soft_wrap=True)
 
 
 def create_run(composed: Composed, prepared: Prepared, sweep: str | None) -> Path:
@@ -205,8 +206,9 @@ def tell_result(run_dir: Path, console: Console) -> None:
     run = read_run(run_dir)
     keys = row_keys([run], ("system", "dataset", "model"))
     console.print(make_table(group_runs([run], keys), keys).rich(console.width))
-    tracked = build(run.config["tracker"], Tracker).where()
-    console.print(f"result: {run_dir / RESULT_FILE}" + ("   dashboard: gnnexp ui" if tracked else ""), soft_wrap=True)
+    store = build(run.config["tracker"], Tracker).where()
+    delivered = store and read_delivery(run_dir, store).done
+    console.print(f"result: {run_dir / RESULT_FILE}" + ("   dashboard: gnnexp ui" if delivered else ""), soft_wrap=True)
 
 
 def _followed(run_dir: Path, tracker: Tracker, console: Console) -> Follower | None:
@@ -218,8 +220,8 @@ def _followed(run_dir: Path, tracker: Tracker, console: Console) -> Follower | N
     except OSError as error:
         if (problem := refusal(error)) is None:
             raise
-        console.print(f"[yellow]tracking is away[/yellow] ({one_line(problem)}); deliver the records later with: "
-                      "gnnexp report --sync", soft_wrap=True)
+        console.print(marked("tracking is away", "yellow", f" ({one_line(problem)}); deliver the records later with: "
+                             "gnnexp report --sync"), soft_wrap=True)
         return None
 
 
@@ -229,5 +231,5 @@ def deliver_rest(follower: Follower | None, timeout_s: float, console: Console) 
         return
     reason = follower.finish(timeout_s)
     if reason:
-        console.print(f"[yellow]tracking is away[/yellow] ({reason}); the records are in {follower.run_dir}, deliver "
-                      "them later with: gnnexp report --sync", soft_wrap=True)
+        console.print(marked("tracking is away", "yellow", f" ({reason}); the records are in {follower.run_dir}, "
+                             "deliver them later with: gnnexp report --sync"), soft_wrap=True)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from importlib.util import find_spec
 
 import psutil
 from rich.table import Table
 
 from gnnexp.cli.console import make_console
 from gnnexp.cli.provenance import LIBRARIES, code_version, library_versions
-from gnnexp.config.build import EXTRAS
 from gnnexp.config.check import check_config
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders
+from gnnexp.config.packages import install_command
 from gnnexp.errors import ConfigError
 from gnnexp.prepare import cache_root
 from gnnexp.provenance.machine import hardware
@@ -45,7 +44,7 @@ def _libraries() -> Table:
     table = Table("library", "version", title="libraries", title_justify="left")
     for name in ("python", *LIBRARIES):
         module = {"hydra-core": "hydra", "scikit-learn": "sklearn"}.get(name, name)
-        table.add_row(name, versions.get(name) or f"not installed: pip install 'gnnexp[{EXTRAS.get(module, 'all')}]'")
+        table.add_row(name, versions.get(name) or f"not installed: {install_command(module)}")
     return table
 
 
@@ -57,7 +56,5 @@ def _systems() -> Table:
             problems = check_config(compose([f"system={system}"]).config)
         except ConfigError as error:
             problems = list(error.problems)
-        needs_dgl = system.startswith("dgl_") and find_spec("dgl") is None
-        word = "no: pip install 'gnnexp[dgl]'" if needs_dgl else "yes"
-        table.add_row(system, f"no: {problems[0]}".replace("\n", " ") if problems else word)
+        table.add_row(system, " ".join(f"no: {problems[0]}".split()) if problems else "yes")
     return table

@@ -24,6 +24,10 @@ Overrides are key=value in Hydra's grammar; `gnnexp run --cfg` prints the config
 _TRUST = "also a run of another user: its files say what is executed, and which process gets a signal"
 
 
+# Commands that call compiled kernels.
+_COMPUTING = ("run", "resume", "sweep", "partition", "calibrate")
+
+
 class StopRequestedError(KeyboardInterrupt):
     """SIGTERM, treated like Ctrl-C but with its own exit code."""
 
@@ -235,6 +239,11 @@ def _lazy(name: str, function: str = "main") -> Callable[[argparse.Namespace], i
     def command(options: argparse.Namespace) -> int:
         from importlib import import_module
 
+        from gnnexp.cli.kernels import place_kernels
+        from gnnexp.config.packages import check_commands
+
+        check_commands()
+        place_kernels(tell=name in _COMPUTING and not getattr(options, "cfg", False))
         found: Callable[[argparse.Namespace], int] = getattr(import_module(f"gnnexp.cli.{name}"), function)
         return found(options)
 

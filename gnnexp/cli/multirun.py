@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from gnnexp.cli.console import make_console, states_table
+from gnnexp.cli.console import make_console, marked, states_table
 from gnnexp.cli.execute import execute
 from gnnexp.cli.main import print_problems
 from gnnexp.cli.prepare import problems_of
@@ -53,7 +53,7 @@ class Jobs:
         """
         composed = _composed(config, self.config_dir)
         label = " ".join(composed.overrides) or "run"
-        self.console.print(f"\n[bold]job {len(self.rows)}[/bold] {label}", soft_wrap=True)
+        self.console.print(marked(f"\njob {len(self.rows)}", "bold", f" {label}"), soft_wrap=True)
         try:
             if problems := problems_of(composed.config):
                 raise ConfigError(problems)

@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
+from gnnexp.cli.console import marked
 from gnnexp.cli.provenance import code_version
 from gnnexp.cli.tracking import tracker_of
 from gnnexp.record.records import read_state
@@ -114,8 +115,8 @@ def deliver(subject: Subject, page: Page, runs: Sequence[Run], files: Sequence[P
     if not undelivered_reports(subject.folder, tracker.where()):
         return
     reason = follow(subject.folder).finish(tracker.timeout_s)
-    console.print(f"[yellow]tracking is away[/yellow] ({reason}); deliver the report later with: gnnexp report --sync"
-                  if reason else f"delivered to the dashboard as `sweep {subject.sweep}`", soft_wrap=True)
+    away = marked("tracking is away", "yellow", f" ({reason}); deliver the report later with: gnnexp report --sync")
+    console.print(away if reason else f"delivered to the dashboard as `sweep {subject.sweep}`", soft_wrap=True)
 
 
 def _uid(sweep: str) -> str:

@@ -40,6 +40,7 @@ from gnnexp.prepare import (
     prepare_presample,
     prepare_profile,
 )
+from gnnexp.trackers.base import Tracker
 
 _MOST_NAME_BYTES = 255
 
@@ -87,6 +88,8 @@ def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
         problems += check_run_dir(made.composed.run_dir)
         if "hardware" not in made.unsure:
             problems += _machine_problems(config)
+        if "tracker" not in made.unsure:
+            problems += _tracker_problems(config)
         wrong = made.unsure | {problem.key.partition(".")[0] for problem in problems}
         if problems and "dataset" not in wrong:
             problems += _data_problems(config, wrong)
@@ -98,7 +101,7 @@ def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
 
 def problems_of(config: Mapping[str, Any]) -> list[Problem]:
     """Everything wrong with a configuration that is resolved already."""
-    return check_config(config) or _machine_problems(config)
+    return check_config(config) or [*_machine_problems(config), *_tracker_problems(config)]
 
 
 def _machine_problems(config: Mapping[str, Any]) -> list[Problem]:
@@ -109,6 +112,14 @@ def _machine_problems(config: Mapping[str, Any]) -> list[Problem]:
         return []
     try:
         return build(launcher, Launcher).check_here(config)
+    except ConfigError:  # what its constructor refuses is said already
+        return []
+
+
+def _tracker_problems(config: Mapping[str, Any]) -> list[Problem]:
+    """What the tracker lacks on this machine."""
+    try:
+        return build(config["tracker"], Tracker).check_here()
     except ConfigError:  # what its constructor refuses is said already
         return []
 

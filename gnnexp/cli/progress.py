@@ -51,7 +51,7 @@ class WatchedStream(EdgeStream):
 
     def chunks(self) -> Iterator[EdgeChunk]:
         """One pass."""
-        columns = (TextColumn("{task.description}"), BarColumn(), _Rate(), TimeRemainingColumn())
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), _Rate(), TimeRemainingColumn())
         with Progress(*columns, console=self._console) as progress:
             task = progress.add_task(f"pass {next(self._passes)} over {self.name}", total=self.num_edges)
             for chunk in self._edges.chunks():

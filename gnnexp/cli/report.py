@@ -19,7 +19,7 @@ from gnnexp.cli.tracking import tracker_node
 from gnnexp.config.build import build
 from gnnexp.config.compose import compose
 from gnnexp.config.signature import unknown
-from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError
+from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError, unique
 from gnnexp.files import is_folder
 from gnnexp.planner.profiles import machine_named
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, read_state
@@ -224,7 +224,8 @@ def sync(console: Console, folders: Sequence[Path]) -> int:
     """Deliver what is not delivered, each record once; 1 if the store is away.
 
     Raises:
-        ProblemsError: some records are damaged, or name a tracker that cannot be built; all others are delivered.
+        ProblemsError: some records are damaged, or name a tracker that cannot be built or lacks a package; all others
+            are delivered.
     """
     default = compose([]).config["tracker"]
     found = [(path, waits) for file, waits in ((JOB_FILE, _run_waits), (REPORT_FILE, _report_waits))
@@ -245,7 +246,7 @@ def sync(console: Console, folders: Sequence[Path]) -> int:
     console.print(f"{counts[_run_waits]} runs delivered"
                   + (f", {reports} report{'s' if reports > 1 else ''}" if reports else ""))
     if problems:
-        raise DataError(problems)
+        raise DataError(unique(problems))
     return int(away)
 
 
@@ -257,11 +258,22 @@ def _run_waits(run: Path, default: Mapping[str, Any]) -> Callable[[], bool] | No
     job = read_record(run).job
     tracker = build(tracker_node(job["config"], job["provenance"], default), Tracker)
     due = tracker.where() and os.path.lexists(run / RESULT_FILE) and undelivered(run, tracker.where())
-    return partial(tracker.deliver, run) if due else None
+    return _delivery(tracker, partial(tracker.deliver, run)) if due else None
 
 
 def _report_waits(folder: Path, default: Mapping[str, Any]) -> Callable[[], bool] | None:
     """As `_run_waits`, of a sweep's report."""
     tracker = build(read_report(folder).tracker, Tracker)
     due = tracker.where() and undelivered_reports(folder, tracker.where())
-    return partial(tracker.deliver_report, folder) if due else None
+    return _delivery(tracker, partial(tracker.deliver_report, folder)) if due else None
+
+
+def _delivery(tracker: Tracker, deliver: Callable[[], bool]) -> Callable[[], bool]:
+    """`deliver`, if this Python has what it needs.
+
+    Raises:
+        ConfigError: a package is missing without which nothing can be delivered.
+    """
+    if problems := tracker.check_here():
+        raise ConfigError(problems)
+    return deliver

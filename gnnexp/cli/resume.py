@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 
-from gnnexp.cli.console import make_console
+from gnnexp.cli.console import make_console, marked
 from gnnexp.cli.execute import carry_out, complete, tell_preflight, tell_result, write_job
 from gnnexp.cli.prepare import prepare, problems_of
 from gnnexp.config.overrides import parse
@@ -134,7 +134,7 @@ def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, chang
     tell_preflight(prepared, console)
     found, problems = latest_checkpoint(run_dir)
     for problem in problems:
-        console.print(f"[yellow]cannot be used:[/yellow] {problem}", soft_wrap=True)
+        console.print(marked("cannot be used:", "yellow", f" {problem}"), soft_wrap=True)
     place = "its start" if found is None else f"epoch {found.position.epoch}, step {found.position.step}"
     console.print(f"going on with {run_dir} from {place}", soft_wrap=True, markup=False)
     for leftover in run_dir.glob(".*.tmp"):  # of a process that was killed while it wrote

@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from gnnexp.cli.cases import State, begun_jobs, keep_states, save_states
-from gnnexp.cli.console import make_console, states_table
+from gnnexp.cli.console import make_console, marked, states_table
 from gnnexp.cli.execute import complete
 from gnnexp.cli.known_runs import Looking, all_there, known_runs, stand
 from gnnexp.cli.once import looked_at_the_end, run_once
@@ -183,7 +183,7 @@ def _run_one_by_one(
         for position, state in enumerate(states):
             if state.status != "waiting":
                 continue
-            console.print(f"\n[bold]{position + 1}/{len(states)}[/bold] {state.label}", soft_wrap=True)
+            console.print(marked(f"\n{position + 1}/{len(states)}", "bold", f" {state.label}"), soft_wrap=True)
             states[position] = run_once(sweep, composed[position], state, console, launchers, looking)
             save(states)
             if states[position].status == "interrupted":

@@ -9,12 +9,11 @@ import socket
 import subprocess
 import sys
 import time
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gnnexp.config.build import missing_module
 from gnnexp.config.compose import compose
+from gnnexp.config.packages import is_installed, missing_package
 from gnnexp.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
@@ -31,8 +30,8 @@ def main(options: argparse.Namespace) -> int:
     Raises:
         ConfigError: MLflow is not installed, or the port cannot be had.
     """
-    if find_spec("mlflow") is None:
-        raise ConfigError(missing_module("gnnexp ui", "mlflow", ModuleNotFoundError(name="mlflow")))
+    if not is_installed("mlflow"):
+        raise ConfigError(missing_package("gnnexp ui", "mlflow", "mlflow"))
     from gnnexp.trackers.mlflow import MlflowTracker
 
     check_port(options.port)

@@ -16,6 +16,7 @@ from dataclasses import is_dataclass
 from types import FunctionType
 from typing import Any, TypeGuard, TypeVar, cast
 
+from gnnexp.config.packages import known, missing_package
 from gnnexp.config.signature import (
     TARGET,
     Parameter,
@@ -29,13 +30,6 @@ from gnnexp.config.signature import (
 from gnnexp.errors import ConfigError, Problem
 
 T = TypeVar("T")
-
-# Which extra of pyproject.toml brings a module that the core does without.
-EXTRAS = {
-    "dgl": "dgl", "pandas": "dgl", "pydantic": "dgl", "mlflow": "mlflow", "submitit": "slurm",
-    "pymetis": "metis", "sklearn": "datasets", "hydra": "cli", "omegaconf": "cli", "rich": "cli",
-    "matplotlib": "cli",
-}
 
 Component = type[Any] | FunctionType
 
@@ -198,12 +192,10 @@ def _nearest_name(module: str, attribute: str) -> str:
 
 
 def missing_module(key: str, value: object, error: ModuleNotFoundError) -> Problem:
-    """The problem of a package that is not installed, naming the extra that brings it."""
+    """The problem of a package that is not installed, with the command that installs it if gnnexp requires it."""
     package = (error.name or "").partition(".")[0]
-    extra = EXTRAS.get(package)
-    if extra:
-        return Problem(key, value, f"needs the package {package}, which is not installed",
-                       f"pip install 'gnnexp[{extra}]'")
+    if known(package):
+        return missing_package(key, value, package)
     return Problem(key, value, f"module {error.name} does not exist", "correct the name, or put it on PYTHONPATH")
 
 

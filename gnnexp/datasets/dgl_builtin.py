@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
+from gnnexp.config.packages import missing_package
 from gnnexp.datasets.base import Dataset, checked
 from gnnexp.datasets.split import check_shares, given_split, random_split
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -122,5 +123,4 @@ class DglBuiltin(Dataset):
 
 
 def _no_dgl(name: str) -> ConfigError:
-    mend = "pip install 'gnnexp[dgl]', or choose another dataset"
-    return ConfigError(Problem("dataset", name, "dgl is not installed", mend))
+    return ConfigError(missing_package("dataset", name, "dgl", "choose another dataset"))

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 import torch
 
+from gnnexp.config.packages import missing_package
 from gnnexp.datasets.base import Dataset, checked
 from gnnexp.datasets.split import check_shares, random_split
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -67,8 +68,7 @@ class Digits(Dataset):
         paths = [Path(folder) / "datasets" / "data" / "digits.csv.gz" for folder in folders]
         found = [path for path in paths if path.is_file()]
         if not found:
-            mend = "pip install 'gnnexp[datasets]', or choose another dataset"
-            raise DataError(Problem("dataset=digits", "scikit-learn is missing", "it holds the images", mend))
+            raise DataError(missing_package("dataset", "digits", "sklearn", "choose another dataset"))
         return found[:1]
 
     def load(self) -> Graph:

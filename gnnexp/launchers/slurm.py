@@ -7,7 +7,6 @@ has the job requeued where the run can go on.
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import shlex
 import shutil
@@ -19,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gnnexp.config.packages import is_installed, missing_package
 from gnnexp.config.schema import HardwareConfig, run_config
 from gnnexp.errors import Problem, RunError
 from gnnexp.launchers.base import Launcher, Outcome
@@ -89,8 +89,8 @@ class SlurmLauncher(Launcher):
         if shutil.which("sbatch") is None or shutil.which("srun") is None:
             return [Problem("hardware", "slurm", "sbatch and srun are not on PATH: this machine submits to no cluster",
                             "hardware=local, or log in to a node that submits")]
-        if importlib.util.find_spec("submitit") is None:
-            return [Problem("hardware", "slurm", "submitit is not installed", "pip install submitit")]
+        if not is_installed("submitit"):
+            return [missing_package("hardware", "slurm", "submitit", "hardware=local")]
         return check_against_cluster(self, run_config(config).hardware)
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:

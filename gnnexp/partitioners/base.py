@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gnnexp.config.build import build
 from gnnexp.config.kinds import kind_of
+from gnnexp.config.packages import is_installed, missing_package
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, check_partition
@@ -56,14 +57,22 @@ class Partitioner(ABC):
         """Owners of all vertices; called with 1 <= num_parts <= V only."""
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
-        """A vertex-cut goes only with a paradigm that takes one, or that asks for no partition at all."""
-        if not self.vertex_cut:
-            return []
+        """What keeps a run from using it: nothing where the paradigm asks for no partition."""
         try:
             paradigm = build(config["paradigm"], kind_of("paradigm"))
         except ConfigError:
             return []  # the paradigm's own problems are reported as such
-        if paradigm.takes_vertex_cut or not paradigm.wants_partition(config):
+        if not paradigm.wants_partition(config):
+            return []
+        hardware = config.get("hardware", {})
+        alone = self.resolve(hardware.get("nodes", 1) * hardware.get("workers", 1)) == 1
+        missing = [] if alone else [one for one in self.requires if not is_installed(one)]
+        return [*self._check_cut(paradigm),
+                *(missing_package("partitioner", self.method, one, "partitioner=random") for one in missing)]
+
+    def _check_cut(self, paradigm: Any) -> list[Problem]:  # noqa: ANN401  paradigms import this module
+        """A vertex-cut goes only with a paradigm that takes one."""
+        if not self.vertex_cut or paradigm.takes_vertex_cut:
             return []
         name = type(paradigm).__module__.rpartition(".")[2]
         return [Problem("partitioner", self.method, f"is a vertex-cut; in {name} the owner of a vertex has all its "
@@ -73,6 +82,11 @@ class Partitioner(ABC):
     def bytes_per_edge(self) -> int:
         """That `assign` takes of memory, about, for the preflight."""
         return 0
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """Packages, as they are imported, that making more than one part needs and that may not be installed."""
+        return ()
 
     @property
     def presampled_epochs(self) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gnnexp.config.packages import install_command
 from gnnexp.errors import ConfigError, Problem, RunError
 
 # Status codes of metis.h.
@@ -33,7 +34,7 @@ def _load() -> tuple[ctypes.CDLL, Any, np.dtype[np.signedinteger]]:
         options = _internal.options_indices  # type: ignore[attr-defined]
     except ImportError as error:
         raise ConfigError(Problem("partitioner", "metis", f"needs the package pymetis ({error})",
-                                  "pip install 'gnnexp[metis]', or partitioner=random")) from None
+                                  f"{install_command('pymetis')}, or partitioner=random")) from None
     library = ctypes.CDLL(_internal.__file__)
     if not hasattr(library, "METIS_PartGraphKway"):
         raise ConfigError(Problem("partitioner", "metis", "this build of pymetis does not export METIS's functions",

@@ -53,6 +53,11 @@ class PresampledPartitioner(Partitioner):
             raise ConfigError(problems)
 
     @property
+    def requires(self) -> tuple[str, ...]:
+        """METIS comes with pymetis."""
+        return ("pymetis",)
+
+    @property
     def version(self) -> str:
         """Another pymetis may bring another METIS."""
         return metis_version()

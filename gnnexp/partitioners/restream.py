@@ -121,6 +121,11 @@ class RestreamPartitioner(Partitioner):
         return problems
 
     @property
+    def requires(self) -> tuple[str, ...]:
+        """METIS comes with pymetis, and splits the last level of clusters."""
+        return ("pymetis",) if (self.start, self.coarsest) == ("clusters", "metis") else ()
+
+    @property
     def version(self) -> str:
         """METIS decides on the last level of clusters."""
         return f"2, metis {metis_version()}" if (self.start, self.coarsest) == ("clusters", "metis") else "2"

@@ -87,15 +87,20 @@ def code_of(modules: Iterable[str]) -> Code:
         DataError: a source file cannot be read.
     """
     own, ours = _own_code(modules)
-    used = {name: loaded_digest(name) for name in closure(ours, _BASE, WITHOUT_RESULTS).files}
+    used = {name: loaded_digest(name) for name in _files_of_gnnexp(ours)}
     return Code(still_changed(used), own)
 
 
 def remember_loaded() -> None:
     """Keep the digests of the modules that this process and its forks have loaded: they do not read later edits."""
-    for name in closure(ROOTS, _BASE, WITHOUT_RESULTS).files:
+    for name in _files_of_gnnexp(ROOTS):
         if name in sys.modules:
             loaded_digest(name)
+
+
+def _files_of_gnnexp(roots: Iterable[str]) -> Mapping[str, Path]:
+    """Modules of gnnexp that importing `roots` may read: the same from a wheel as in a checkout."""
+    return closure(roots, _BASE, WITHOUT_RESULTS, only=(PACKAGE,)).files
 
 
 def still_changed(digests: Mapping[str, str]) -> dict[str, str]:
@@ -203,12 +208,21 @@ def _own_closure(name: str) -> Closure:
 
 
 def _installed(spec: ModuleSpec) -> bool:
-    """Whether a package manager put it there: such a package has a version, and nobody edits it."""
+    """Whether a package manager put it there: such a package has a version, and nobody edits it.
+
+    This may be another environment than the one of this Python: a cluster's modules, the user's or the system's folder.
+    """
     if spec.origin in ("built-in", "frozen"):
         return True
-    places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or [])
-    folders = [Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib", "stdlib")]
-    return any(Path(place).resolve().is_relative_to(folder) for place in places for folder in folders)
+    places = [Path(place).resolve() for place in spec.submodule_search_locations or [spec.origin or ""]]
+    python = [Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib")]
+    return any(_is_managed(place.parent) or any(place.is_relative_to(folder) for folder in python) for place in places)
+
+
+def _is_managed(folder: Path) -> bool:
+    """Whether a package manager writes into a folder of `sys.path`."""
+    named = folder.name in ("site-packages", "dist-packages")
+    return named or next(folder.glob("*.dist-info"), None) is not None
 
 
 def _distribution(top: str) -> str:

@@ -41,7 +41,7 @@ class Closure:
     outside: frozenset[str]
 
 
-def closure(roots: Iterable[str], base: Path, excluded: Sequence[str] = ()) -> Closure:
+def closure(roots: Iterable[str], base: Path, excluded: Sequence[str] = (), only: Sequence[str] = ()) -> Closure:
     """Modules below `base` that importing `roots` may read.
 
     Imports inside of functions count. Imports that only type checkers see do not.
@@ -50,6 +50,7 @@ def closure(roots: Iterable[str], base: Path, excluded: Sequence[str] = ()) -> C
         roots: dotted names.
         base: the folder that `sys.path` has.
         excluded: packages and modules that are not followed, unless they are roots.
+        only: packages that are followed, none for all: `site-packages` holds much that gnnexp imports.
 
     Raises:
         DataError: a file cannot be read.
@@ -62,7 +63,8 @@ def closure(roots: Iterable[str], base: Path, excluded: Sequence[str] = ()) -> C
         name = waiting.pop()
         if name in found or name in outside:
             continue
-        file = None if is_within(name, excluded) and name not in roots else file_of(name, base)
+        followed = name in roots or not is_within(name, excluded)
+        file = file_of(name, base) if followed and (not only or is_within(name, only)) else None
         # A package is executed before its modules; the name of a nested class leads to its module in the same way.
         waiting += [name.rpartition(".")[0]] if "." in name else []
         if file is None:

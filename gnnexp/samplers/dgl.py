@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from gnnexp.errors import ConfigError, Problem
+from gnnexp.config.packages import is_installed, missing_package
+from gnnexp.errors import ConfigError
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds, Shard
@@ -112,9 +112,8 @@ class DGLSampler(LayerSampler):
             prefetch: see `Sampler`.
         """
         super().__init__(fanouts, key, topology, threads, prefetch)
-        if find_spec("dgl") is None:
-            raise ConfigError(Problem("sampler", "dgl", "needs the package dgl, which is not installed",
-                                      "pip install 'gnnexp[dgl]', or sampler=fused"))
+        if not is_installed("dgl"):
+            raise ConfigError(missing_package("sampler", "dgl", "dgl", "sampler=fused"))
         self.fused = fused
 
     def setup(self, shard: Shard, num_layers: int) -> None:

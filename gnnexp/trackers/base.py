@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from pathlib import Path
 
+from gnnexp.errors import Problem
+
 
 class TrackingError(Exception):
     """The store of records is away or refuses; the run directory keeps everything, and delivery can be tried again."""
@@ -18,6 +20,10 @@ class Tracker(ABC):
     """
 
     timeout_s: float = 30.0
+
+    def check_here(self) -> list[Problem]:
+        """What is missing on this machine for any delivery, asked before a run is launched."""
+        return []
 
     @abstractmethod
     def deliver(self, run_dir: Path, *, end: bool = True) -> bool:

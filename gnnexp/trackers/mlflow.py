@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from gnnexp.config.packages import is_installed, missing_package
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import Delivery, RunRecord, delivering, locked, read_delivery, read_run
@@ -70,6 +71,10 @@ class MlflowTracker(Tracker):
     def where(self) -> str:
         """The store's address without credentials."""
         return _public(self.uri)
+
+    def check_here(self) -> list[Problem]:
+        """See `Tracker.check_here`."""
+        return [] if is_installed("mlflow") else [missing_package("tracker", "mlflow", "mlflow", "tracker=none")]
 
     def deliver(self, run_dir: Path, *, end: bool = True) -> bool:
         """See `Tracker.deliver`."""

@@ -73,6 +73,7 @@ def test_a_slice_on_the_device_brings_nothing_from_the_host(ranks, sparse):
 
 
 def test_a_slice_that_does_not_fit_the_device_is_refused() -> None:
+    pytest.importorskip("hydra")
     from gnnexp.config.compose import compose
 
     graph = graph_of(sparse=False, num_features=13)

@@ -1,0 +1,32 @@
+"""What is printed is what was there: rich's styles and pictures are for nobody's text."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from rich.table import Table
+
+import gnnexp.cli
+from gnnexp.cli.console import make_console, marked, states_table
+
+TEXTS = ("pip install 'gnnexp[dgl]'", "[/] fanouts=[10,10] [red]", "seed:100:x", r"C:\[bold]")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_text_is_printed_as_it_is(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    console = make_console()
+    table = Table(text, title=text, caption=text)
+    table.add_row(text)
+    for printed in (text, marked(text, "yellow"), marked("x", "bold", text), marked("x", "dim", before=text), table,
+                    states_table([(text, "failed", text)], "sweep")):
+        console.print(printed, soft_wrap=True)
+    lines = capsys.readouterr().out
+    assert lines.count(text) == 4 + 4 + 2
+
+
+def test_no_command_writes_styles_into_its_text() -> None:
+    """They would be printed: a style is what `marked` gives."""
+    for file in Path(gnnexp.cli.__file__).parent.glob("*.py"):
+        assert not re.findall(r"\[/?(?:bold|dim|yellow|red|green)\b[^\]\n]*\]", file.read_text()), file

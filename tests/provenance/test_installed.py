@@ -1,0 +1,92 @@
+"""gnnexp from a wheel, where torch and all the rest lie in the same folder: the same code has the same key there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from importlib.util import spec_from_file_location
+from pathlib import Path
+
+import pytest
+from wheels import build_wheel, unpack
+
+import gnnexp
+from gnnexp.config.compose import compose
+from gnnexp.provenance.code import _installed, code_of_config
+from gnnexp.provenance.run_key import run_key
+from gnnexp.provenance.source import closure
+
+REPOSITORY = Path(gnnexp.__file__).parents[1]
+OVERRIDES = ("dataset=digits", "system=gsplit")
+ASK = f"""
+import json
+import gnnexp
+from gnnexp.config.compose import compose
+from gnnexp.provenance.code import code_of_config
+from gnnexp.provenance.run_key import run_key
+
+config = compose({list(OVERRIDES)!r}).config
+code = code_of_config(config)
+print(json.dumps([gnnexp.__file__, code.to_json(), run_key(config, "some data", code)]))
+"""
+
+
+@pytest.fixture(scope="module")
+def site_packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `pip install` of the wheel makes: gnnexp and everything that it imports in one folder."""
+    folder = tmp_path_factory.mktemp("environment") / "site-packages"
+    unpack(build_wheel(REPOSITORY, tmp_path_factory.mktemp("wheel")), folder)
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        if "gnnexp" not in entry.name and entry.suffix != ".pth":
+            (folder / entry.name).symlink_to(entry)
+    return folder
+
+
+def test_a_wheel_gives_the_keys_of_the_checkout(site_packages: Path, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(site_packages)}
+    done = subprocess.run([sys.executable, "-c", ASK], cwd=tmp_path, env=environment, capture_output=True, text=True,
+                          timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    place, code, key = json.loads(done.stdout)
+    config = compose(OVERRIDES).config
+    here = code_of_config(config)
+    assert Path(place).parent == site_packages / "gnnexp"
+    assert code == json.loads(json.dumps(here.to_json()))
+    assert key == run_key(config, "some data", here)
+
+
+def test_only_gnnexp_is_followed_where_other_packages_lie_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "ours").mkdir()
+    (tmp_path / "ours" / "__init__.py").write_text("")
+    (tmp_path / "ours" / "part.py").write_text("import theirs\nfrom ours import more\n")
+    (tmp_path / "ours" / "more.py").write_text("")
+    (tmp_path / "theirs.py").write_text("this is not even Python")
+    found = closure(["ours.part"], tmp_path, only=("ours",))
+    assert set(found.files) == {"ours", "ours.part", "ours.more"}
+    assert "theirs" in found.outside
+
+
+@pytest.mark.parametrize(("place", "beside", "installed"), [
+    ("lib/python3.11/site-packages", "", True),  # another environment: the user's own, a cluster's module
+    ("dist-packages", "", True),  # Debian
+    ("target", "theirs-1.0.dist-info", True),  # pip install --target
+    ("project", "theirs.egg-info", False),  # what `pip install --editable` leaves in a project
+    ("project", "", False),
+])
+def test_what_a_package_manager_put_there_is_installed(tmp_path: Path, place: str, beside: str, installed: bool,
+                                                       ) -> None:
+    folder = tmp_path / place
+    folder.mkdir(parents=True)
+    if beside:
+        (folder / beside).mkdir()
+    (folder / "theirs.py").write_text("")
+    (folder / "package").mkdir()
+    (folder / "package" / "__init__.py").write_text("")
+    module = spec_from_file_location("theirs", folder / "theirs.py")
+    package = spec_from_file_location("package", folder / "package" / "__init__.py",
+                                      submodule_search_locations=[str(folder / "package")])
+    assert module is not None and package is not None
+    assert [_installed(module), _installed(package)] == [installed, installed]

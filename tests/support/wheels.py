@@ -1,0 +1,61 @@
+"""The wheel of this checkout, and what `pip install` makes of it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+# What a build reads. A copy is built: setuptools leaves `build/` and `*.egg-info` in the folder that it is given.
+_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "gnnexp", "conf", "sweeps")
+
+
+def build_wheel(repository: Path, folder: Path) -> Path:
+    """The wheel of `repository`, built into `folder` with the setuptools that is installed."""
+    return _wheel_of(_copied(repository, folder / "source"), folder)
+
+
+def build_both(repository: Path, folder: Path) -> tuple[Path, Path]:
+    """The wheel of `repository`, and the wheel of its source distribution: both should hold the same files."""
+    source = _copied(repository, folder / "source")
+    code = f"from setuptools.build_meta import build_sdist; build_sdist({str(folder)!r})"
+    done = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (archive,) = folder.glob("*.tar.gz")
+    (folder / "from_sdist").mkdir()
+    return _wheel_of(source, folder), _wheel_of(archive, folder / "from_sdist")
+
+
+def files_of(wheel: Path) -> dict[str, bytes]:
+    """What a wheel holds of the package, by name."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if name.startswith("gnnexp/")}
+
+
+def _copied(repository: Path, source: Path) -> Path:
+    source.mkdir(parents=True)
+    for name in _SOURCES:
+        place = repository / name
+        if place.is_dir():
+            shutil.copytree(place, source / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(place, source / name)
+    return source
+
+
+def _wheel_of(source: Path, folder: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index",
+               "-w", str(folder), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+def unpack(wheel: Path, folder: Path) -> Path:
+    """What installing the wheel writes into `folder`; returns the folder."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder)
+    return folder
