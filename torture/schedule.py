@@ -74,6 +74,7 @@ def fuzzing(seed: int, seconds: float) -> Iterator[Task]:
 
 def run_all(
     sources: Sequence[Iterator[Task]], shared: Path, seconds: float, tell: Callable[[Task, Counts, float], None],
+    grace_s: float = 60.0,
 ) -> Counts:
     """Work through the sources side by side, one storm of each at a time, until the time is over or Ctrl-C is pressed.
 
@@ -82,8 +83,9 @@ def run_all(
     Args:
         sources: of tasks.
         shared: folder of the session.
-        seconds: when no further storm is started; those that run have as long again as they have taken, at most 60 s.
+        seconds: after which no further storm is started.
         tell: is told of every task that is over: its counts, and its seconds.
+        grace_s: what storms that run have after that.
     """
     counts, end = Counts(), time.monotonic() + seconds
     running: dict[int, _Running] = {}
@@ -103,7 +105,7 @@ def run_all(
                     del running[slot]
                     counts += found
                     tell(one.task, found, took)
-            if time.monotonic() > end + 60:
+            if time.monotonic() > end + grace_s:
                 break
     except KeyboardInterrupt:
         print("ended by Ctrl-C: what was not over is not counted", file=sys.stderr)
