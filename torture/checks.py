@@ -13,9 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnexp.errors import DataError
-from gnnexp.training.checkpoint import FOLDER, checkpoint_folders, open_checkpoint
-
 _QUALITY = ("/train", "/val", "/test")
 
 
@@ -76,6 +73,9 @@ def _same(line: Mapping[str, Any]) -> str:
 
 def checkpoint_problems(run_dir: Path, undisturbed: Path, epochs: int) -> list[str]:
     """Checkpoints: readable, with right checksums; the last one and the best one have the undisturbed parameters."""
+    from gnnexp.errors import DataError
+    from gnnexp.training.checkpoint import FOLDER, checkpoint_folders, open_checkpoint
+
     found = []
     for folder in checkpoint_folders(run_dir):
         try:
@@ -98,6 +98,8 @@ def checkpoint_problems(run_dir: Path, undisturbed: Path, epochs: int) -> list[s
 
 
 def _last(run_dir: Path) -> Path | None:
+    from gnnexp.training.checkpoint import checkpoint_folders
+
     return next(iter(checkpoint_folders(run_dir)), None)
 
 
@@ -106,6 +108,8 @@ def _target(link: Path) -> str:
 
 
 def _contents(folder: Path) -> list[object]:
+    from gnnexp.training.checkpoint import open_checkpoint
+
     opened = open_checkpoint(folder)
     return [opened.shared(), *(opened.of_rank(rank)["parameters"] for rank in range(opened.num_ranks))]
 
