@@ -118,7 +118,7 @@ def _work(options: argparse.Namespace, seed: int, shared: Path, began: float) ->
     seconds = 60.0 * options.minutes
     sources = [schedule.tasks(seed + slot, options.only) for slot in range(options.jobs)]
     if FUZZ in options.only:
-        sources.append(schedule.fuzzing(seed, min(120.0, seconds)))
+        sources.append(schedule.fuzzing(seed, time.monotonic() + seconds))
     return schedule.run_all(sources, shared, seconds, _tell_task)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from torture.counts import Session, read_sessions, total
@@ -12,6 +13,7 @@ ROOT = Path(__file__).parents[1]
 PAGE, COUNTS = ROOT / "docs" / "torture.md", ROOT / "docs" / "results" / "torture.json"
 START, END = "<!-- counts -->", "<!-- /counts -->"
 NOTHING = "No session has been recorded yet."
+_INPUTS = "fuzz/*/inputs"
 # What a reader asks first, in this order; every other number is in the second table.
 _FIRST = {
     "kills_compared": "kills carried through: the run was resumed until it had finished, and compared",
@@ -19,7 +21,7 @@ _FIRST = {
     "runs_compared": "finished runs compared with an undisturbed one, bit by bit",
     "orphans": "processes that outlived their command",
     "frozen": "processes frozen",
-    "inputs": "malformed inputs",
+    _INPUTS: "malformed inputs",
 }
 
 
@@ -35,7 +37,7 @@ def tables(sessions: Sequence[Session]) -> str:
         f"{len(sessions)} session{'s' if len(sessions) > 1 else ''}, {hours:.1f} hours, {dates[0]} to {dates[-1]}, on "
         f"{'; '.join(sorted({one.machine for one in sessions}))}; commits {commits}.", "",
         "| what | how many |", "|---|---|",
-        *(f"| {words} | {counts.numbers.get(name, 0):,} |" for name, words in _FIRST.items()),
+        *(f"| {words} | {_sum(counts.numbers, name):,} |" for name, words in _FIRST.items()),
         f"| failures | {len(counts.failures):,} |", "",
         *_details(counts.numbers), "", "| date | seconds | seed | kills compared | failures |", "|---|---|---|---|---|",
         *(f"| {one.date} | {one.seconds:,.0f} | {one.seed} | {one.counts.numbers.get('kills_compared', 0):,} | "
@@ -45,6 +47,11 @@ def tables(sessions: Sequence[Session]) -> str:
         lines += ["", "Failures:", "", *(f"- {one.campaign}: {_short(one.what)} Again: `{one.how}`"
                                          for one in counts.failures)]
     return "\n".join(lines)
+
+
+def _sum(numbers: Mapping[str, int], pattern: str) -> int:
+    """Of one counter, or of all that the pattern fits."""
+    return sum(value for name, value in numbers.items() if fnmatchcase(name, pattern))
 
 
 def _details(numbers: Mapping[str, int]) -> list[str]:

@@ -106,9 +106,9 @@ def run(storm: Storm) -> None:
     else:
         storm.problems.append(f"not finished after {_ATTEMPTS} attempts: {storm.commands[-1].said()[-600:]}")
         return
+    storm.expect_quiet(DELIVERY_S)
     if storm.commands[-1].name.startswith("resume") and "has finished before" in storm.commands[-1].said():
         _delivers_what_is_left(storm, run_dir)
-    storm.expect_quiet(DELIVERY_S)
     storm.compare(run_dir, setup)
     storm.check_store([run_dir])
     storm.expect_quiet(RANKS_S)
