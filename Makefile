@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-by-make
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow test-gpu test-slurm test-core wheel-smoke lint bench reproduce-small ui docs clean
+.PHONY: help setup run test test-slow test-gpu test-slurm test-core wheel-smoke lint bench reproduce-small torture torture-slice ui docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -57,6 +57,7 @@ lint: setup ## style, types and the direction of imports
 	$(BIN)/mypy
 	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases benchmarks/*.py
 	MYPYPATH=docs/hooks $(BIN)/mypy --explicit-package-bases docs/hooks/*.py
+	$(BIN)/mypy --explicit-package-bases torture
 	$(BIN)/lint-imports --no-cache
 
 bench: setup ## speed and memory against peers, into benchmarks/results/*.json
@@ -64,6 +65,12 @@ bench: setup ## speed and memory against peers, into benchmarks/results/*.json
 
 reproduce-small: setup ## every published table and figure, scaled down, into docs/results (hours; it goes on where it was stopped)
 	$(BIN)/python -m benchmarks.reproduce
+
+torture: setup ## kills, frost, full disks, bad servers, malformed files for TORTURE_MINUTES (10); counts into docs/results
+	$(BIN)/python -m torture --counts docs/results/torture.json; code=$$?; $(BIN)/python -m torture.page && exit $$code
+
+torture-slice: setup ## a minute of it, with fixed seeds and a random one
+	$(BIN)/python -m torture --slice
 
 ui: setup ## MLflow's dashboard on the runs made here
 	$(BIN)/gnnexp ui

@@ -40,6 +40,7 @@ from gnnexp.reports.table import group_runs, make_table, row_keys
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.delivery import read_delivery
 from gnnexp.trackers.follow import Follower, follow
+from gnnexp.training.checkpoint import Position, checkpoint_folders
 
 FIGURE = Path("figures") / "breakdown.png"
 
@@ -204,6 +205,11 @@ def complete(run_dir: Path, config: Mapping[str, Any]) -> None:
 def tell_result(run_dir: Path, console: Console) -> None:
     """What came out of a run that has finished, and where to look at it."""
     run = read_run(run_dir)
+    train = run.config["train"]
+    latest = next(iter(checkpoint_folders(run_dir)), run_dir).name
+    if train.get("checkpoint_every") and latest != Position(train["epochs"]).folder:
+        console.print(f"[yellow]no checkpoint[/yellow] of the last epoch could be written, so its model is lost; why: "
+                      f"{run_dir / 'logs' / 'rank_0.log'}", soft_wrap=True)
     keys = row_keys([run], ("system", "dataset", "model"))
     console.print(make_table(group_runs([run], keys), keys).rich(console.width))
     store = build(run.config["tracker"], Tracker).where()

@@ -185,7 +185,7 @@ class MlflowTracker(Tracker):
     def _artifacts(self) -> str | None:
         """Where artifacts of a local store go: beside it. A server decides for itself."""
         file = _sqlite_file(self.uri)
-        return None if file is None else (file.parent / "mlartifacts" / self.experiment).as_uri()
+        return None if file is None else (file.parent.absolute() / "mlartifacts" / self.experiment).as_uri()
 
     def _find_or_create(
         self, client: MlflowClient, run_dir: Path, record: RunRecord, delivery: Delivery
