@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import re
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gnnexp.errors import DataError, Problem, RunError
+from gnnexp.files import open_regular
 from gnnexp.launchers.queue.commands import Reply, run
 from gnnexp.launchers.queue.listing import is_job_id
 from gnnexp.record.attempts import BUSY
@@ -20,6 +23,10 @@ _REQUEUE_S = 300.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 2.0, 30.0
 # Refusals that no waiting changes (slurm_strerror of ESLURM_DISABLED, INVALID_JOB_ID, ACCESS_DENIED and others).
 _REFUSALS = ("disabled", "invalid job id", "denied", "not permitted", "no requeue", "cannot be started")
+
+# `srun` says of its end last; a job has at most some ten thousand ranks, numbered with few digits.
+_MOST_LOG_BYTES, _MOST_RANKS = 1 << 20, 1 << 16
+_RANGE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
 
 
 def cancel(*job_ids: str) -> None:
@@ -138,15 +145,16 @@ def exited(run_dir: Path, job_id: str) -> dict[int, int]:
 
 
 def _words_of_srun(run_dir: Path, job_id: str) -> str:
-    file = run_dir / "slurm" / f"{job_id}_0_log.err"
-    return file.read_text(errors="replace") if file.exists() else ""
+    """The end of what `srun` wrote; empty where there is nothing that can be read."""
+    try:
+        with open_regular(run_dir / "slurm" / f"{job_id}_0_log.err") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _MOST_LOG_BYTES))
+            return file.read(_MOST_LOG_BYTES).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _ranks(text: str) -> list[int]:
-    """Of `0,2-3`."""
-    return [rank for part in text.split(",") for rank in _range(part)]
-
-
-def _range(text: str) -> range:
-    first, _, last = text.partition("-")
-    return range(int(first), int(last or first) + 1)
+    """Of `0,2-3`; of text that is no such list, as many ranks as a job may have at most."""
+    ranges = (range(int(first), int(last or first) + 1) for first, last in _RANGE.findall(text))
+    return list(itertools.islice(itertools.chain.from_iterable(ranges), _MOST_RANKS))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from pathlib import Path
 from random import Random
 from unittest import mock
 
 from gnnexp.config.schema import HardwareConfig
 from gnnexp.launchers import slurm_check, slurm_jobs
+from gnnexp.launchers.queue.commands import Reply
+from gnnexp.launchers.queue.controller import Controller
+from gnnexp.launchers.queue.evidence import ask
 from gnnexp.launchers.slurm import SlurmLauncher
 from torture.fuzz.case import Case
 from torture.fuzz.mutate.raw import damaged, other_tokens
@@ -64,15 +65,8 @@ def _read(answers: dict[str, bytes]) -> object:
 
 
 def _state(answers: dict[str, str]) -> object:
-    """What the job's state is taken for; the one place that knows how it is asked for."""
-    if importlib.util.find_spec("gnnexp.launchers.queue") is None:
-        with mock.patch.object(slurm_jobs, "_ask", lambda *command: answers[command[0]].strip()):
-            return slurm_jobs.job_state(slurm_jobs.read_job_id(_RUN) or "12").describe()
-    names = ("commands", "controller", "evidence")
-    queue = {name: importlib.import_module(f"gnnexp.launchers.queue.{name}") for name in names}
-    controller = queue["controller"].Controller(ask=lambda command: queue["commands"].Reply(answers[command[0]], "",
-        ""))
-    return queue["evidence"].ask(_RUN, controller)
+    """What the job's state is taken for."""
+    return ask(_RUN, Controller(ask=lambda command: Reply(answers[command[0]], "", "")))
 
 
 def _partitions(text: str) -> object:
