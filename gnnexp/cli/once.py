@@ -15,7 +15,10 @@ from gnnexp.cli.cases import STATES, State, run_case
 from gnnexp.cli.known_runs import Looking, known_of, stand
 from gnnexp.config.compose import Composed
 from gnnexp.disk import DiskError, in_words, one_line, try_lock
+from gnnexp.errors import DataError
 from gnnexp.launchers.kept import Launchers
+from gnnexp.provenance.code import Code, code_of_config
+from gnnexp.provenance.run_key import run_key
 from gnnexp.sweep import Sweep
 
 
@@ -41,13 +44,25 @@ def turn_of(composed: Composed, state: State, looking: Looking) -> Iterator[Stat
     """How a case stands now; where it is `waiting`, no other process starts it before this context is left.
 
     A sweep plans at its beginning. What other sweeps of this folder, of the same name or another, have made of the
-    case since then counts.
+    case since then counts. A case whose code was edited since then is not the planned one: beside the others it would
+    mix two codes in one table.
     """
     with _locked(STATES / ".cases" / f"{state.key}.lock") as mine:
         now = look_again(composed, state, looking)
         if now.status == "waiting" and not mine:
             now = replace(now, status="running elsewhere", reason="another sweep is running this case")
+        elif now.status == "waiting" and run_key(composed.config, state.dataset_key, _code(composed)) != state.key:
+            now = replace(now, status="failed", run_dir="", reason="its code was edited since the sweep began: start "
+                          "the sweep again")
         yield now
+
+
+def _code(composed: Composed) -> Code:
+    """The code that the case would execute now; one that cannot be read fails where it is imported."""
+    try:
+        return code_of_config(composed.config)
+    except DataError:
+        return Code({}, {})
 
 
 def look_again(composed: Composed, state: State, looking: Looking) -> State:

@@ -13,6 +13,7 @@ import pytest
 from gnnexp.cli.main import run_command
 from gnnexp.provenance import machine
 from gnnexp.provenance.code import code_of_config
+from gnnexp.provenance.run_key import run_key
 
 MODEL = "from gnnexp.models.sage import SAGE\n\n\nclass Mine(SAGE):\n    rate = 1\n"
 SWEEP = """
@@ -86,22 +87,45 @@ SELF_EDITING = MODEL + """
 """
 
 
-def test_a_result_has_the_key_of_the_code_that_its_ranks_executed(workplace: Path,
-                                                                  capsys: pytest.CaptureFixture[str]) -> None:
-    """The rank of the first case edits the code, while the second case waits with the key of the code before."""
+def test_code_that_is_edited_while_a_sweep_runs_is_not_mixed_in(workplace: Path,
+                                                                capsys: pytest.CaptureFixture[str]) -> None:
+    """The rank of the first case edits the code, while the second case waits."""
     (workplace / "mymodel.py").write_text(SELF_EDITING)
     real = SWEEP.replace("hardware.launcher.worker_module=pretending_worker", "hardware.threads=1")
     (workplace / "mine.yaml").write_text(real.replace("seed: [0]", "seed: [0, 1]"))
-    assert sweep() == 0
-    results = [json.loads((run / "result.json").read_text()) for run in runs(workplace)]
-    first, second = (result["provenance"] for result in results)
+    assert sweep() == 1
+    assert "its code was edited since the sweep began: start the sweep again" in " ".join(
+        capsys.readouterr().out.split())
+    (first,) = runs(workplace)
+    result = json.loads((first / "result.json").read_text())
     asked = json.loads((workplace / "runs" / "sweeps" / "mine.json").read_text())["cases"]
-    assert first["run_key"] == asked[0]["key"] and second["run_key"] != asked[1]["key"]
-    assert first["code"] != second["code"] == code_of_config(results[1]["config"]).to_json()
-    assert results[0]["nodes"] == [machine.this_node().to_json()]
+    assert result["provenance"]["run_key"] == asked[0]["key"], "the code that its ranks had imported"
+    assert result["provenance"]["code"] != code_of_config(result["config"]).to_json()
+    assert result["nodes"] == [machine.this_node().to_json()]
+    assert sweep() == 0 and len(runs(workplace)) == 3, "both again: with the code of now"
     capsys.readouterr()
-    assert sweep("--dry-run") == 0
-    assert "1 finished before" in capsys.readouterr().out, "the second case, whose code is the code of now"
+    assert sweep("--dry-run") == 0 and "2 finished before" in capsys.readouterr().out
+
+
+def test_a_job_that_waited_has_the_code_that_it_executed(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run directory is made, then the code is edited, then the ranks start, as in the queue of a cluster."""
+    from gnnexp.cli.console import make_console
+    from gnnexp.cli.execute import carry_out, start_run
+    from gnnexp.cli.prepare import checked
+    from gnnexp.launchers.kept import Launchers
+
+    words = ["dataset=digits", "tracker=none", "model=mine", "model.hidden=8", "model.layers=1", "sampler.fanouts=[3]",
+             "train.epochs=1", "hardware.threads=1", "hydra.run.dir=run"]
+    monkeypatch.syspath_prepend(str(workplace))
+    composed, console = checked(words, "conf"), make_console()
+    start_run(composed, console, None)
+    (workplace / "mymodel.py").write_text(MODEL.replace("= 1", "= 2"))
+    with Launchers() as launchers:
+        assert carry_out(Path("run"), composed.config, console, launchers).status == "finished"
+    before, after = (json.loads(Path("run", name).read_text())["provenance"] for name in ("job.json", "result.json"))
+    assert after["code"] == code_of_config(composed.config).to_json() != before["code"]
+    assert after["run_key"] == run_key(composed.config, after["dataset_key"], code_of_config(composed.config))
+    assert after["run_key"] != before["run_key"]
 
 
 def _elsewhere(run: Path, **node: Any) -> None:
