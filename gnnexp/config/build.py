@@ -48,13 +48,12 @@ def build(node: Mapping[str, Any], expected: Callable[..., T]) -> T:
     """
     assert isinstance(expected, type)
     kind: type[Any] = expected
-    name = str(node.get(TARGET))
     problems = check_node(kind.__name__, node, kind)
     if problems:
         raise ConfigError(problems)
     built: Any = _built(node, (kind,))
     if not isinstance(built, kind):  # a function may return something else than it says
-        raise ConfigError(_not_of_kind(TARGET, name, (kind,)))
+        raise ConfigError(_not_of_kind(TARGET, node[TARGET], (kind,)))
     return cast("T", built)
 
 
@@ -184,10 +183,7 @@ def _is_pythons(module: str) -> bool:
 def _nearest_name(module: str, attribute: str) -> str:
     if _is_pythons(module):
         return "name a class or function of gnnexp, or of a package of yours"
-    try:
-        close = nearest(attribute, dir(importlib.import_module(module)))
-    except ImportError:
-        close = None
+    close = nearest(attribute, dir(sys.modules[module])) if module in sys.modules else None
     return f"did you mean {module}.{close}?" if close else f"python -c 'import {module}'"
 
 

@@ -62,8 +62,9 @@ def _hints(target: Callable[..., Any]) -> dict[str, Any]:
     function = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
     try:
         return get_type_hints(function)
-    except (NameError, TypeError, AttributeError):
-        # A user's component may import its annotations for type checkers only: its keys are checked, types are not.
+    except Exception:
+        # A user's component may import its annotations for type checkers only, and a text in their place may be
+        # anything: its keys are checked, types are not, and it takes no components.
         return {}
 
 

@@ -88,6 +88,25 @@ def test_only_classes_that_inherit_are_of_a_kind() -> None:
     assert "must be a collections.abc.Hashable" in problem.allowed
 
 
+@pytest.mark.parametrize("node", [None, 5, "components.Store", [], {}, {"_target_": None}, {"_target_": [1]}])
+def test_what_is_no_mapping_of_a_component(node: Any) -> None:
+    with pytest.raises(ConfigError, match="must be a mapping with _target_"):
+        build(node, Store)
+
+
+def test_annotations_that_are_no_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys are known then, and no component is taken: nobody knows of which class."""
+    (tmp_path / "odd_annotations.py").write_text(
+        "from components import Store\n\n\nclass Odd(Store):\n"
+        "    def __init__(self, width: int = 1, part: 'a store, if you please' = None):\n"
+        "        super().__init__(width)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    node = {"_target_": "odd_annotations.Odd", "width": 2}
+    assert build(node, Store).width == 2 and set(keys_of(node)) == {"width", "part"}
+    (problem,) = check_node("store", {**node, "part": STORE}, Store)
+    assert problem.key == "store.part._target_" and "annotate the parameter" in problem.mend
+
+
 def test_a_module_that_ends_the_process_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "ends_the_process.py").write_text("import sys\nsys.exit(0)\n")
     monkeypatch.syspath_prepend(tmp_path)
