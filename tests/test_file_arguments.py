@@ -7,6 +7,7 @@ here: a new one that is in none fails the first tests.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import os
 import re
@@ -22,7 +23,9 @@ from hostile_places import KINDS, LIMIT_S, Ending, as_nobody, hostile
 from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.cli.main import make_parser, run_command
+from gnnexp.cli.prepare import checked
 from gnnexp.config.folders import product_folder
+from gnnexp.errors import ConfigError
 
 # What an argument's value is: a file or folder that is read, or one that is made.
 READS_FILE, READS_FOLDER, MAKES_FILE, MAKES_FOLDER = "reads a file", "reads a folder", "makes a file", "makes a folder"
@@ -64,14 +67,15 @@ NO_PATH = {
 }
 # Files that a command finds by itself below a folder that it is given, by what it is given: PLACE is where they are.
 FOUND = {
-    "config-dir/model/own.yaml": [["run", "--config-dir", "config-dir"], ["plan", "good", "--hardware", "all",
-                                                                          "--config-dir", "config-dir"]],
-    "bad/job.json": [["resume", "bad"], ["status", "bad"], ["cancel", "bad"], ["logs", "bad"], ["report", "--sync"]],
+    "config-dir/hardware/own.yaml": [["run", "hardware=own", "--config-dir", "config-dir"],
+                                     ["plan", "good", "--hardware", "own", "--config-dir", "config-dir"]],
+    "bad/job.json": [["resume", "bad"], ["status", "bad"], ["cancel", "bad"], ["logs", "bad"],
+                     ["report", "--sync", "bad"]],
     "bad/result.json": [["report", "bad"], ["report", "compare", "bad", "good"], ["plan", "bad", "--hardware", "all"],
-                        ["report", "--sync"], ["export", "both"], ["status", "bad"]],
-    "bad/epochs.jsonl": [["status", "bad"], ["report", "--sync"]],
-    "bad/delivery.json": [["report", "--sync"]],
-    "runs/sweeps/bad.json": [["report", "bad"], ["export", "bad"], ["plan", "bad", "--hardware", "all"]],
+                        ["report", "--sync", "bad"], ["export", "both"], ["status", "bad"]],
+    "bad/epochs.jsonl": [["status", "bad"], ["report", "--sync", "bad"]],
+    "bad/delivery.json": [["report", "--sync", "bad"]],
+    "runs/sweeps/worse.json": [["report", "worse"], ["export", "worse"], ["plan", "worse", "--hardware", "all"]],
     "runs/sweeps/gsplit_table1.json": [["claims", "gsplit"]],
 }
 # Keys of the configuration that name files: a command line with PATH, and the suffix.
@@ -151,6 +155,9 @@ def imported() -> None:
     for name in ("gnnexp.training.state", "gnnexp.trackers.mlflow", "matplotlib.pyplot", "scipy.sparse", "scipy.io",
                  "sklearn.datasets", "gnnexp.datasets.ogb", "gnnexp.datasets.fb100"):
         importlib.import_module(name)
+    for overrides in ([], ["dataset=edge_list", "dataset.path=none.npy"], ["partitioner=metis"]):
+        with contextlib.suppress(ConfigError):  # components are imported when a configuration is checked
+            checked(overrides, None)
 
 
 @pytest.fixture
@@ -168,10 +175,8 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name, runs in (("good", ["good"]), ("both", ["good", "bad"])):
         cases = ", ".join(f'{{"label": "{run}", "run_dir": "{run}", "status": "finished"}}' for run in runs)
         (states / f"{name}.json").write_text(f'{{"name": "{name}", "cases": [{cases}]}}')
-    (folder / "config-dir" / "model").mkdir(parents=True)
-    (folder / "config-dir" / "model" / "mine.yaml").write_text("_target_: gnnexp.models.sage.SAGE\n")
+    (folder / "config-dir" / "hardware").mkdir(parents=True)
     (folder / "edges.tsv").write_text("".join(f"{n}\t{n + 1}\n" for n in range(20)))
-    (folder / "runs" / "there").symlink_to("../bad")
     yield folder
     for path in folder.rglob("*"):
         if path.is_dir() and not path.is_symlink():
@@ -221,7 +226,7 @@ def test_a_hostile_file_in_a_folder_that_is_given(place: Path, found: str) -> No
         if found == "bad/epochs.jsonl":
             (place / "bad" / "result.json").unlink(missing_ok=True)
             write_result(place / "good")
-        check(as_nobody(FOUND[found], place, run_command), [str(Path(found).name), "bad"])
+        check(as_nobody(FOUND[found], place, run_command), [str(Path(found).name), "bad", "own"])
         for left in (file, file.with_name(f"{file.name}.other")):
             if left.is_dir() and not left.is_symlink():
                 left.rmdir()
