@@ -7,8 +7,8 @@ here: a new one that is in none fails the first tests.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib
+import json
 import os
 import re
 import shutil
@@ -20,12 +20,12 @@ from pathlib import Path
 
 import pytest
 from hostile_places import KINDS, LIMIT_S, Ending, as_nobody, hostile
+from recording_tracker import RecordingTracker
 from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.cli.main import make_parser, run_command
 from gnnexp.cli.prepare import checked
 from gnnexp.config.folders import product_folder
-from gnnexp.errors import ConfigError
 
 # What an argument's value is: a file or folder that is read, or one that is made.
 READS_FILE, READS_FOLDER, MAKES_FILE, MAKES_FOLDER = "reads a file", "reads a folder", "makes a file", "makes a folder"
@@ -37,7 +37,7 @@ HARMLESS = {MAKES_FILE: {"missing", "empty", "binary", "sparse"}, MAKES_FOLDER: 
 ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
     ("run", "config_dir"): (READS_FOLDER, ["run", "--config-dir", "PATH"], ""),
     ("sweep", "config_dir"): (READS_FOLDER, ["sweep", "quickstart", "--dry-run", "--config-dir", "PATH"], ""),
-    ("plan", "config_dir"): (READS_FOLDER, ["plan", "good", "--hardware", "all", "--config-dir", "PATH"], ""),
+    ("plan", "config_dir"): (READS_FOLDER, ["plan", "good", "--hardware", "p3_8xlarge", "--config-dir", "PATH"], ""),
     ("calibrate", "config_dir"): (READS_FOLDER, ["calibrate", "--quick", "--config-dir", "PATH"], ""),
     ("partition", "config_dir"): (READS_FOLDER, ["partition", "--config-dir", "PATH"], ""),
     ("sweep", "name"): (READS_FILE, ["sweep", "PATH", "--dry-run"], ".yaml"),
@@ -48,7 +48,7 @@ ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
     ("logs", "run"): (READS_FOLDER, ["logs", "PATH"], ""),
     ("report", "names"): (READS_FOLDER, ["report", "PATH", "good"], ""),
     ("report", "out"): (MAKES_FOLDER, ["report", "good", "--csv", "--out", "PATH"], ""),
-    ("plan", "names"): (READS_FOLDER, ["plan", "PATH", "--hardware", "all"], ""),
+    ("plan", "names"): (READS_FOLDER, ["plan", "PATH", "--hardware", "p3_8xlarge"], ""),
     ("claims", "out"): (MAKES_FOLDER, ["claims", "gsplit", "--out", "PATH"], ""),
     ("export", "out"): (MAKES_FILE, ["export", "good", "--out", "PATH"], ".tar.xz"),
     ("import", "files"): (READS_FILE, ["import", "PATH"], ".tar.xz"),
@@ -71,24 +71,28 @@ FOUND = {
                                      ["plan", "good", "--hardware", "own", "--config-dir", "config-dir"]],
     "bad/job.json": [["resume", "bad"], ["status", "bad"], ["cancel", "bad"], ["logs", "bad"],
                      ["report", "--sync", "bad"]],
-    "bad/result.json": [["report", "bad"], ["report", "compare", "bad", "good"], ["plan", "bad", "--hardware", "all"],
-                        ["report", "--sync", "bad"], ["export", "both"], ["status", "bad"]],
+    "bad/result.json": [["report", "bad"], ["report", "compare", "bad", "good"], ["report", "--sync", "bad"],
+                        ["plan", "bad", "--hardware", "p3_8xlarge"], ["export", "both"], ["status", "bad"]],
     "bad/epochs.jsonl": [["status", "bad"], ["report", "--sync", "bad"]],
     "bad/delivery.json": [["report", "--sync", "bad"]],
-    "runs/sweeps/worse.json": [["report", "worse"], ["export", "worse"], ["plan", "worse", "--hardware", "all"]],
+    "runs/sweeps/worse.json": [["report", "worse"], ["export", "worse"], ["plan", "worse", "--hardware", "p3_8xlarge"]],
     "runs/sweeps/gsplit_table1.json": [["claims", "gsplit"]],
 }
 # Keys of the configuration that name files: a command line with PATH, and the suffix.
 EDGES = ["partition", "dataset=edge_list", "dataset.path=edges.tsv"]
+SPLIT = [*EDGES, "dataset.labels=labels.txt", "dataset.split=files"]
 KEYS: dict[str, tuple[list[str], str]] = {
     "dataset.aminer.path": (["partition", "dataset=aminer", "dataset.path=PATH"], ""),
     "dataset.edge_list.path": (["partition", "dataset=edge_list", "dataset.path=PATH"], ".npy"),
     "dataset.edge_list.features": ([*EDGES, "dataset.features=PATH"], ".npy"),
     "dataset.edge_list.node_types": ([*EDGES, "dataset.node_types=PATH"], ".npy"),
     "dataset.edge_list.labels": ([*EDGES, "dataset.labels=PATH"], ".npy"),
-    "dataset.edge_list.train_ids": ([*EDGES, "dataset.split=files", "dataset.train_ids=PATH"], ".npy"),
-    "dataset.edge_list.val_ids": ([*EDGES, "dataset.split=files", "dataset.val_ids=PATH"], ".npy"),
-    "dataset.edge_list.test_ids": ([*EDGES, "dataset.split=files", "dataset.test_ids=PATH"], ".npy"),
+    "dataset.edge_list.train_ids": ([*SPLIT, "dataset.train_ids=PATH", *(f"dataset.{part}_ids=two.txt" for part in ("val", "test"))],
+                                    ".npy"),
+    "dataset.edge_list.val_ids": ([*SPLIT, "dataset.val_ids=PATH", *(f"dataset.{part}_ids=two.txt" for part in ("train", "test"))],
+                                  ".npy"),
+    "dataset.edge_list.test_ids": ([*SPLIT, "dataset.test_ids=PATH", *(f"dataset.{part}_ids=two.txt" for part in ("train", "val"))],
+                                   ".npy"),
     "dataset.fb100.path": (["partition", "dataset=fb100", "dataset.path=PATH"], ".mat"),
     "dataset.gnnexp_format.path": (["partition", "dataset=gnnexp_format", "dataset.path=PATH"], ""),
     "dataset.graphdata_npz.path": (["partition", "dataset=graphdata_npz", "dataset.path=PATH"], ".npz"),
@@ -147,7 +151,7 @@ def test_every_key_that_names_a_file_is_in_a_table() -> None:
 
 # --- what is wrong ends well -----------------------------------------------------------------------------------------
 @pytest.fixture(scope="module", autouse=True)
-def imported() -> None:
+def imported(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Whoever has no privileges may not read the interpreter's folder: what commands need is imported before."""
     for name in ("report", "planner", "claims", "archives", "calibrate", "partition", "jobs", "resume", "sweep", "run",
                  "execute", "set_aside"):
@@ -155,9 +159,15 @@ def imported() -> None:
     for name in ("gnnexp.training.state", "gnnexp.trackers.mlflow", "matplotlib.pyplot", "scipy.sparse", "scipy.io",
                  "sklearn.datasets", "gnnexp.datasets.ogb", "gnnexp.datasets.fb100"):
         importlib.import_module(name)
-    for overrides in ([], ["dataset=edge_list", "dataset.path=none.npy"], ["partitioner=metis"]):
-        with contextlib.suppress(ConfigError):  # components are imported when a configuration is checked
-            checked(overrides, None)
+    folder = tmp_path_factory.mktemp("warm")
+    write_edges(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("GNNEXP_CACHE", str(folder / "cache"))
+        checked([], None)
+        assert run_command([*SPLIT, "dataset.train_ids=ids.txt", "dataset.val_ids=ids.txt", "dataset.test_ids=two.txt",
+                            "dataset.features=rows.txt"]) == 2, "one id is in two splits"
+        assert run_command([*EDGES, "dataset.labels=labels.txt"]) == 0
 
 
 @pytest.fixture
@@ -176,7 +186,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         cases = ", ".join(f'{{"label": "{run}", "run_dir": "{run}", "status": "finished"}}' for run in runs)
         (states / f"{name}.json").write_text(f'{{"name": "{name}", "cases": [{cases}]}}')
     (folder / "config-dir" / "hardware").mkdir(parents=True)
-    (folder / "edges.tsv").write_text("".join(f"{n}\t{n + 1}\n" for n in range(20)))
+    write_edges(folder)
     yield folder
     for path in folder.rglob("*"):
         if path.is_dir() and not path.is_symlink():
@@ -184,8 +194,20 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+def write_edges(folder: Path) -> None:
+    """A path of 21 vertices, with rows of features, labels and ids."""
+    (folder / "edges.tsv").write_text("".join(f"{n}\t{n + 1}\n" for n in range(20)))
+    (folder / "labels.txt").write_text("0\n1\n1\n" * 7)
+    (folder / "rows.txt").write_text("0.5 1\n" * 21)
+    (folder / "ids.txt").write_text("0\n1\n")
+    (folder / "two.txt").write_text("2\n3\n")
+
+
 def make_run(run_dir: Path) -> None:
     write_job(run_dir, dataset_key="x")
+    job = json.loads((run_dir / "job.json").read_text())
+    job["config"]["tracker"]["_target_"] = f"{RecordingTracker.__module__}.RecordingTracker"
+    (run_dir / "job.json").write_text(json.dumps(job))
     write_epochs(run_dir, 2)
     write_result(run_dir)
 

@@ -55,12 +55,12 @@ def status(options: argparse.Namespace) -> int:
 def _state(run_dir: Path, num_ranks: int) -> str:
     """In words; the end of a job that nobody waited for is settled here."""
     job_id = read_job_id(run_dir)
-    if not (run_dir / RESULT_FILE).exists() and job_id is not None:
+    if not os.path.lexists(run_dir / RESULT_FILE) and job_id is not None:
         job = job_state(job_id)
         if not job.ended:
             return f"SLURM {job.describe()}"
         settle(run_dir, outcome_of(run_dir, job, num_ranks))
-    if (run_dir / RESULT_FILE).exists():
+    if os.path.lexists(run_dir / RESULT_FILE):
         run = read_run(run_dir)
         return run.status if run.status == "finished" else f"failed: {run.reason}"
     return "running" if _launcher(run_dir) else f"stopped (gnnexp resume {run_dir})"

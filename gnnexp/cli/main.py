@@ -138,7 +138,7 @@ def _add_sweep(commands: Commands[argparse.ArgumentParser]) -> None:
     sweep.add_argument("--dry-run", action="store_true", help="check and list the runs, start none")
     sweep.add_argument("--rerun", action="store_true", help="run every case again, also those that have finished")
     sweep.add_argument("--accept-foreign", action="store_true",
-                       help="take finished runs of other kinds of machines, and imported ones: their times are not yours")
+                       help="take finished runs of other kinds of machines, or imported: their times are not yours")
     sweep.add_argument("--out", metavar="DIR", help="folder of its report (default: reports/<name>)")
     sweep.set_defaults(command=_lazy("sweep"))
 
