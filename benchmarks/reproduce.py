@@ -1,8 +1,10 @@
 """`make reproduce-small`: every published table and figure in its small variant, reports and records into docs/results.
 
 Runs that have finished are found by their key, here or in `docs/results/records` from an earlier day: a call that was
-stopped goes on. Sweeps are those whose name begins with a paper's; a sweep whose runs failed keeps its report, which
-names them, and the exit code is 1. The systems' pages show the verdicts of the claims: write them anew afterwards
+stopped goes on. The latter are imported runs, and may be of another machine (`--accept-foreign`).
+
+Sweeps are those whose name begins with a paper's; a sweep whose runs failed keeps its report, which names them, and the
+exit code is 1. The systems' pages show the verdicts of the claims: write them again afterwards
 (`PYTHONPATH=tests/support:. python tests/support/system_pages.py`).
 """
 
@@ -46,7 +48,7 @@ def main() -> int:
     for name in options.sweeps or published_sweeps():
         print(f"== {name}", flush=True)
         out = ["--out", str(RESULTS / name)]
-        if not options.report_only and _gnnexp("sweep", name, *out, "tracker=none"):
+        if not options.report_only and _gnnexp("sweep", name, *out, "tracker=none", "--accept-foreign"):
             failed.append(name)
         if runs_of_sweep(name):
             if options.report_only:

@@ -58,7 +58,7 @@ def status(options: argparse.Namespace) -> int:
 
 def _state(run_dir: Path, num_ranks: int) -> str:
     """In words; the end of a job that nobody waited for is settled here."""
-    if not (run_dir / RESULT_FILE).exists():
+    if not os.path.lexists(run_dir / RESULT_FILE):
         job = ask(run_dir)
         if isinstance(job, Alive | Unknown):
             return f"SLURM {job.describe()}"
@@ -70,7 +70,7 @@ def _state(run_dir: Path, num_ranks: int) -> str:
                 if refusal(error) is None:
                     raise
                 return outcome.status if outcome.status == "finished" else f"failed: {outcome.reason}"
-    if (run_dir / RESULT_FILE).exists():
+    if os.path.lexists(run_dir / RESULT_FILE):
         run = read_run(run_dir)
         return run.status if run.status == "finished" else f"failed: {run.reason}"
     return "running" if _launcher(run_dir) else f"stopped (gnnexp resume {run_dir})"

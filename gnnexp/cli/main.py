@@ -143,7 +143,7 @@ def _add_sweep(commands: Commands[argparse.ArgumentParser]) -> None:
     sweep.add_argument("--dry-run", action="store_true", help="check and list the runs, start none")
     sweep.add_argument("--rerun", action="store_true", help="run every case again, also those that have finished")
     sweep.add_argument("--accept-foreign", action="store_true",
-                       help="take finished runs of other kinds of machines: their times are not yours")
+                       help="take finished runs of other kinds of machines, or imported: their times are not yours")
     sweep.add_argument("--out", metavar="DIR", help="folder of its report (default: reports/<name>)")
     sweep.set_defaults(command=_lazy("sweep"))
 
@@ -212,7 +212,7 @@ def _add_archives(commands: Commands[argparse.ArgumentParser]) -> None:
     export.add_argument("names", nargs="+", metavar="NAME", help="sweeps that were run here")
     export.add_argument("--out", metavar="FILE.tar.xz", help="the file (default: NAME.tar.xz)")
     export.set_defaults(command=_lazy("archives", "export"))
-    bring = commands.add_parser("import", help="take the runs of exported files into runs/")
+    bring = commands.add_parser("import", help="make runs of exported files, in runs/")
     bring.add_argument("files", nargs="+", metavar="FILE.tar.xz")
     bring.set_defaults(command=_lazy("archives", "bring"))
 

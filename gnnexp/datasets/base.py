@@ -8,6 +8,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from io import BufferedReader
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,6 +17,7 @@ import psutil
 import torch
 
 from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.files import open_regular
 from gnnexp.graph.build import CscArrays
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import EdgeStream
@@ -23,6 +25,10 @@ from gnnexp.graph.validate import validate_graph
 from gnnexp.provenance.code import code_key
 
 ROOT_VARIABLE = "GNNEXP_DATA"
+# A quarter of a second of hashing.
+_LARGE_BYTES, _START_BYTES = 256 << 20, 4096
+_MAGIC = {".npy": b"\x93NUMPY", ".npz": b"PK", ".gz": b"\x1f\x8b"}
+_TEXTS = (".tsv", ".csv", ".txt", ".index")
 
 
 class Dataset(ABC):
@@ -81,7 +87,10 @@ class Dataset(ABC):
         unreadable = []
         for path in self.sources():
             try:
-                with path.open("rb") as file:
+                with open_regular(path) as file:
+                    if problem := _unlike(path, file):
+                        unreadable.append(problem)
+                        continue
                     digest.update(f"{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
             except OSError as error:
                 mend = "make it a file that you may read"
@@ -109,6 +118,22 @@ class Dataset(ABC):
         For graphs that need not fit in memory.
         """
         return None
+
+
+def _unlike(path: Path, file: BufferedReader) -> Problem | None:
+    """What shows at the start of a large file that it is not of the kind that its name says; nobody waits for its hash.
+
+    Small files are left to their readers, who can say more.
+    """
+    if os.fstat(file.fileno()).st_size < _LARGE_BYTES:
+        return None
+    start = file.peek(_START_BYTES)[:_START_BYTES]
+    suffix = path.suffix.lower()
+    nothing = suffix != ".bin" and not start.strip(b"\0")  # numbers without a header may begin with zeros
+    if not nothing and start.startswith(_MAGIC.get(suffix, b"")) and not (suffix in _TEXTS and b"\0" in start):
+        return None
+    allowed = f"must be a {path.suffix} file, and does not begin as one"
+    return Problem(str(path), f"{start[:8].hex(' ')} …", allowed, "get the file again, or correct the path")
 
 
 def data_folder(path: str | None, *directories: str) -> Path:

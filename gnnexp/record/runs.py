@@ -138,9 +138,9 @@ def run_dirs(folder: Path, file: str) -> Iterator[Path]:
     Folders whose name starts with a dot are no runs: an import makes a run in one before it gets its name.
     """
     for place, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        if file in files:
+        if file in files or file in folders:  # whoever reads a folder of that name says what is wrong
             yield Path(place)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
 
 
 def find_runs(folder: Path = RUNS) -> list[Run]:

@@ -159,7 +159,7 @@ def _check_provenance(provenance: object) -> None:
     hardware = _part(found, "hardware", "provenance.")
     _texts(hardware, ("host", "cpu", "system"), "provenance.hardware.")
     for name in ("cores", "threads", "ram_bytes"):
-        if not _is_count(hardware.get(name) or 0, 0, 1 << 62):
+        if not _is_count(hardware.get(name, 0), 0, 1 << 62):
             raise _wrong(f"provenance.hardware.{name}", "a count")
     _all_texts(hardware.get("gpus", []), "provenance.hardware.gpus")
     if found.get("code") is not None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import os
 import random
 import resource
 import signal
+import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -19,7 +21,6 @@ SPARSE_BYTES = 5 << 30
 # Of the processor; on a busy machine the clock runs faster. Who waits for a FIFO takes no time of the processor.
 LIMIT_S, WAITING_S = 10, 60
 _MEMORY_BYTES = 3 << 30
-NOBODY = 65534
 KINDS = ("missing", "empty", "binary", "closed", "loop", "fifo", "sparse", "folder", "long")
 
 
@@ -77,56 +78,52 @@ class Ending:
         return f"{' '.join(self.command)[:200]}: {', '.join(missing)}\n{self.said[-1500:]}" if missing else ""
 
 
-def as_nobody(commands: Sequence[Sequence[str]], folder: Path, run: Callable[[Sequence[str]], int]) -> list[Ending]:
-    """Every command in `folder`, one after another, in a forked child without privileges.
+class Unprivileged:
+    """A process that runs commands one after another, and may open no more than the rights of files say.
 
-    What the commands import must have been imported: nobody may not read everything.
-
-    Args:
-        commands: what to type.
-        folder: the current folder of the child; all of it will belong to nobody.
-        run: what carries a command out.
+    Root may open everything, so the process gives up that right (two capabilities). It is not forked: kernels of the
+    test's own process may have used OpenMP, which no fork survives.
     """
-    if os.geteuid() == 0:
-        for path in [folder, *folder.rglob("*")]:
-            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(reading)
-        with os.fdopen(writing, "w") as out:
-            try:
-                _drop(folder)
-                for command in commands:
-                    out.write(json.dumps(asdict(_ending(command, run))) + "\n")
-                    out.flush()
-            except BaseException:
-                out.write(json.dumps(asdict(Ending(["the child"], -1, traceback.format_exc()))) + "\n")
-                out.flush()
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as lines:
-        endings = [Ending(**json.loads(line)) for line in lines]
-    os.waitpid(child, 0)
-    left = [Ending(command, -1, "the process died") for command in commands[len(endings):]]
-    return [*endings, *left]
 
+    def __init__(self) -> None:
+        drop = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+        self.command = [*drop, sys.executable]
+        self._process: subprocess.Popen[str] | None = None
 
-def _drop(folder: Path) -> None:
-    os.chdir(folder)
-    if os.geteuid() == 0:
-        os.setgroups([])
-        os.setresgid(NOBODY, NOBODY, NOBODY)
-        os.setresuid(NOBODY, NOBODY, NOBODY)
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY_BYTES, used + _MEMORY_BYTES))
+    def run(self, folder: Path, commands: Sequence[Sequence[str]]) -> list[Ending]:
+        """How each of the `commands` of gnnexp ends in `folder`."""
+        return [self._one(folder, command) for command in commands]
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _one(self, folder: Path, command: Sequence[str]) -> Ending:
+        if self._process is None:
+            support = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+            self._process = subprocess.Popen(
+                [*self.command, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                env={**os.environ, "PYTHONPATH": support})
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps([str(folder), list(command)]) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            self.close()
+            return Ending(command, -1, "the process died")
+        return Ending(**json.loads(line))
 
 
 class _TooLongError(BaseException):
     """A command that is still at it."""
 
 
-def _ending(command: Sequence[str], run: Callable[[Sequence[str]], int]) -> Ending:
+def _ending(command: Sequence[str]) -> Ending:
+    from gnnexp.cli.main import run_command
+
     def late(*_: object) -> None:
         raise _TooLongError("still at it")
 
@@ -137,7 +134,7 @@ def _ending(command: Sequence[str], run: Callable[[Sequence[str]], int]) -> Endi
         signal.setitimer(timer, seconds)
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
-            code = run(command)
+            code = run_command(command)
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else -1
     except BaseException:
@@ -146,5 +143,25 @@ def _ending(command: Sequence[str], run: Callable[[Sequence[str]], int]) -> Endi
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.setitimer(signal.ITIMER_PROF, 0)
-        sys.stderr.flush()
     return Ending(list(command), code, said.getvalue())
+
+
+def main() -> None:
+    """Serve `Unprivileged`: a folder and a command a line on standard input, an `Ending` a line on standard output."""
+    out, sys.stdout = sys.stdout, sys.stderr
+    # Reading 5 GiB shall fail, and importing is not what takes a command's seconds.
+    for name in ("torch", "matplotlib.pyplot", "scipy.io", "sklearn.datasets", "gnnexp.cli.report",
+                 "gnnexp.cli.execute"):
+        importlib.import_module(name)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY_BYTES, used + _MEMORY_BYTES))
+    for line in sys.stdin:
+        folder, command = json.loads(line)
+        os.chdir(folder)
+        os.environ["GNNEXP_CACHE"] = str(Path(folder) / "cache")
+        out.write(json.dumps(asdict(_ending(command))) + "\n")
+        out.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from gnnexp.provenance.imported import imported_from
 from gnnexp.record.runs import Run
 from gnnexp.reports.table import Table
 
@@ -135,6 +136,7 @@ def provenance(runs: Sequence[Run]) -> list[tuple[str, str]]:
     facts = [
         ("gnnexp", _told(_version(run) for run in runs)),
         ("runs made (UTC)", " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else ""),
+        ("imported from", _told(imported_from(run.provenance) for run in runs)),
         ("machine", _told(_machine(run) for run in runs)),
         ("operating system", _told(str(run.provenance.get("hardware", {}).get("system", "")) for run in runs)),
         ("libraries", _told(", ".join(f"{name} {version}" for name, version in
