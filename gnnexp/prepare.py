@@ -245,8 +245,9 @@ def prepare_profile(
 
 def _run_watched(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
     """Exit code and standard error of a command, which is killed where it shows no sign of life."""
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, env=environment, text=True, **quiet) as child:
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as child:
         pulse = Pulse(child.pid)
         while True:
             try:
