@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +25,7 @@ from gnnexp.cli.sweep import check_all
 from gnnexp.config.compose import Composed
 from gnnexp.launchers.slurm import SlurmLauncher
 from gnnexp.launchers.slurm_jobs import JobState, write_job_id
+from gnnexp.measure.pulse import Pulse
 from gnnexp.sweep import Sweep, load_sweep
 
 __all__ = ["place"]
@@ -135,3 +139,20 @@ def test_a_case_is_submitted_once(place: Path, monkeypatch: pytest.MonkeyPatch) 
     assert first.status == "submitted" and [one.status for one in (*seen, second)] == ["running elsewhere"] * 2
     assert submitted == [Path(first.run_dir)] and len(run_dirs()) == 1
     assert second.run_dir == first.run_dir
+
+
+def test_a_frozen_process_of_a_case_ends_with_its_time_limit(sweeps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of the processes that `--jobs` starts; a sweep waits for it no longer than for a rank."""
+    from gnnexp.cli import side_by_side
+
+    sweep, composed, state = planned("one.yaml", "seed=0")
+
+    def start_frozen(_: Any, one: Composed, __: State, position: int, ___: Looking) -> side_by_side._Child:
+        process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        process.send_signal(signal.SIGSTOP)
+        return side_by_side._Child(position, sweeps, process, Pulse(process.pid), 1.0)
+
+    monkeypatch.setattr(side_by_side, "_start", start_frozen)
+    saved: list[Any] = []
+    (after,) = side_by_side.run_side_by_side(sweep, [composed], [state], 2, make_console(), saved.append, Looking())
+    assert after.status == "failed" and "was frozen and is killed now" in after.reason and saved

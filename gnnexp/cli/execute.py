@@ -31,7 +31,7 @@ from gnnexp.launchers.interrupts import noted
 from gnnexp.launchers.kept import Launchers
 from gnnexp.preflight import summary
 from gnnexp.prepare import read_quality
-from gnnexp.record.attempts import alone, note, restarts_spent
+from gnnexp.record.attempts import alone, note, read_attempts, restarts_spent
 from gnnexp.record.ending import deliver, end_attempt, refused_by_disk
 from gnnexp.record.records import RESULT_FILE, write_json, write_text
 from gnnexp.record.runs import read_run
@@ -196,8 +196,11 @@ def draw_or_say(run_dir: Path) -> None:
 
 
 def complete(run_dir: Path, config: Mapping[str, Any]) -> None:
-    """What a launcher that was killed after `result.json` has left to do: the run's figure and its delivery."""
-    if not (run_dir / FIGURE).exists():
+    """What a launcher that was killed after `result.json` has left to do: the run's figure and its delivery.
+
+    A run that was not launched here, but imported, has no attempts, and no figure.
+    """
+    if read_attempts(run_dir) and not (run_dir / FIGURE).exists():
         draw_or_say(run_dir)
     deliver(run_dir, config)
 

@@ -19,9 +19,11 @@ from gnnexp.cli.known_runs import Looking
 from gnnexp.cli.main import guarded
 from gnnexp.cli.once import not_started, run_once
 from gnnexp.config.compose import Composed
+from gnnexp.config.schema import run_config
 from gnnexp.disk import DiskError, in_words
 from gnnexp.launchers.interrupts import noted
 from gnnexp.launchers.kept import Launchers
+from gnnexp.measure.pulse import Pulse
 from gnnexp.record.records import write_json
 from gnnexp.sweep import Sweep
 
@@ -36,11 +38,15 @@ class _Child:
         position: in the sweep.
         folder: `case.json` goes in, `state.json` and `output.log` come out.
         process: `python -m gnnexp.cli.side_by_side FOLDER`.
+        pulse: of the process.
+        timeout_s: after how long without a sign of life it is killed, and its ranks with it.
     """
 
     position: int
     folder: Path
     process: subprocess.Popen[bytes]
+    pulse: Pulse
+    timeout_s: float
 
 
 def run_side_by_side(
@@ -66,6 +72,9 @@ def run_side_by_side(
                 passed_on = asked.count
                 for child in running:
                     child.process.send_signal(signal.SIGINT)
+            for child in running:
+                if child.pulse.silent_s() > child.timeout_s:
+                    child.process.kill()
             for child in [child for child in running if child.process.poll() is not None]:
                 running.remove(child)
                 told = states[child.position] = _outcome(states[child.position], child)
@@ -87,15 +96,16 @@ def _start(sweep: Sweep, composed: Composed, state: State, position: int, lookin
         command = [sys.executable, "-m", "gnnexp.cli.side_by_side", str(folder)]
         # A group of its own: Ctrl-C on a terminal reaches it once, from the sweep.
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
-    return _Child(position, folder, process)
+    return _Child(position, folder, process, Pulse(process.pid), run_config(composed.config).hardware.timeout_s)
 
 
 def _outcome(state: State, child: _Child) -> State:
     path = child.folder / "state.json"
     if path.exists():
         return State(**json.loads(path.read_text(encoding="utf-8")))
-    return replace(state, status="failed", reason=f"its process ended with {child.process.returncode}: see "
-                   f"{child.folder / 'output.log'}")
+    code = child.process.returncode
+    how = f"ended with {code}" if code != -signal.SIGKILL else "was killed, or was frozen and is killed now"
+    return replace(state, status="failed", reason=f"its process {how}: see {child.folder / 'output.log'}")
 
 
 def main(arguments: Sequence[str]) -> int:
