@@ -30,6 +30,8 @@ COUNTS = ROOT / "docs" / "results" / "torture.json"
 # What CI runs in at most a minute, imports included: fixed seeds, each of a few seconds, and a random one.
 SLICE = (Task("kills", 95), Task("together", 60), Task("kills", 70))
 SLICE_S, SLICE_FUZZ_S = 55.0, 15.0
+# Kinds of inputs that need nothing made before.
+SLICE_KINDS = ("datasets", "checkpoints", "archives", "sweeps", "overrides", "slurm_output")
 # Threads of the ranks' libraries are chosen when a process starts: forks have those of their parent.
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1",
                 "NUMBA_THREADING_LAYER": "omp", "OMP_WAIT_POLICY": "passive", "DGLBACKEND": "pytorch",
@@ -98,7 +100,7 @@ def _slice(seed: int, shared: Path, seconds: float) -> Counts:
     """What is over within `seconds`; a failure if that is nothing: then nothing was tested."""
     drawn = next(schedule.tasks(seed, ["kills", "together", "tracking", "disks"]))
     print(f"drawn: {drawn.how}", flush=True)
-    sources = [iter(SLICE), iter([drawn]), iter([Task(FUZZ, seed, SLICE_FUZZ_S)])]
+    sources = [iter(SLICE), iter([drawn]), iter([Task(FUZZ, seed, SLICE_FUZZ_S, SLICE_KINDS)])]
     counts = schedule.run_all(sources, shared, 0.6 * seconds, _tell_task, grace_s=0.4 * seconds)
     if counts.numbers.get("runs_compared", 0) == 0:
         what = f"no storm was over within {seconds:.0f} s: the machine is too busy"
