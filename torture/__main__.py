@@ -13,6 +13,7 @@ import os
 import platform
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,7 @@ def main() -> int:
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
     began = time.monotonic()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: counts are kept, and nobody is left behind
     shared = Path(tempfile.mkdtemp(prefix="gnnexp-torture-"))
     _prepare(shared)
     counts = _work(options, seed, shared, began)
@@ -135,7 +137,9 @@ def _tell(counts: Counts, seconds: float) -> None:
     for name, value in sorted(counts.numbers.items()):
         print(f"{value:>10,}  {name}")
     compared = counts.numbers.get("kills_compared", 0)
-    print(f"{seconds:.0f} s, {3600 * compared / seconds:.0f} compared kills an hour, {len(counts.failures)} failures")
+    cpu_s = sum(os.times()[:4])
+    print(f"{seconds:.0f} s, {cpu_s:.0f} s of the cores, {3600 * compared / seconds:.0f} compared kills an hour, "
+          f"{len(counts.failures)} failures")
 
 
 def _session(seed: int, seconds: float, counts: Counts) -> Session:

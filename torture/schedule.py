@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -128,6 +129,7 @@ def _start(task: Task, shared: Path) -> _Running:
     try:
         os.setsid()  # Ctrl-C is for the session, which ends its storms
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         family.adopt_orphans()
         found = carry_out(task, folder, shared)
         (folder / ".counts.json").write_text(json.dumps(found.to_json()))
@@ -179,4 +181,7 @@ def _counts_of(one: _Running, took: float) -> Counts | None:
     if not file.exists():
         what = f"the storm itself ended with {os.waitstatus_to_exitcode(status) if pid else 'nothing for too long'}"
         return Counts({}, (Failure(one.task.campaign, what, one.task.seed, one.task.how),))
-    return from_json(json.loads(file.read_text()))
+    counts = from_json(json.loads(file.read_text()))
+    if not counts.failures:  # hours of storms would fill the disk; what failed stays for whoever looks at it
+        shutil.rmtree(one.folder)
+    return counts
