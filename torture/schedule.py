@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -25,7 +26,7 @@ FUZZ = "fuzz"
 CAMPAIGNS = (*WEIGHTS, FUZZ)
 # A storm that takes longer hangs in the campaign's own code: commands have limits of their own.
 _STORM_S = 1800.0
-_FUZZ_S = 240.0
+_FUZZ_S, _SHORT_S = 240.0, 60.0
 _POLL_S = 0.05
 
 
@@ -37,11 +38,13 @@ class Task:
         campaign: its name.
         seed: of it.
         seconds: how long to fuzz.
+        kinds: of inputs to fuzz with; None = all.
     """
 
     campaign: str
     seed: int
     seconds: float = 0.0
+    kinds: tuple[str, ...] | None = None
 
     @property
     def how(self) -> str:
@@ -68,8 +71,9 @@ def tasks(seed: int, campaigns: Sequence[str]) -> Iterator[Task]:
 def fuzzing(seed: int, end: float) -> Iterator[Task]:
     """Times of fuzzing until `end` (of `time.monotonic`): long ones, because each begins with imports."""
     random = Random(f"fuzz {seed}")
-    while True:
-        yield Task(FUZZ, random.randrange(1 << 31), max(1.0, min(_FUZZ_S, end - time.monotonic())))
+    yield Task(FUZZ, random.randrange(1 << 31), min(_FUZZ_S, end - time.monotonic()))
+    while end - time.monotonic() > _SHORT_S:
+        yield Task(FUZZ, random.randrange(1 << 31), min(_FUZZ_S, end - time.monotonic()))
 
 
 def run_all(
@@ -125,6 +129,7 @@ def _start(task: Task, shared: Path) -> _Running:
     try:
         os.setsid()  # Ctrl-C is for the session, which ends its storms
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         family.adopt_orphans()
         found = carry_out(task, folder, shared)
         (folder / ".counts.json").write_text(json.dumps(found.to_json()))
@@ -140,8 +145,7 @@ def _start(task: Task, shared: Path) -> _Running:
 def carry_out(task: Task, folder: Path, shared: Path) -> Counts:
     """One task in this process; whatever goes wrong in the campaign itself is a failure too."""
     if task.campaign == FUZZ:
-        found: Counts = importlib.import_module("torture.fuzz.campaign").fuzz(task.seconds, task.seed, folder)
-        return found
+        return _fuzzed(task, folder)
     storm = Storm(task.campaign, task.seed, folder, shared)
     try:
         importlib.import_module(f"torture.campaigns.{task.campaign}").run(storm)
@@ -153,6 +157,16 @@ def carry_out(task: Task, folder: Path, shared: Path) -> Counts:
         family.kill_all()
     storm.numbers[f"storms_{task.campaign}"] += 1
     return storm.counts()
+
+
+def _fuzzed(task: Task, folder: Path) -> Counts:
+    """Counts of the fuzzers; that no input was tried is a failure, or nobody would notice."""
+    fuzz = importlib.import_module("torture.fuzz.campaign").fuzz
+    found: Counts = fuzz(task.seconds, task.seed, folder, task.kinds)
+    if any(value for name, value in found.numbers.items() if name.endswith("/inputs")):
+        return found
+    what = f"no input was tried within {task.seconds:.0f} s"
+    return found + Counts({}, (Failure(FUZZ, what, task.seed, task.how),))
 
 
 def _counts_of(one: _Running, took: float) -> Counts | None:
@@ -167,4 +181,7 @@ def _counts_of(one: _Running, took: float) -> Counts | None:
     if not file.exists():
         what = f"the storm itself ended with {os.waitstatus_to_exitcode(status) if pid else 'nothing for too long'}"
         return Counts({}, (Failure(one.task.campaign, what, one.task.seed, one.task.how),))
-    return from_json(json.loads(file.read_text()))
+    counts = from_json(json.loads(file.read_text()))
+    if not counts.failures:  # hours of storms would fill the disk; what failed stays for whoever looks at it
+        shutil.rmtree(one.folder)
+    return counts

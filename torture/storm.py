@@ -210,7 +210,7 @@ class Storm:
         return file.exists() and bool(json.loads(file.read_text())["done"])
 
     def compare(self, run_dir: Path, setup: Setup) -> None:
-        """A finished run with its undisturbed one, bit by bit."""
+        """A finished run with its undisturbed one, bit by bit; after `check_store`, whose delivery tidies up."""
         self.numbers["runs_compared"] += 1
         self.problems += checks.run_problems(run_dir, self.undisturbed(setup), setup.epochs)
 

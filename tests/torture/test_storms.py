@@ -57,6 +57,7 @@ _STORMS = """
 import itertools, json, sys, types
 from pathlib import Path
 from torture import schedule
+from torture.counts import Counts
 from torture.processes import family
 from torture.storm import Command, Storm
 
@@ -86,6 +87,9 @@ def hangs(storm):
         time.sleep(100)
     Command(pid, "run", storm.folder / "log").wait(0.3)
 
+def no_inputs(seconds, seed, folder, kinds):
+    return Counts({"fuzz/datasets/inputs": 0})
+
 def dies(storm):
     import os
     os._exit(3)
@@ -97,6 +101,8 @@ def right(storm):
 names = ("orphan", "breaks", "hangs", "dies", "right")
 for name in names:
     sys.modules[f"torture.campaigns.{name}"] = planted(globals()[name])
+sys.modules["torture.fuzz.campaign"] = types.ModuleType("planted")
+sys.modules["torture.fuzz.campaign"].fuzz = no_inputs
 family.adopt_orphans()
 tell = lambda task, counts, seconds: None
 if sys.argv[2] == "stop":
@@ -104,7 +110,7 @@ if sys.argv[2] == "stop":
         raise KeyboardInterrupt
     counts = schedule.run_all([iter([schedule.Task("right", 1)])], Path(sys.argv[1]), 60, tell)
 else:
-    both = [iter([schedule.Task(name, seed)]) for seed, name in enumerate(names)]
+    both = [iter([schedule.Task(name, seed)]) for seed, name in enumerate((*names, "fuzz"))]
     counts = schedule.run_all(both, Path(sys.argv[1]), 60, tell)
 print(json.dumps([counts.to_json(), len(family.family())]))
 """
@@ -113,9 +119,10 @@ print(json.dumps([counts.to_json(), len(family.family())]))
 def test_planted_faults_are_failures(tmp_path):
     counts, left = json.loads(of_own(_STORMS, str(tmp_path), "all"))
     said = {failure["campaign"]: failure["what"] for failure in counts["failures"]}
-    assert set(said) == {"orphan", "breaks", "hangs", "dies"} and left == 0
+    assert set(said) == {"orphan", "breaks", "hangs", "dies", "fuzz"} and left == 0
     assert "processes live" in said["orphan"] and "KeyError" in said["breaks"]
     assert "`gnnexp run` lives" in said["hangs"] and "ended with 3" in said["dies"]
+    assert "no input was tried" in said["fuzz"]
     assert counts["numbers"]["kills"] == 3 and counts["numbers"]["orphans"] == 1
     hows = {failure["how"] for failure in counts["failures"]}
     assert "python -m torture orphan --seed 0" in hows

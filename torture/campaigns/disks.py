@@ -112,8 +112,8 @@ def _full_below_the_cache(storm: Storm) -> None:
         return
     storm.expect_quiet(DELIVERY_S)
     storm.problems += checks.leftover_problems(disk)
-    storm.compare(storm.folder / "run", setup)
     storm.check_store([storm.folder / "run"])
+    storm.compare(storm.folder / "run", setup)
 
 
 def _full_below_a_sweep(storm: Storm) -> None:
@@ -157,8 +157,8 @@ def _read_only_run(storm: Storm) -> None:
         storm.problems.append(f"resume of a run that was read-only: {storm.commands[-1].said()[-500:]}")
         return
     storm.expect_quiet(DELIVERY_S)
-    storm.compare(run_dir, setup)
     storm.check_store([run_dir])
+    storm.compare(run_dir, setup)
     storm.numbers["kills_compared"] += storm.numbers["kills"]
 
 
@@ -217,8 +217,8 @@ def _gone_on_with(storm: Storm, run_dir: Path, setup: Setup, command: Command) -
             storm.problems.append("T1: finished without its last checkpoint, and the command does not say so")
         storm.problems += checks.curve_problems(run_dir, storm.undisturbed(setup), setup.epochs)
     else:
-        storm.compare(run_dir, setup)
-    storm.check_store([run_dir])
+        storm.check_store([run_dir])
+    storm.compare(run_dir, setup)
 
 
 _KINDS: Mapping[str, Callable[[Storm], None]] = {

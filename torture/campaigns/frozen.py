@@ -96,8 +96,8 @@ def _compared(storm: Storm, setup: Setup) -> None:
     else:
         storm.problems.append(f"does not go on after the frost: {command.said()[-600:]}")
         return
-    storm.compare(run_dir, setup)
     storm.check_store([run_dir])
+    storm.compare(run_dir, setup)
     storm.expect_quiet(RANKS_S)
     storm.numbers["kills_compared"] += storm.numbers["kills"]
 

@@ -109,8 +109,8 @@ def run(storm: Storm) -> None:
     storm.expect_quiet(DELIVERY_S)
     if storm.commands[-1].name.startswith("resume") and "has finished before" in storm.commands[-1].said():
         _delivers_what_is_left(storm, run_dir)
-    storm.compare(run_dir, setup)
     storm.check_store([run_dir])
+    storm.compare(run_dir, setup)
     storm.expect_quiet(RANKS_S)
     storm.numbers["kills_compared"] += storm.numbers["kills"] - before
 

@@ -60,8 +60,8 @@ def run(storm: Storm) -> None:
     storm.expect_quiet(DELIVERY_S)
     if left_over := _processes(_job(storm)):
         storm.problems.append(f"processes of the job live on: {left_over}")
-    storm.compare(storm.folder / "run", setup)
     storm.check_store([storm.folder / "run"])
+    storm.compare(storm.folder / "run", setup)
     storm.numbers["kills_compared"] += storm.numbers["kills"]
 
 

@@ -79,9 +79,10 @@ def compare_sweep(storm: Storm, cases: list[Setup]) -> None:
         found = runs[case.seed]
         if len(found) != 1:
             storm.problems.append(f"case seed={case.seed} has {len(found)} runs: {[path.name for path in found]}")
-        for run_dir in found:
-            storm.compare(run_dir, case)
     storm.check_store([run_dir for found in runs.values() for run_dir in found])
+    for case in cases:
+        for run_dir in runs[case.seed]:
+            storm.compare(run_dir, case)
     storm.problems += checks.report_problems(storm.folder / STORE, NAME)
     storm.problems += checks.leftover_problems(storm.folder / "runs" / "sweeps")
     states = json.loads((storm.folder / "runs" / "sweeps" / f"{NAME}.json").read_text())

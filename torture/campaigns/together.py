@@ -60,8 +60,8 @@ def _killed(storm: Storm, setup: Setup) -> None:
 
 def _compared(storm: Storm, setup: Setup) -> None:
     storm.expect_quiet(DELIVERY_S)
-    storm.compare(storm.folder / "run", setup)
     storm.check_store([storm.folder / "run"])
+    storm.compare(storm.folder / "run", setup)
     storm.numbers["kills_compared"] += storm.numbers["kills"]
 
 
