@@ -143,6 +143,8 @@ def stop() -> None:
         _wait("the queue", lambda: not _output("squeue", "-h"))
     files = [*(ROOT / f"slurmd.n{n}.pid" for n in range(1, NODES + 1)), ROOT / "slurmctld.pid", ROOT / "munged.pid"]
     for file in files:
+        if file.stem == "munged" and _ok("pgrep", "-x", "slurmctld"):  # another cluster of this machine needs it
+            continue
         if _alive(file):
             pid = int(file.read_text())
             _signal(pid, signal.SIGTERM)

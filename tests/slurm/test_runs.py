@@ -271,7 +271,7 @@ def test_a_sweep_is_a_job_array_and_goes_on(cluster, place):
     twice = start("sweep", "array.yaml", "hardware.detach=true").communicate(timeout=100)[0]
     subprocess.run(["scontrol", "release", submitted[2]], check=False, capture_output=True)
     assert "running elsewhere" in twice and submitted[2] in jobs(), "no run has two jobs"
-    until(lambda: not subprocess.run(["squeue", "-h"], capture_output=True, check=False).stdout)
+    until(lambda: not subprocess.run(["squeue", "-h"], capture_output=True, check=False).stdout, 300)
     last = start("sweep", "array.yaml")
     output = last.communicate(timeout=300)[0]
     assert last.returncode == 1 and "2 finished before" in output and "1 failed" in output, output
