@@ -10,7 +10,6 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,7 @@ from gnnexp.launchers.kept import Launchers
 from gnnexp.preflight import summary
 from gnnexp.prepare import read_quality
 from gnnexp.record.attempts import alone, note, read_attempts, restarts_spent
-from gnnexp.record.ending import deliver, end_attempt, refused_by_disk
+from gnnexp.record.ending import deliver, refused_by_disk, settle_or_say, unwritten
 from gnnexp.record.records import RESULT_FILE, write_json, write_text
 from gnnexp.record.runs import read_run
 from gnnexp.reports.figures.stacked import draw_breakdown
@@ -131,13 +130,15 @@ def _launched(
             outcome = refused_by_disk(run_dir, error)
         with noted() as asked:
             spent = restarts_spent(run_dir)  # a job script may have restarted it too
+            try:
+                note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason)
+            except OSError as error:
+                outcome = unwritten(run_dir, outcome, error)
             wish = outcome.asked or asked.first
             if wish is not None or not outcome.may_be_repeated or spent >= hardware.max_restarts:
                 printer.close()
-                ended = end_attempt(run_dir, outcome)
+                ended = outcome if outcome.status == "submitted" else settle_or_say(run_dir, outcome)
                 return replace(ended, asked=wish or asked.first)
-            with suppress(OSError):  # the first line of the next attempt meets the same disk, and that is said
-                note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason)
         spent += 1
         console.print(marked(outcome.reason, "yellow", "; starting again from the last checkpoint, "
                              f"{hardware.max_restarts - spent} restarts left"), soft_wrap=True)

@@ -33,15 +33,35 @@ def settle(run_dir: Path, outcome: Outcome) -> Outcome:
 
 def end_attempt(run_dir: Path, outcome: Outcome, job_id: str | None = None) -> Outcome:
     """Note how an attempt ended, and settle it; a disk that takes neither is named, and the run can go on later."""
+    job = {} if job_id is None else {"job": job_id}
     try:
-        job = {} if job_id is None else {"job": job_id}
         note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason, **job)
-        return outcome if outcome.status == "submitted" else settle(run_dir, outcome)
     except OSError as error:
-        if outcome.status == "finished" and (run_dir / RESULT_FILE).exists() and refusal(error) is not None:
-            print(f"gnnexp: {refusal(error)}", file=sys.stderr)  # the result is there, only its bookkeeping is not
-            return outcome
-        return refused_by_disk(run_dir, error, outcome.reason)
+        outcome = unwritten(run_dir, outcome, error)
+    return settle_or_say(run_dir, outcome)
+
+
+def settle_or_say(run_dir: Path, outcome: Outcome) -> Outcome:
+    """As `settle`; where the disk does not take it, that is the outcome."""
+    try:
+        return settle(run_dir, outcome)
+    except OSError as error:
+        return unwritten(run_dir, outcome, error)
+
+
+def unwritten(run_dir: Path, outcome: Outcome, error: OSError) -> Outcome:
+    """The outcome of an attempt whose end a disk did not take.
+
+    Raises:
+        OSError: `error`, if it is of another kind.
+    """
+    if outcome.kind == "disk":
+        return outcome
+    refused = refused_by_disk(run_dir, error, outcome.reason)
+    if outcome.status == "finished" and (run_dir / RESULT_FILE).exists():  # only its bookkeeping is missing
+        print(f"gnnexp: {refused.message}", file=sys.stderr)
+        return outcome
+    return refused
 
 
 def refused_by_disk(run_dir: Path, error: OSError, before: str = "") -> Outcome:
