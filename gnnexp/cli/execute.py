@@ -105,7 +105,7 @@ def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console, launch
         console.print(outcome.message, soft_wrap=True, markup=False)
     elif outcome.message:
         print(f"gnnexp: {outcome.message}\nlogs: {run_dir / 'logs'}", file=sys.stderr)
-        if outcome.kind not in ("mistake", "disk"):  # these say it themselves
+        if outcome.kind != "mistake" and "gnnexp resume" not in outcome.message:
             print(f"go on with: gnnexp resume {shlex.quote(str(run_dir))}", file=sys.stderr)
     return outcome
 
