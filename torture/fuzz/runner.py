@@ -81,6 +81,8 @@ def run_cases(
 ) -> Iterator[Outcome]:
     """Outcomes of cases of one kind, until `seconds` have passed or there are no more seeds.
 
+    To be called where no parallel kernel has run: OpenMP ends the forks of such a process.
+
     Args:
         name: of the kind.
         kind: makes a case of a generator.
