@@ -105,6 +105,8 @@ def delivering(folder: Path, timeout_s: float) -> Iterator[None]:
         TimeoutError: another process has not ended its delivery within `timeout_s`.
     """
     with locked(folder / "delivery.lock", timeout_s):
+        for leftover in folder.glob(f".{DELIVERY_FILE}.*.tmp"):  # of a delivery that was killed while it wrote
+            leftover.unlink(missing_ok=True)
         yield
 
 
