@@ -57,7 +57,8 @@ NO_PATH = {
     *((command, "overrides") for command in ("run", "sweep", "resume", "calibrate", "partition")),  # see KEYS
     ("run", "multirun"), ("run", "rerun"), ("run", "cfg"),
     ("sweep", "jobs"), ("sweep", "full"), ("sweep", "dry_run"), ("sweep", "rerun"), ("sweep", "accept_foreign"),
-    ("resume", "changed_code"), ("logs", "rank"), ("logs", "follow"),
+    ("resume", "changed_code"), ("resume", "job_ended"), ("resume", "trust"), ("cancel", "trust"),
+    ("logs", "rank"), ("logs", "follow"),
     ("report", "sort"), ("report", "rows"), ("report", "markdown"), ("report", "csv"), ("report", "sync"),
     ("plan", "hardware"), ("plan", "scale"), ("claims", "papers"), ("export", "names"), ("calibrate", "quick"),
     ("ui", "port"),

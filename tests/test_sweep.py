@@ -96,7 +96,7 @@ def test_what_stands_beside_is_checked(tmp_path: Path, published: str, named: st
 def test_an_unknown_sweep_has_a_nearest_one() -> None:
     with pytest.raises(ConfigError, match="quickstart"):
         load_sweep("quikstart")
-    with pytest.raises(ConfigError, match="no such file"):
+    with pytest.raises(ConfigError, match="No such file"):
         load_sweep("nowhere/x.yaml")
 
 

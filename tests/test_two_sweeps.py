@@ -17,14 +17,15 @@ from command_line import place, start
 
 from gnnexp.cli.cases import State
 from gnnexp.cli.console import make_console
-from gnnexp.cli.known_runs import Looking, run_dirs
+from gnnexp.cli.known_runs import Looking, all_there
 from gnnexp.cli.main import run_command
 from gnnexp.cli.once import look_again, looked_at_the_end, turn_of
 from gnnexp.cli.submitted import run_submitted
 from gnnexp.cli.sweep import check_all
 from gnnexp.config.compose import Composed
+from gnnexp.launchers.queue.answers import Alive
 from gnnexp.launchers.slurm import SlurmLauncher
-from gnnexp.launchers.slurm_jobs import JobState, write_job_id
+from gnnexp.launchers.slurm_jobs import Submission, read_submission, write_submission
 from gnnexp.measure.pulse import Pulse
 from gnnexp.sweep import Sweep, load_sweep
 
@@ -72,13 +73,13 @@ def test_cases_of_sweeps_that_run_at_once_are_run_once(sweeps: Path, second: str
 
 def test_a_rerun_runs_again_what_was_there_and_not_what_came_since(sweeps: Path) -> None:
     assert run_command(["sweep", "one.yaml", "seed=0"]) == 0
-    (first,) = run_dirs()
-    looking = Looking(passed_over=run_dirs())
+    (first,) = all_there()
+    looking = Looking(passed_over=all_there())
     _, composed, state = planned("one.yaml", "seed=0", looking=looking)
     assert state.status == "waiting" and state.run_dir == ""
     assert look_again(composed, state, Looking()).status == "finished before"
     assert run_command(["sweep", "one.yaml", "seed=0", "--rerun"]) == 0
-    (again,) = run_dirs() - {first}
+    (again,) = all_there() - {first}
     with turn_of(composed, state, looking) as now:
         assert (now.status, now.run_dir) == ("finished before", again), "another rerun has made it since"
 
@@ -97,14 +98,14 @@ def test_a_case_has_one_turn_at_a_time(sweeps: Path) -> None:
     with turn_of(composed, state, Looking()) as now:
         assert now.status == "waiting", "it was not run"
     assert run_command(["sweep", "two.yaml", "seed=0"]) == 0
-    (run,) = run_dirs()
+    (run,) = all_there()
     assert looked_at_the_end([composed], [other], Looking()) == [
         replace(state, status="finished before", run_dir=run)]
 
 
 def test_a_begun_run_that_another_sweep_has_finished_stays_as_it_is(sweeps: Path) -> None:
     assert run_command(["sweep", "one.yaml", "seed=0"]) == 0
-    (run,) = map(Path, run_dirs())
+    (run,) = map(Path, all_there())
     result = (run / "result.json").read_text()
     (run / "result.json").unlink()
     _, composed, state = planned("one.yaml", "seed=0")
@@ -118,7 +119,7 @@ def test_a_case_is_submitted_once(place: Path, monkeypatch: pytest.MonkeyPatch) 
     """The second sweep looks while the first one submits, and again when the job is in the queue."""
     (place / "one.yaml").write_text("fixed: [tracker=none, hardware=slurm_cpu, hardware.detach=true, seed=3]\n")
     monkeypatch.setattr(SlurmLauncher, "check_here", lambda *_: [])
-    monkeypatch.setattr("gnnexp.cli.resume.job_state", lambda job_id: JobState(job_id, "RUNNING"))
+    monkeypatch.setattr("gnnexp.cli.resume.ask", lambda run_dir, *_: read_submission(run_dir) and Alive("7", "RUNNING"))
     sweep, composed, state = planned("one.yaml")
     submitted: list[Path] = []
     seen: list[State] = []
@@ -130,14 +131,14 @@ def test_a_case_is_submitted_once(place: Path, monkeypatch: pytest.MonkeyPatch) 
         submitted.extend(run_dirs)
         seen.extend(sweeping([]))
         for run_dir in run_dirs:
-            write_job_id(run_dir, "7")
+            write_submission(run_dir, Submission("7", "token"))
         return ["7"] * len(run_dirs)
 
     monkeypatch.setattr(SlurmLauncher, "submit", submit)
     (first,) = sweeping([])
     (second,) = sweeping([])
     assert first.status == "submitted" and [one.status for one in (*seen, second)] == ["running elsewhere"] * 2
-    assert submitted == [Path(first.run_dir)] and len(run_dirs()) == 1
+    assert submitted == [Path(first.run_dir)] and len(all_there()) == 1
     assert second.run_dir == first.run_dir
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -123,5 +122,5 @@ def states_table(rows: Sequence[tuple[str, str, str]], title: str) -> Table:
     """A table of runs: what, state, where."""
     table = Table("run", "state", "directory or reason", title=title, title_justify="left")
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*row)
     return table

@@ -212,8 +212,8 @@ def tell_result(run_dir: Path, console: Console) -> None:
     train = run.config["train"]
     latest = next(iter(checkpoint_folders(run_dir)), run_dir).name
     if train.get("checkpoint_every") and latest != Position(train["epochs"]).folder:
-        console.print(f"[yellow]no checkpoint[/yellow] of the last epoch could be written, so its model is lost; why: "
-                      f"{run_dir / 'logs' / 'rank_0.log'}", soft_wrap=True)
+        console.print(marked("no checkpoint", "yellow", " of the last epoch could be written, so its model is lost; "
+                             f"why: {run_dir / 'logs' / 'rank_0.log'}"), soft_wrap=True)
     keys = row_keys([run], ("system", "dataset", "model"))
     console.print(make_table(group_runs([run], keys), keys).rich(console.width))
     store = build(run.config["tracker"], Tracker).where()

@@ -9,7 +9,6 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from rich.markup import escape
 from rich.table import Table
 
 from gnnexp.cli.console import epoch_line, make_console
@@ -50,7 +49,7 @@ def status(options: argparse.Namespace) -> int:
     for rank in read_statuses(run_dir):
         heard = f"{max(0.0, time.time() - rank.time):.0f} s ago"
         words = (str(rank.rank), rank.host, rank.state, rank.phase, heard, "".join(rank.reason.splitlines()[:1])[:80])
-        table.add_row(*map(escape, words))
+        table.add_row(*words)
     if table.row_count:
         console.print(table)
     return 1 if state.startswith("failed") else 0

@@ -7,6 +7,7 @@ import pwd
 from pathlib import Path
 
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.files import is_folder
 
 
 def check_own(run_dir: Path, does: str, mend: str) -> None:
@@ -24,10 +25,10 @@ def check_own(run_dir: Path, does: str, mend: str) -> None:
         ConfigError: the directory or one of its files belongs to somebody else.
     """
     me = os.geteuid()
-    for path in (run_dir, *sorted(run_dir.glob("*.json*"))):
+    for path in (run_dir, *(sorted(run_dir.glob("*.json*")) if is_folder(run_dir) else ())):
         try:
             owner = path.stat().st_uid
-        except FileNotFoundError:  # no run at all is another problem
+        except OSError:  # no run at all, a name that no system takes: the reader says so
             continue
         if owner != me:
             raise ConfigError(Problem("run", str(path), f"belongs to {_name(owner)}: gnnexp {does}", mend))

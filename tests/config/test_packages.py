@@ -35,6 +35,9 @@ def place(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch:
 def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     for name in names:
         monkeypatch.setitem(sys.modules, name, None)
+        for module, found in list(sys.modules.items()):
+            if module.startswith("gnnexp.") and hasattr(found, name):  # imported by an earlier test of this process
+                monkeypatch.delitem(sys.modules, module)
 
 
 def test_what_is_said_to_install_is_what_the_project_requires() -> None:

@@ -111,6 +111,6 @@ def test_no_targets_make_empty_blocks(fused: bool) -> None:
 
 
 def test_without_dgl_the_config_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dgl_sampler, "find_spec", lambda name: None)
+    monkeypatch.setattr(dgl_sampler, "is_installed", lambda name: False)
     with pytest.raises(ConfigError, match="dgl"):
         DGLSampler([3])

@@ -168,7 +168,7 @@ def test_the_figures_have_a_bar_per_rank_and_a_line_per_setting(
     from matplotlib.figure import Figure
 
     kept: list[Figure] = []
-    monkeypatch.setattr(Figure, "savefig", lambda self, file, **_: (kept.append(self), Path(file).write_text("drawn")))
+    monkeypatch.setattr(Figure, "savefig", lambda self, file, **_: (kept.append(self), file.write(b"drawn")))
     deep = [
         make_run(tmp_path / f"{system}{layers}", [COLD, [
             rank(10 * layers, 3, activations=(7, rounds, 0.1)), rank(20, activations=(9, rounds, 0.1))

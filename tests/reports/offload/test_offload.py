@@ -11,6 +11,7 @@ from run_folder import write_job, write_result
 
 from gnnexp.cli.main import run_command
 from gnnexp.record.runs import Run, read_run
+from gnnexp.reports.figures import drawing
 from gnnexp.reports.offload import figure as offload_figure
 from gnnexp.reports.offload.chunk_plan import plan_of
 from gnnexp.reports.offload.crossings import breakdown_of
@@ -237,7 +238,7 @@ def test_the_figures_are_those_that_the_runs_support(tmp_path: Path, monkeypatch
     from matplotlib.figure import Figure
 
     kept: dict[str, Figure] = {}
-    monkeypatch.setattr(Figure, "savefig", lambda self, file, **_: kept.update({Path(file).name: self}))
+    monkeypatch.setattr(drawing, "save_figure", lambda figure, file: kept.update({file.name: figure}))
     runs = [make_run(tmp_path / "a", WARM), make_run(tmp_path / "b", WARM, "hongtu_base", **BASE),
             in_memory(tmp_path / "c")]
     assert offload_figure.draw(runs[2:], tmp_path / "none") == [], "nothing is offloaded"
@@ -256,7 +257,7 @@ def test_curves_run_along_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     from matplotlib.figure import Figure
 
     kept: dict[str, Figure] = {}
-    monkeypatch.setattr(Figure, "savefig", lambda self, file, **_: kept.update({Path(file).name: self}))
+    monkeypatch.setattr(drawing, "save_figure", lambda figure, file: kept.update({file.name: figure}))
     files = offload_figure.draw(by_chunks(tmp_path / "a"), tmp_path / "out")
     assert [file.name for file in files] == [
         f"{name}.{suffix}" for name in ("offload", "chunks", "replication") for suffix in ("png", "svg")]

@@ -12,7 +12,7 @@ from torture.fuzz.mutate.packed import tar
 from torture.fuzz.mutate.raw import damaged
 from torture.fuzz.mutate.trees import json_text
 
-_RESULT = json.dumps({"status": "finished", "config": {"tracker": None}, "provenance": {}, "epochs": [], "summary": {}})
+_RESULT = (Path(__file__).parents[1] / "record" / "result.json").read_text(encoding="utf-8")
 _STATE = json.dumps({"schema": 1, "name": "x", "report": {}, "cases": [
     {"label": "a", "run_dir": "runs/x/a0", "status": "finished", "key": "k", "reason": "", "overrides": []}]})
 _MEMBERS = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -35,7 +36,7 @@ def changed(tree: Any, random: Random) -> None:  # noqa: ANN401
         elif how < 0.3 and isinstance(holder, dict):
             holder[random.choice(["../escaped", "", "a" * 300, "é", "_target_", "x\0y", "__class__"])] = holder[key]
         else:
-            holder[key] = random.choice(LEAVES)
+            holder[key] = deepcopy(random.choice(LEAVES))  # it may be changed itself later
 
 
 def _spots(tree: Any, depth: int) -> list[tuple[Any, Any]]:  # noqa: ANN401
