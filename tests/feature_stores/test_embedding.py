@@ -257,6 +257,7 @@ def test_the_preflight_counts_rows_with_their_moments(workers):
 @pytest.fixture
 def own_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A ring in files of a user, without features."""
+    pytest.importorskip("hydra")  # make test-core has none
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GNNEXP_CACHE", str(tmp_path / "cache"))
     ring = np.arange(30)
