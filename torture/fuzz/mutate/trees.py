@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from random import Random
 from typing import Any
 
@@ -33,9 +34,10 @@ def changed(tree: Any, random: Random) -> None:  # noqa: ANN401
         if how < 0.2:
             del holder[key]
         elif how < 0.3 and isinstance(holder, dict):
-            holder[random.choice(["../escaped", "", "a" * 300, "é", "_target_", "x\0y", "__class__"])] = holder[key]
+            name = random.choice(["../escaped", "", "a" * 300, "é", "_target_", "x\0y", "__class__"])
+            holder[name] = deepcopy(holder[key])
         else:
-            holder[key] = random.choice(LEAVES)
+            holder[key] = deepcopy(random.choice(LEAVES))  # the next change may be inside of it
 
 
 def _spots(tree: Any, depth: int) -> list[tuple[Any, Any]]:  # noqa: ANN401
