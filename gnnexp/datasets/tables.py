@@ -87,7 +87,7 @@ class Table:
             DataError: the file is damaged or has lines that are not such rows, each named with number and content.
         """
         with self._open() as file:
-            return self._numbers(file, int(self.header))
+            return self._numbers(itertools.islice(file, int(self.header), None))
 
     def chunks(self, rows: int) -> Iterator[np.ndarray]:
         """The same rows, at most `rows` at a time, `[n, k]` each; nothing more is held.
@@ -121,15 +121,34 @@ class Table:
                 raise DataError(self._bad_lines())
             yield line
 
-    def _numbers(self, lines: Iterable[str], skip: int = 0) -> np.ndarray:
+    def _ascii(self, lines: Iterable[str]) -> Iterator[str]:
+        """The lines, if their numbers are ASCII.
+
+        numpy looks up other characters of a whole number beyond the end of a table of digits: it takes what lies there
+        for a digit (`1\u01fe` is 472), or dies of SIGSEGV.
+
+        Raises:
+            ValueError: they are not.
+        """
+        for line in lines:
+            if not line.isascii() and not self._without_marks(line).isascii():
+                raise ValueError("it has numbers that are not ASCII")
+            yield line
+
+    def _without_marks(self, line: str) -> str:
+        """The line without comment and delimiters, which may be any characters."""
+        text = line.split(self.comments, maxsplit=1)[0] if self.comments else line
+        return text.replace(self.delimiter, "") if self.delimiter else text
+
+    def _numbers(self, lines: Iterable[str]) -> np.ndarray:
         """`[n, k]` of some lines; none of comments and blank ones only."""
         try:
             with warnings.catch_warnings():
                 # numpy only warns where it reads 1.5 as the integer 1, or finds no rows.
                 warnings.simplefilter("error", DeprecationWarning)
                 warnings.filterwarnings("ignore", message=".*input contained no data")
-                found = np.loadtxt(lines, dtype=self.dtype, delimiter=self.delimiter, comments=self.comments or None,
-                                   skiprows=skip, ndmin=2)
+                found = np.loadtxt(self._ascii(lines), dtype=self.dtype, delimiter=self.delimiter,
+                                   comments=self.comments or None, ndmin=2)
         except (ValueError, OverflowError, DeprecationWarning) as error:
             raise DataError(self._bad_lines() or [self._damaged(error)]) from None
         except MemoryError as error:
@@ -172,6 +191,8 @@ class Table:
                     continue
                 cells = text.strip().split(self.delimiter)
                 why = self._wrong(cells, width or len(cells))
+                if not why and not self._without_marks(line).isascii():
+                    why = "must be ASCII between its numbers too"
                 if why:
                     mend = self._mend(line, first=width == 0)
                     problems.append(Problem(f"{self.path}, line {number}", line.strip()[:80], why, mend))
@@ -198,7 +219,7 @@ class Table:
         bounds += "" if self.high is None else f" below {self.high}"
         allowed = f"{'whole ' if kind is int else ''}numbers{bounds}"
         try:
-            values = [kind(cell) for cell in cells]
+            values = [kind(cell.encode("ascii")) for cell in cells]
         except ValueError:
             return f"must be {allowed}"
         ends = (-(2**63), 2**63) if kind is int else (-math.inf, math.inf)

@@ -292,3 +292,18 @@ def test_options_of_types_without_types(tmp_path: Path) -> None:
             EdgeList(streamed=True, **options)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="have no types"):
         EdgeList(path=write(tmp_path / "e.tsv", "0 1\n"), inverse_relations=True).load()
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_names_comments_and_delimiters_may_be_any_characters(streamed: bool, tmp_path: Path) -> None:
+    (tmp_path / "edges.csv").write_text("quäle\u2192ziel\n# grün\n0\u21921 # \u0661\n", encoding="utf-8")
+    dataset = EdgeList(path=str(tmp_path), header=True, delimiter="\u2192", streamed=streamed)
+    assert pairs(dataset) == [(1, 0), (0, 1)]
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_line_whose_numbers_are_not_ascii_is_named(streamed: bool, tmp_path: Path) -> None:
+    for line in ("1\u01fe\t2", "1\u00a0\t2", "\u0661\t2", "1 2 \u3000"):
+        (tmp_path / "edges.tsv").write_text(f"0\t1\n{line}\n", encoding="utf-8")
+        with pytest.raises(DataError, match=r"edges\.tsv, line 2"):
+            EdgeList(path=str(tmp_path), streamed=streamed).load()

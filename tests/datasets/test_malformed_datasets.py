@@ -222,6 +222,11 @@ PACKED: dict[str, bytes] = {
     "negative": gzip.compress(b"0,-1\n"),
     "fractions": gzip.compress(b"0,1.5\n"),
     "not a number": gzip.compress(b"0,nan\n"),
+    "what numpy takes for a digit": gzip.compress("0,1\u01fe\n".encode()),
+    "what numpy dies of": gzip.compress("0,1\n\U000fe779,2\n".encode()),
+    "other digits": gzip.compress("0,\u0661\n".encode()),
+    "other spaces": gzip.compress("0,\u00a01\n".encode()),
+    "byte order mark": gzip.compress("\ufeff0,1\n".encode()),
     "ragged": gzip.compress(b"0,1\n0\n"),
     "formula": gzip.compress(b"=cmd|' /C touch executed'!A0,1\n"),
 }

@@ -34,9 +34,10 @@ def changed(tree: Any, random: Random) -> None:  # noqa: ANN401
         if how < 0.2:
             del holder[key]
         elif how < 0.3 and isinstance(holder, dict):
-            holder[random.choice(["../escaped", "", "a" * 300, "é", "_target_", "x\0y", "__class__"])] = holder[key]
+            name = random.choice(["../escaped", "", "a" * 300, "é", "_target_", "x\0y", "__class__"])
+            holder[name] = deepcopy(holder[key])
         else:
-            holder[key] = deepcopy(random.choice(LEAVES))  # it may be changed itself later
+            holder[key] = deepcopy(random.choice(LEAVES))  # the next change may be inside of it
 
 
 def _spots(tree: Any, depth: int) -> list[tuple[Any, Any]]:  # noqa: ANN401
