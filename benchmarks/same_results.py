@@ -18,6 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy
+
 from gnnexp.config.compose import compose
 from gnnexp.provenance.code import ROOTS, TABLE, WITHOUT_RESULTS, known_results, loaded_digest
 from gnnexp.provenance.source import closure, digest_of, file_of
@@ -27,6 +29,38 @@ GROUPS = ("datasets", "partitioners", "samplers", "feature_stores", "models", "t
 SMALL = ("train.epochs=2", "hardware.workers=2", "model.hidden=16", "tracker=none", "train.checkpoint_every=1")
 # What a run is made on and what it took is no result.
 _NO_RESULT = ("time/", "memory/", "eval/")
+# Every loader of real files, and both generators.
+LOADED = ("digits", "planetoid", "planetoid dataset.name=citeseer", "planetoid dataset.name=pubmed",
+          "planetoid dataset.name=nell", "graphdata_npz", "graphdata_npz dataset.name=coauthor-physics",
+          "heterophilous_npz", "fb100", "aminer", "fb15k_237", "ogb dataset.name=ogbl-ddi",
+          "rmat dataset.num_nodes=1000", "dcsbm dataset.num_nodes=1000",
+          "edge_list dataset.path=edges.tsv dataset.labels=labels.csv dataset.features=features.npy")
+_LOAD_EACH = """
+import hashlib, json, sys
+import numpy, torch
+from gnnexp.config.build import build
+import numpy
+
+from gnnexp.config.compose import compose
+from gnnexp.datasets.base import Dataset
+def digest(value):
+    if isinstance(value, torch.Tensor):
+        return [str(value.dtype), list(value.shape), hashlib.sha256(value.contiguous().numpy().tobytes()).hexdigest()]
+    if isinstance(value, dict):
+        return {key: digest(inner) for key, inner in sorted(value.items())}
+    if hasattr(value, "__dataclass_fields__"):
+        return {key: digest(getattr(value, key)) for key in value.__dataclass_fields__}
+    return repr(value)
+found = {}
+for line in json.loads(sys.argv[1]):
+    name, *more = line.split()
+    try:
+        graph = build(compose([f"dataset={name}", *more]).config["dataset"], Dataset).load()
+        found[line] = {key: value for key, value in digest(graph).items() if key != "notes"}
+    except Exception as error:
+        print(f"{line}: {error}", file=sys.stderr)
+print(json.dumps(found))
+"""
 _RUN_EACH = """
 import json, sys
 from gnnexp.cli.main import run_command
@@ -52,12 +86,16 @@ def main() -> int:
             after = run_all(HERE, work / "here", {label: [*cases[label], *as_in(result["config"], cases[label])]
                                                   for label, result in before.items()})
             differing = differences(before, after)
+            graphs = [loaded(tree, work) for tree in (base, HERE)]
+            differing += [f"{name}: another graph" for name in sorted({*graphs[0]} | {*graphs[1]})
+                          if graphs[0].get(name) != graphs[1].get(name)]
+            print(f"{len(graphs[0])} of {len(LOADED)} data sets loaded: {', '.join(graphs[0])}")
             print("\n".join(differing) or f"{len(after)} runs are equal: losses, counts, accuracies")
             print("left out, since the base refuses them:", ", ".join(sorted({*cases} - {*before})) or "nothing")
             if differing or not after:
                 return 1
             commit = git("rev-parse", "--short", options.base)
-            why = f"{options.why} ({len(after)} runs of {len(systems())} systems bit-identical to {commit})"
+            why = f"{options.why} ({len(after)} runs and {len(graphs[0])} loaded graphs bit-identical to {commit})"
             write_rows(list(rows(base, why)))
         finally:
             git("worktree", "remove", "--force", str(base))
@@ -92,6 +130,17 @@ def run_all(tree: Path, folder: Path, cases: Mapping[str, Sequence[str]]) -> dic
     found = {label: json.loads(file.read_text(encoding="utf-8")) for label, file in files.items() if file.exists()}
     print(f"{tree.name}: {len(found)} of {len(cases)} cases ran", flush=True)
     return {label: result for label, result in found.items() if result["status"] == "finished"}
+
+
+def loaded(tree: Path, folder: Path) -> dict[str, Any]:
+    """Digests of every part of the graphs of `LOADED` that `tree` can load."""
+    (folder / "edges.tsv").write_text("".join(f"{n}\t{(7 * n + 1) % 50}\n" for n in range(50)), encoding="utf-8")
+    (folder / "labels.csv").write_text("".join(f"{n % 4}\n" for n in range(50)), encoding="utf-8")
+    numpy.save(folder / "features.npy", numpy.arange(150, dtype=numpy.float32).reshape(50, 3))
+    done = subprocess.run([sys.executable, "-c", _LOAD_EACH, json.dumps(LOADED)], cwd=folder, check=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(tree)}, stdout=subprocess.PIPE)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def as_in(config: Mapping[str, Any], overrides: Sequence[str]) -> list[str]:
