@@ -29,6 +29,8 @@ ROOT_VARIABLE = "GNNEXP_DATA"
 _LARGE_BYTES, _START_BYTES = 256 << 20, 4096
 _MAGIC = {".npy": b"\x93NUMPY", ".npz": b"PK", ".gz": b"\x1f\x8b"}
 _TEXTS = (".tsv", ".csv", ".txt", ".index")
+# More vertices than this many per edge are a damaged count, or ids that were never renumbered (hashes, user numbers).
+_MAX_NODES_PER_EDGE, _ALWAYS_ALLOWED = 64, 1 << 20
 
 
 class Dataset(ABC):
@@ -250,6 +252,11 @@ def class_count(labels: np.ndarray, key: str) -> int:
     if largest >= 1 << 31:
         raise DataError(Problem(key, largest, "classes must be below 2^31", "number the classes from 0 on"))
     return largest + 1
+
+
+def believable(num_nodes: int, num_edges: int) -> bool:
+    """Whether a graph of so many edges can have so many vertices, if nothing but one number in a file says so."""
+    return num_nodes <= max(_ALWAYS_ALLOWED, _MAX_NODES_PER_EDGE * num_edges)
 
 
 def check_memory(num_bytes: int, what: str) -> None:

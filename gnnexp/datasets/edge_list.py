@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from gnnexp.datasets.base import Dataset, check_memory, checked, data_folder, is_file, no_edges
+from gnnexp.datasets.base import Dataset, believable, check_memory, checked, data_folder, is_file, no_edges
 from gnnexp.datasets.edge_files import TEXT, PairType, TextFormat, files_of, note_types, open_edges
 from gnnexp.datasets.features import Sparse, typed_rows
 from gnnexp.datasets.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
@@ -32,8 +32,6 @@ from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.stream import EdgeStream, Symmetrized
 
 _SUFFIXES = (*TEXT, ".npy", ".bin")
-# More vertices than this many per edge are taken for ids that were never renumbered (hashes, user numbers).
-_MAX_NODES_PER_EDGE, _ALWAYS_ALLOWED = 64, 1 << 20
 
 
 class EdgeList(Dataset):
@@ -356,7 +354,7 @@ class EdgeList(Dataset):
             return None
         else:
             num_nodes = edges[0] + 1
-            if num_nodes > max(_ALWAYS_ALLOWED, _MAX_NODES_PER_EDGE * edges[1]):
+            if not believable(num_nodes, edges[1]):
                 mend = "renumber the ids from 0 on without gaps, or set dataset.num_nodes if they are meant so"
                 found = f"largest id {num_nodes - 1} with {edges[1]} edges"
                 raise DataError(Problem(str(path), found, "ids must be numbered from 0 on", mend))

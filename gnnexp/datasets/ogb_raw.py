@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from gnnexp.datasets.base import check_memory, is_file
+from gnnexp.datasets.base import believable, check_memory, is_file
 from gnnexp.datasets.npz import NpzFile
 from gnnexp.datasets.tables import Table
 from gnnexp.errors import DataError, Findings, Problem
@@ -76,6 +76,20 @@ def require(paths: Iterable[Path]) -> None:
         raise DataError(missing)
 
 
+def check_count(num_nodes: int, edges: np.ndarray | None, key: str, findings: Findings) -> None:
+    """Check that the vertices are not far more than the edges, before arrays of their number are made.
+
+    Raises:
+        DataError: they are, or nobody can tell because the edges could not be read; with what was found before.
+    """
+    if believable(num_nodes, 0 if edges is None else edges.shape[0]):
+        return
+    if edges is not None:
+        findings.problems.append(Problem(key, f"{num_nodes} vertices with {edges.shape[0]} edges", "must be the number "
+                                         "of vertices", FORMAT_MEND))
+    findings.raise_all()
+
+
 def read_text(folder: Path, findings: Findings) -> OgbRaw:
     """The layout of most: text files. Problems of all but V are found by `findings`."""
     raw = folder / "raw"
@@ -103,6 +117,7 @@ def read_text(folder: Path, findings: Findings) -> OgbRaw:
         return table
 
     edges = findings.attempt(read_edges)
+    check_count(num_nodes, edges, str(needed[1]), findings)
     rows = None if edges is None else edges.shape[0]
     features = findings.attempt(optional, "node-feat", "float32", num_nodes)
     labels = findings.attempt(optional, "node-label", "float64", num_nodes)
@@ -125,6 +140,7 @@ def read_binary(folder: Path) -> OgbRaw:
         raise DataError(Problem(str(path), found, "must be [2, E] integers and one count", FORMAT_MEND))
     num_nodes = int(counts.ravel()[0])
     check_memory(24 * num_nodes, f"{path}: {num_nodes} vertices")
+    check_count(num_nodes, edges.T, f"{path}: num_nodes_list", Findings())
     values = labels.array("node_label").astype(np.float64)
     if values.size == 0 or values.shape[:1] != (num_nodes,):
         key = f"{labels.path}: node_label"

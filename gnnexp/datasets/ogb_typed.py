@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from gnnexp.datasets.base import check_memory, is_file
-from gnnexp.datasets.ogb_raw import FORMAT_MEND, OgbRaw, OgbTypes, read_table, require
+from gnnexp.datasets.ogb_raw import FORMAT_MEND, OgbRaw, OgbTypes, check_count, read_table, require
 from gnnexp.datasets.tables import Table
 from gnnexp.errors import DataError, Findings, Problem
 
@@ -32,11 +32,13 @@ def read_typed(folder: Path) -> OgbRaw:
     triplets = _triplets(raw / _TRIPLETS, nodes)
     findings = Findings()
     edges = [findings.attempt(_edges, raw, triplet, nodes) for triplet in triplets]
+    found = [pairs for pairs in edges if pairs is not None]
+    together = np.concatenate(found) if len(found) == len(edges) else None
+    check_count(sum(map(len, nodes.values())), together, str(raw / TYPES), findings)
     features = findings.attempt(_features, raw, nodes)
     labelled = findings.attempt(_labels, raw, nodes)
     findings.raise_all()
-    assert labelled is not None
-    found = [pairs for pairs in edges if pairs is not None]
+    assert labelled is not None and together is not None
     sizes = [len(members) for members in nodes.values()]
     labels, of_type = labelled
     types = OgbTypes(
@@ -48,7 +50,7 @@ def read_typed(folder: Path) -> OgbRaw:
         notes=(f"types of vertices, in this order: {', '.join(nodes)}",
                f"relations, in this order: {', '.join('-'.join(triplet) for triplet in triplets)}"),
     )
-    return OgbRaw(np.concatenate(found), sum(sizes), features, labels, None, str(raw / _TRIPLETS), types)
+    return OgbRaw(together, sum(sizes), features, labels, None, str(raw / _TRIPLETS), types)
 
 
 def _node_types(path: Path) -> dict[str, range]:

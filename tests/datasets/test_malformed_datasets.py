@@ -246,6 +246,27 @@ def test_packed_tables_of_ogb(name: str) -> None:
     refused(dataset.load, "node-feat.csv.gz")
 
 
+def set_count(form: str, count: int) -> None:
+    if form == "binary":
+        with np.load("ogb/raw/data.npz") as archive:
+            np.savez("ogb/raw/data.npz", **{**archive, "num_nodes_list": np.array([count])})
+    elif form == "typed":
+        Path("ogb/raw/num-node-dict.csv.gz").write_bytes(gzip.compress(f"author,paper\n{count},3\n".encode()))
+    else:
+        Path("ogb/raw/num-node-list.csv.gz").write_bytes(gzip.compress(str(count).encode()))
+
+
+@pytest.mark.parametrize("edges", ["right", "damaged"])
+@pytest.mark.parametrize("form", ["text", "binary", "typed"])
+def test_a_damaged_count_takes_no_memory(form: str, edges: str) -> None:
+    """One number of a small file asked for four gigabytes, where a machine has them."""
+    dataset = {"text": put_ogbn, "binary": put_ogbn_binary, "typed": put_ogbn_typed}[form]()
+    set_count(form, 100_000_000)
+    if edges == "damaged" and form != "binary":
+        next(Path("ogb/raw").rglob("edge.csv.gz")).write_bytes(gzip.compress(b"a,b\n"))
+    refused(dataset.load, "edge.csv.gz" if edges == "damaged" and form != "binary" else "100000")
+
+
 @pytest.mark.parametrize("name", ["../../../outside", "/etc", "a" * 300, "a/b", "\u00e9" * 90, "..", ".", "a\0b"])
 @pytest.mark.parametrize("place", ["type", "relation"])
 def test_names_of_types_do_not_leave_the_folder(name: str, place: str) -> None:
