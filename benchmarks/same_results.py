@@ -31,7 +31,8 @@ SMALL = ("train.epochs=2", "hardware.workers=2", "model.hidden=16", "tracker=non
 _NO_RESULT = ("time/", "memory/", "eval/")
 # Every loader of real files, and both generators.
 LOADED = ("digits", "planetoid", "planetoid dataset.name=citeseer", "planetoid dataset.name=nell",
-          "planetoid dataset.name=pubmed dataset.missing_features=zeros", "graphdata_npz", "graphdata_npz dataset.name=coauthor-physics",
+          "planetoid dataset.name=pubmed dataset.missing_features=zeros", "graphdata_npz",
+          "graphdata_npz dataset.name=coauthor-physics",
           "heterophilous_npz", "fb100", "aminer", "fb15k_237", "ogb dataset.name=ogbl-ddi",
           "rmat dataset.num_nodes=1000", "dcsbm dataset.num_nodes=1000",
           "edge_list dataset.path=edges.tsv dataset.labels=labels.csv dataset.features=features.npy")
