@@ -183,7 +183,6 @@ def test_the_death_of_a_node_costs_what_was_done_since_the_last_checkpoint(clust
     assert curve("run") == expected
 
 
-@pytest.mark.slow  # not yet seen to pass since it was corrected: see the note of issue 31
 def test_a_run_ends_well_while_the_controller_is_frozen(cluster, place, expected):
     """Nobody answers from the middle of the run to its end: the launcher reports the result all the same."""
     going = start("run", "hydra.run.dir=run", "tracker=none", *CAUGHT)
@@ -202,7 +201,6 @@ def test_a_run_ends_well_while_the_controller_is_frozen(cluster, place, expected
     until(lambda: not subprocess.run(["squeue", "-h"], capture_output=True, check=False).stdout)
 
 
-@pytest.mark.slow  # not yet seen to pass since it was corrected: see the note of issue 31
 def test_a_run_survives_the_death_of_the_controller(cluster, place, expected):
     # Slower than where one command follows: three are started here, and all have to find the run going.
     slower = "hardware.straggler={rank: 0, phase: forward, seconds: 2.0}"
