@@ -67,6 +67,7 @@ reproduce-small: setup ## every published table and figure, scaled down, into do
 	$(BIN)/python -m benchmarks.reproduce
 
 torture: setup ## kills, frost, full disks, bad servers, malformed files for TORTURE_MINUTES (10); counts into docs/results
+	$(BIN)/pip install -q -c constraints.txt atheris || echo "atheris cannot be had: no coverage-guided inputs"
 	$(BIN)/python -m torture --counts docs/results/torture.json; code=$$?; $(BIN)/python -m torture.page && exit $$code
 
 torture-slice: setup ## a minute of it, with fixed seeds and a random one

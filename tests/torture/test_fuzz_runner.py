@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from random import Random
 import numpy as np
 import pytest
 
+import gnnexp
 from gnnexp.errors import ConfigError, DataError, Problem
 from torture.fuzz.case import Case
 from torture.fuzz.guard import fire
@@ -49,12 +51,22 @@ def swallow(read: Callable[[], object]) -> Callable[[], object]:
     return call
 
 
+def end_own_child() -> None:
+    """As gnnexp ends `squeue` with what it has started."""
+    checkout = str(Path(gnnexp.__path__[0]).parent)
+    asks = ["git", "-C", checkout, "cat-file", "--batch"]
+    child = subprocess.Popen(asks, stdin=subprocess.PIPE, start_new_session=True)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
 HARMLESS: dict[str, tuple[Callable[[], object], str]] = {
     "nothing": (lambda: None, "accepted"),
     "reads its file": (lambda: Path("input").read_bytes(), "accepted"),
     "writes below its folder": (lambda: Path("output").write_text("x"), "accepted"),
     "a temporary folder": (lambda: __import__("tempfile").TemporaryDirectory().cleanup(), "accepted"),
     "reads numpy": (lambda: Path(np.__file__).read_bytes(), "accepted"),
+    "ends its own child": (end_own_child, "accepted"),
     "a problem of the configuration": (lambda: refuse(ConfigError), "refused"),
     "a problem of the data": (lambda: refuse(DataError), "refused"),
 }
@@ -66,6 +78,7 @@ EXECUTES: dict[str, Callable[[], object]] = {
     "a repository of somebody else": lambda: subprocess.run(["git", "-C", ".", "status"], check=False),
     "another process": os.fork,
     "a signal": lambda: os.kill(os.getppid(), 0),
+    "a signal to a group": lambda: os.killpg(os.getpgid(os.getppid()), 0),
     "a connection": lambda: socket.create_connection(("127.0.0.1", 9)),
 }
 ESCAPES: dict[str, Callable[[], object]] = {
