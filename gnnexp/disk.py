@@ -9,6 +9,9 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import secrets
+import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -27,6 +30,8 @@ _NO_ACCESS = {
     errno.EACCES: ("you have no right to use this place", "change its rights, or name another path"),
     errno.EPERM: ("you have no right to use this place", "change its rights, or name another path"),
 }
+# The end of the name of a folder that is being made, and the seconds in which its maker locks it.
+_NEW, _NEW_S = ".new", 60.0
 # Where nothing more can be written, whatever is tried.
 NO_ROOM = frozenset(_NO_ROOM)
 
@@ -102,6 +107,50 @@ def write_bytes(path: Path, content: bytes) -> None:
         if isinstance(error, OSError):
             error.filename, error.filename2 = str(path), None  # the user knows of no temporary file
         raise
+
+
+@contextmanager
+def appearing(folder: Path) -> Iterator[Path]:
+    """A new folder that appears whole: it gets its name at the end of this context, and until then a hidden one.
+
+    A process that is killed inside leaves only the hidden folder. The next call beside it removes that.
+
+    Raises:
+        OSError: the folder is there already and holds something, or it cannot be made.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    for left in folder.parent.glob(f".*{_NEW}"):
+        _remove_abandoned(left)
+    hidden = folder.with_name(f".{secrets.token_hex(8)}{_NEW}")
+    hidden.mkdir()
+    handle = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield hidden
+        hidden.rename(folder)
+    except BaseException as error:
+        shutil.rmtree(hidden, ignore_errors=True)
+        if isinstance(error, OSError) and error.filename is not None:  # the user knows of no hidden folder
+            error.filename, error.filename2 = str(error.filename).replace(str(hidden), str(folder)), None
+        raise
+    finally:
+        os.close(handle)
+
+
+def _remove_abandoned(hidden: Path) -> None:
+    """Remove a hidden folder that no living process holds; one of this minute may not be held yet."""
+    try:
+        handle = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # it has got its name, or belongs to somebody else
+        return
+    try:
+        if time.time() - os.fstat(handle).st_mtime > _NEW_S:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(hidden, ignore_errors=True)
+    except BlockingIOError:
+        return
+    finally:
+        os.close(handle)
 
 
 def try_lock(file: Path) -> int | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnexp.disk import DiskError, in_words, one_line, refusal, write_bytes, writing
+from gnnexp.disk import DiskError, appearing, in_words, one_line, refusal, write_bytes, writing
 
 
 @pytest.mark.parametrize(("number", "what", "mend"), [
@@ -61,3 +61,39 @@ def test_a_file_that_is_written_to_is_named(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space") as caught, writing(tmp_path / "epochs.jsonl"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert caught.value.filename == str(tmp_path / "epochs.jsonl")
+
+
+def test_a_folder_appears_whole(tmp_path: Path) -> None:
+    with appearing(tmp_path / "runs" / "one") as place:
+        (place / "job.json").write_text("{}")
+        assert not (tmp_path / "runs" / "one").exists()
+    assert [item.name for item in (tmp_path / "runs").iterdir()] == ["one"]
+    with pytest.raises(OSError, match="not empty") as caught, appearing(tmp_path / "runs" / "one"):
+        pass
+    assert caught.value.filename == str(tmp_path / "runs" / "one")
+    assert [item.name for item in (tmp_path / "runs").iterdir()] == ["one"]
+
+
+def test_what_cannot_be_written_names_the_folder_that_was_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(OSError) as caught, appearing(tmp_path / "one") as place:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(place / "job.json"))
+    assert caught.value.filename == str(tmp_path / "one" / "job.json") and not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_a_killed_process_is_removed_and_one_that_is_held_stays(tmp_path: Path) -> None:
+    pid = os.fork()
+    if not pid:
+        with appearing(tmp_path / "killed") as place:
+            (place / "file").write_text("x")
+            os._exit(0)  # nothing is cleaned up, as by SIGKILL
+    os.waitpid(pid, 0)
+    (left,) = tmp_path.iterdir()
+    with appearing(tmp_path / "two"):
+        assert left.exists(), "its maker may not have locked it yet"
+    os.utime(left, (0, 0))
+    with appearing(tmp_path / "three") as held:
+        assert not left.exists()
+        os.utime(held, (0, 0))
+        with appearing(tmp_path / "four"):
+            assert held.exists()
+    assert sorted(item.name for item in tmp_path.iterdir()) == ["four", "three", "two"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +16,7 @@ from gnnexp.cli.execute import carry_out, start_run
 from gnnexp.cli.provenance import make_provenance
 from gnnexp.cli.resume import reopen_run
 from gnnexp.config.compose import Composed
-from gnnexp.disk import DiskError, in_words, refusal
+from gnnexp.disk import DiskError, appearing, in_words, refusal
 from gnnexp.errors import DataError, ProblemsError
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.kept import Launchers
@@ -133,14 +132,8 @@ def refused(sweep: Sweep, composed: Composed, state: State, error: ProblemsError
 
 def _record(run_dir: Path, composed: Composed, state: State, sweep: Sweep) -> None:
     """A run directory without anything prepared."""
-    run_dir.mkdir(parents=True)
     provenance: Mapping[str, Any] = make_provenance(composed, state.dataset_key, None, sweep.name)
-    try:
-        write_text(run_dir / "config.yaml", yaml.safe_dump(composed.config, sort_keys=False))
-        write_json(run_dir / "job.json", {"schema": 1, "config": composed.config, "graph": None, "partition": None,
-                                          "quality": {}, "presample": None, "presampled": [], "provenance": provenance})
-    except OSError:
-        shutil.rmtree(run_dir, ignore_errors=True)
-        raise
-
-
+    with appearing(run_dir) as place:
+        write_text(place / "config.yaml", yaml.safe_dump(composed.config, sort_keys=False))
+        write_json(place / "job.json", {"schema": 1, "config": composed.config, "graph": None, "partition": None,
+                                        "quality": {}, "presample": None, "presampled": [], "provenance": provenance})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import shlex
-import shutil
 import signal
 import sys
 import time
@@ -23,7 +22,7 @@ from gnnexp.cli.provenance import graph_sizes, make_provenance
 from gnnexp.config.build import build
 from gnnexp.config.compose import Composed
 from gnnexp.config.schema import run_config
-from gnnexp.disk import one_line, refusal
+from gnnexp.disk import appearing, one_line, refusal
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.interrupts import noted
@@ -151,18 +150,18 @@ def create_run(composed: Composed, prepared: Prepared, sweep: str | None) -> Pat
         ConfigError: if the directory is there already or cannot be made.
     """
     run_dir, config = composed.run_dir, composed.config
+    partition = None if prepared.partition is None else str(prepared.partition)
+    provenance = make_provenance(composed, prepared.key, partition, sweep)
     try:
-        run_dir.mkdir(parents=True)
+        with appearing(run_dir) as place:
+            write_job(place, config, prepared, provenance)
     except (OSError, ValueError) as error:
-        raise ConfigError(check_run_dir(run_dir) or Problem(
+        problems = check_run_dir(run_dir)
+        if not problems and isinstance(error, OSError) and refusal(error) is not None:
+            raise
+        raise ConfigError(problems or Problem(
             "hydra.run.dir", str(run_dir), f"cannot be made: {error}", "hydra.run.dir=<a folder that you may write to>"
         )) from None
-    partition = None if prepared.partition is None else str(prepared.partition)
-    try:
-        write_job(run_dir, config, prepared, make_provenance(composed, prepared.key, partition, sweep))
-    except BaseException:
-        shutil.rmtree(run_dir, ignore_errors=True)  # half a run directory is none
-        raise
     return run_dir
 
 

@@ -114,7 +114,8 @@ def known_of(key: str, looking: Looking, folder: Path = RUNS) -> list[Known]:
         except DataError:  # it has not ended
             run = None
         if run is not None and run.status == "finished":
-            found.append(_known(path, run.config, run.provenance, run.machine, finished=True))
+            if run.key == key:  # or its ranks executed other code than was asked for
+                found.append(_known(path, run.config, run.provenance, run.machine, finished=True))
         elif not imported_from(job["provenance"]):
             found.append(_begun(path, job))
     return found

@@ -17,7 +17,7 @@ import psutil
 import torch
 
 from gnnexp.errors import DataError, Findings, Problem
-from gnnexp.files import open_regular
+from gnnexp.files import is_file, open_regular
 from gnnexp.graph.build import CscArrays
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import EdgeStream
@@ -195,14 +195,6 @@ def existing_files(folder: Path, names: Iterable[str], directory: str) -> dict[s
     if missing:
         raise DataError(missing)
     return paths
-
-
-def is_file(path: Path) -> bool:
-    """Whether `path` is a file; one whose name no system takes (too long, with a zero byte) is none."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
 
 
 def single_file(path: str | None, directory: str, file: str) -> Path:

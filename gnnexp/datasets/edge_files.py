@@ -15,10 +15,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from gnnexp.datasets.base import is_file
 from gnnexp.datasets.npz import DAMAGE, NpzFile
 from gnnexp.datasets.tables import Table
 from gnnexp.errors import DataError, Problem
+from gnnexp.files import is_file
 from gnnexp.graph.arrays import META
 from gnnexp.graph.format import open_graph
 from gnnexp.graph.npy import NpyHeader, file_header, read_header

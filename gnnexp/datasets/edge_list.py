@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 import torch
 
-from gnnexp.datasets.base import Dataset, believable, check_memory, checked, data_folder, is_file, no_edges
+from gnnexp.datasets.base import Dataset, believable, check_memory, checked, data_folder, no_edges
 from gnnexp.datasets.edge_files import TEXT, PairType, TextFormat, files_of, note_types, open_edges
 from gnnexp.datasets.features import Sparse, typed_rows
 from gnnexp.datasets.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
@@ -22,6 +22,7 @@ from gnnexp.datasets.npz import open_npy
 from gnnexp.datasets.split import check_shares, given_split, random_split
 from gnnexp.datasets.tables import Table
 from gnnexp.errors import ConfigError, DataError, Findings, Problem
+from gnnexp.files import is_file
 from gnnexp.graph.arrays import META
 from gnnexp.graph.build import CscArrays, build_graph
 from gnnexp.graph.external import EdgeRules, write_csc

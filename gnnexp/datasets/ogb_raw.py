@@ -9,10 +9,11 @@ from typing import Literal
 
 import numpy as np
 
-from gnnexp.datasets.base import believable, check_memory, is_file
+from gnnexp.datasets.base import believable, check_memory
 from gnnexp.datasets.npz import NpzFile
 from gnnexp.datasets.tables import Table
 from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.files import is_file
 
 FORMAT_MEND = "check that it is the folder of an ogbn-* or ogbl-* dataset"
 

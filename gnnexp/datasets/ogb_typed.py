@@ -10,10 +10,11 @@ from typing import Literal
 
 import numpy as np
 
-from gnnexp.datasets.base import check_memory, is_file
+from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.ogb_raw import FORMAT_MEND, OgbRaw, OgbTypes, check_count, read_table, require
 from gnnexp.datasets.tables import Table
 from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.files import is_file
 
 TYPES, _TRIPLETS = "num-node-dict.csv.gz", "triplet-type-list.csv.gz"
 # Names are parts of paths.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from gnnexp.cli.main import run_command
 from gnnexp.provenance import machine
 from gnnexp.provenance.code import code_of_config
 from gnnexp.provenance.run_key import run_key
+from gnnexp.record.runs import find_runs
 
 MODEL = "from gnnexp.models.sage import SAGE\n\n\nclass Mine(SAGE):\n    rate = 1\n"
 SWEEP = """
@@ -125,6 +127,58 @@ def test_a_job_that_waited_has_the_code_that_it_executed(workplace: Path, monkey
     assert after["code"] == code_of_config(composed.config).to_json() != before["code"]
     assert after["run_key"] == run_key(composed.config, after["dataset_key"], code_of_config(composed.config))
     assert after["run_key"] != before["run_key"]
+
+
+def test_a_result_of_other_code_than_was_asked_for_is_not_taken(workplace: Path) -> None:
+    assert sweep() == 0
+    (run,) = runs(workplace)
+    result = json.loads((run / "result.json").read_text())
+    result["provenance"]["run_key"] = ""  # as `as_executed` leaves it where attempts executed several codes
+    (run / "result.json").write_text(json.dumps(result))
+    assert sweep() == 0 and len(runs(workplace)) == 2
+
+
+BEGUN = ["run", "dataset=digits", "tracker=none", "model=mine", "model.hidden=8", "model.layers=1",
+         "sampler.fanouts=[3]", "hardware.threads=1", "train.epochs=2", "hydra.run.dir=runs/begun",
+         "--config-dir", "conf"]
+
+
+def _provenance(run: str) -> dict[str, Any]:
+    return json.loads(Path("runs", run, "result.json").read_text())["provenance"]
+
+
+def _cut_off(run: str) -> None:
+    """As a kill during the second epoch leaves it."""
+    folder = Path("runs", run)
+    (folder / "result.json").unlink()
+    latest = max(path for path in (folder / "checkpoints").iterdir() if path.is_dir() and not path.is_symlink())
+    (folder / "checkpoints" / "best").unlink()
+    shutil.rmtree(latest)
+    lines = (folder / "epochs.jsonl").read_text().splitlines(keepends=True)
+    (folder / "epochs.jsonl").write_text(lines[0])
+
+
+def test_a_run_goes_on_with_edited_code_only_where_the_user_says_so(
+        workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(BEGUN) == 0
+    key = _provenance("begun")["run_key"]
+    _cut_off("begun")
+    (workplace / "mymodel.py").write_text(MODEL.replace("= 1", "= 2"))
+    assert run_command(["resume", "runs/begun"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "mymodel" in said and "--changed-code runs/begun" in said
+    assert run_command(["resume", "runs/begun", "--changed-code"]) == 0
+    mixed = _provenance("begun")
+    assert key and mixed["run_key"] == "" and len(mixed["earlier_code"]) == 1
+    assert mixed["earlier_code"][0]["own"]["mymodel"] != mixed["code"]["own"]["mymodel"]
+
+
+def test_a_run_that_goes_on_with_more_ranks_is_no_case(workplace: Path) -> None:
+    assert run_command(BEGUN) == 0
+    _cut_off("begun")
+    assert run_command(["resume", "runs/begun", "hardware.workers=2"]) == 0
+    assert _provenance("begun")["run_key"] == ""
+    assert [run.key for run in find_runs(Path("runs"))] == [""]
 
 
 def _elsewhere(run: Path, **node: Any) -> None:

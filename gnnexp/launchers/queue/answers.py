@@ -20,13 +20,13 @@ ENDED = PASSING | {"COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "DEADLINE", "O
 
 
 @dataclass(frozen=True)
-class Alive:
-    """A job that waits, runs, or is put back into the queue.
+class _Named:
+    """A job whose state has a name.
 
     Attributes:
         job_id: of the job.
-        name: SLURM's word for its state.
-        reason: why it waits, as far as SLURM says.
+        name: SLURM's word for its state or for how it ended; `GONE` if SLURM has forgotten the job.
+        reason: why it waits or why it ended, as far as anybody says.
     """
 
     job_id: str
@@ -35,26 +35,15 @@ class Alive:
 
     def describe(self) -> str:
         """In words."""
-        return _describe(self.job_id, self.name, self.reason)
+        return f"job {self.job_id} {self.name}" + (f" ({self.reason})" if self.reason not in ("", "None") else "")
 
 
-@dataclass(frozen=True)
-class Ended:
-    """A job that does nothing any more, which is proven.
+class Alive(_Named):
+    """A job that waits, runs, or is put back into the queue."""
 
-    Attributes:
-        job_id: of the job.
-        name: SLURM's word for how it ended; `GONE` if SLURM has forgotten it.
-        reason: why it ended, as far as anybody says.
-    """
 
-    job_id: str
-    name: str
-    reason: str = ""
-
-    def describe(self) -> str:
-        """In words."""
-        return _describe(self.job_id, self.name, self.reason)
+class Ended(_Named):
+    """A job that does nothing any more, which is proven."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +64,3 @@ class Unknown:
 
 
 Answer: TypeAlias = Alive | Ended | Unknown
-
-
-def _describe(job_id: str, name: str, reason: str) -> str:
-    return f"job {job_id} {name}" + (f" ({reason})" if reason not in ("", "None") else "")
