@@ -83,7 +83,7 @@ class Check:
         sweeps: whose runs are looked at.
         value: an `expression` of each run.
         of, over: which runs are on either side, by config key; several values of a key are sides of their own.
-        beside: what stands in for `of` once more: the page shows those pairs too, and no verdict counts them.
+        uncounted: further components in place of `of`: the page shows their pairs, and no verdict counts them.
         where: what all of them must be.
         alike: config keys that a pair must share.
         take: which of the pairs' values count: `each`, the `greatest`, the `least`, their `mean`; `growth` compares the
@@ -110,7 +110,7 @@ class Check:
     value: str
     of: Mapping[str, Sequence[str]]
     over: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    beside: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    uncounted: Mapping[str, Sequence[str]] = field(default_factory=dict)
     where: Mapping[str, Sequence[str]] = field(default_factory=dict)
     alike: Sequence[str] = ALIKE
     take: str = "each"
@@ -202,7 +202,7 @@ def _check(claim: str, item: Mapping[str, Any], problems: list[Problem]) -> Chec
     if (item.get("take") in _ALONG) != bool(item.get("along")):
         problems.append(Problem(f"{claim}.check.along", item.get("along"), f"goes with take: {' or '.join(_ALONG)}",
                                 "give both"))
-    sides = {key: _side(item.get(key, {})) for key in ("of", "over", "beside", "where")}
+    sides = {key: _side(item.get(key, {})) for key in ("of", "over", "uncounted", "where")}
     parts: dict[str, Any] = {"alike": tuple(item.get("alike", ALIKE))}
     if "cells" in item:
         parts["cells"] = Cells(**item["cells"])

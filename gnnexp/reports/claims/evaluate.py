@@ -36,14 +36,14 @@ class Outcome:
         measured: every pair on the machine that made the runs.
         estimated: every pair on the paper's machine; empty where the claim needs none, or nothing can be estimated.
         counts: of the synthetic graphs that it rests on, and the paper's.
-        beside: pairs of further systems, on the machine that decides; no verdict counts them.
+        uncounted: pairs of further systems, on the machine that decides; no verdict counts them.
     """
 
     claim: Claim
     measured: Sequence[Found]
     estimated: Sequence[Found]
     counts: Sequence[Counted] = ()
-    beside: Sequence[Found] = ()
+    uncounted: Sequence[Found] = ()
 
     @property
     def verdict(self) -> str:
@@ -94,11 +94,11 @@ def outcome(claim: Claim, runs_of: Mapping[str, Sequence[Run]]) -> Outcome:
     measured, estimated = _measured(claim, check, runs), _estimated(claim, check, runs)
     graphs = {stands_for(run) for one in (*measured, *estimated) for run in one.runs}
     counts = [one for one in counted(claim, runs_of) if one.graph in graphs]
-    if not check.beside:
+    if not check.uncounted:
         return Outcome(claim, measured, estimated, counts)
-    other = replace(check, of={**check.of, **check.beside})
-    beside = (_estimated if needs_estimate(claim) else _measured)(claim, other, runs)
-    return Outcome(claim, measured, estimated, counts, beside)
+    other = replace(check, of={**check.of, **check.uncounted})
+    uncounted = (_estimated if needs_estimate(claim) else _measured)(claim, other, runs)
+    return Outcome(claim, measured, estimated, counts, uncounted)
 
 
 def taken(found: Sequence[Found], take: str) -> list[Found]:

@@ -64,10 +64,10 @@ def _row(one: Outcome) -> tuple[str, ...]:
 
 
 def _cells(one: Outcome) -> tuple[str, str]:
-    """Measured and estimated; what is shown beside follows what decides."""
+    """Measured and estimated; what no verdict counts follows what decides."""
     cells = [_measured_cell(one.claim, one.measured), _cell(one.claim, one.estimated)]
-    if one.beside:
-        cells[needs_estimate(one.claim)] += f"; not counted: {_cell(one.claim, one.beside)}"
+    if one.uncounted:
+        cells[needs_estimate(one.claim)] += f"; not counted: {_cell(one.claim, one.uncounted)}"
     return cells[0], cells[1]
 
 

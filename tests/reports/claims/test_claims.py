@@ -110,7 +110,7 @@ def test_the_sweeps_of_a_check_have_its_sides(check: Check) -> None:
     for name in names_in(check.value):
         if name.startswith("config/"):
             assert any(run.knows(name.removeprefix("config/")) for run in side(check, check.of)), name
-    assert not check.beside or side(check, {**check.of, **check.beside})
+    assert not check.uncounted or side(check, {**check.of, **check.uncounted})
 
 
 def kept() -> dict[str, dict[str, str]]:

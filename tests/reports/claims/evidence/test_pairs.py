@@ -37,8 +37,8 @@ def test_both_runs_of_a_pair_are_looked_at_after_as_many_epochs() -> None:
 
 def test_further_systems_are_shown_and_not_counted() -> None:
     runs = [run_of("slow", 6), run_of("hybrid", 2), run_of("fast", 3)]
-    claim = claim_of(check_of(beside={"system": ("hybrid",)}))
+    claim = claim_of(check_of(uncounted={"system": ("hybrid",)}))
     found = outcome(claim, {"s": runs})
-    assert found.verdict == "holds" and [one.value for one in found.beside] == [2 / 3]
+    assert found.verdict == "holds" and [one.value for one in found.uncounted] == [2 / 3]
     (row,) = make_table(evaluated([claim], {"s": runs})).rows
     assert row[4] == "2 (slow over fast); not counted: 0.667 (hybrid over fast)"
