@@ -38,10 +38,8 @@ LOADED = ("digits", "planetoid", "planetoid dataset.name=citeseer", "planetoid d
           "edge_list dataset.path=edges.tsv dataset.labels=labels.csv dataset.features=features.npy")
 _LOAD_EACH = """
 import hashlib, json, sys
-import numpy, torch
+import torch
 from gnnexp.config.build import build
-import numpy
-
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
 def digest(value):

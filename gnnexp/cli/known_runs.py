@@ -16,8 +16,8 @@ from gnnexp.launchers.local import LocalLauncher
 from gnnexp.provenance.imported import imported_from
 from gnnexp.provenance.machine import UNKNOWN, kind_of, node_of_launch, this_node
 from gnnexp.provenance.run_key import recorded_key
-from gnnexp.record.records import JOB_FILE, load_job
-from gnnexp.record.runs import RUNS, find_runs, read_run, run_dirs
+from gnnexp.record.records import JOB_FILE, load_job, run_dirs
+from gnnexp.record.runs import RUNS, find_runs, read_run
 
 
 @dataclass(frozen=True)

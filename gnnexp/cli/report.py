@@ -22,8 +22,8 @@ from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError, unique
 from gnnexp.files import is_folder
 from gnnexp.planner.profiles import machine_named
-from gnnexp.record.records import JOB_FILE, RESULT_FILE, read_state
-from gnnexp.record.runs import RUNS, Run, find_runs, read_run, run_dirs
+from gnnexp.record.records import JOB_FILE, RESULT_FILE, read_state, run_dirs
+from gnnexp.record.runs import RUNS, Run, find_runs, read_run
 from gnnexp.reports import overview
 from gnnexp.reports.compare import compare
 from gnnexp.reports.estimates.column import with_estimates

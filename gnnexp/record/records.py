@@ -7,7 +7,7 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -212,3 +212,14 @@ def summarize(epochs: Sequence[Mapping[str, Any]], primary: str) -> dict[str, fl
                 summary[name] = values[len(values) // 2]
     summary["num_epochs"] = len(epochs)
     return summary
+
+
+def run_dirs(folder: Path, file: str) -> Iterator[Path]:
+    """Directories below `folder` that hold `file`, in order of their names.
+
+    Folders whose name starts with a dot are no runs: an import makes a run in one before it gets its name.
+    """
+    for place, folders, files in os.walk(folder):
+        if file in files or file in folders:  # whoever reads a folder of that name says what is wrong
+            yield Path(place)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))

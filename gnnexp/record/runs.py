@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from gnnexp.errors import DataError, Problem
 from gnnexp.provenance.machine import machine_of
 from gnnexp.provenance.run_key import recorded_key
-from gnnexp.record.records import RESULT_FILE, figure_of_merit, load_result, read_state, warm_median
+from gnnexp.record.records import RESULT_FILE, figure_of_merit, load_result, read_state, run_dirs, warm_median
 
 RUNS = Path("runs")
 # What reports call the kind of machine by, like a key of the configuration.
@@ -130,17 +130,6 @@ def read_run(path: Path) -> Run:
         kind=result.get("kind") or "", facts=result.get("paradigm") or {},
         quality=result.get("quality") or {}, nodes=result.get("nodes") or (),
     )
-
-
-def run_dirs(folder: Path, file: str) -> Iterator[Path]:
-    """Directories below `folder` that hold `file`, in order of their names.
-
-    Folders whose name starts with a dot are no runs: an import makes a run in one before it gets its name.
-    """
-    for place, folders, files in os.walk(folder):
-        if file in files or file in folders:  # whoever reads a folder of that name says what is wrong
-            yield Path(place)
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
 
 
 def find_runs(folder: Path = RUNS) -> list[Run]:

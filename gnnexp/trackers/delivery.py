@@ -20,6 +20,7 @@ from gnnexp.record.records import (
     load_result,
     read_epochs,
     read_fields,
+    run_dirs,
     unreadable,
     write_json,
 )
@@ -182,5 +183,4 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 def undelivered(folder: Path, uri: str) -> list[Path]:
     """Run directories below `folder` that `uri` does not have whole, in order of their names."""
-    runs = sorted(path.parent for path in folder.rglob("job.json"))
-    return [run for run in runs if not read_delivery(run, uri).done]
+    return [run for run in run_dirs(folder, JOB_FILE) if not read_delivery(run, uri).done]

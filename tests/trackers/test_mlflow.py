@@ -104,6 +104,7 @@ def test_a_store_that_is_away_is_one_error_and_the_run_can_be_delivered_later(tm
     away = f"sqlite:///{tmp_path / 'no' / 'folder' / 'mlflow.db'}"
     with pytest.raises(TrackingError, match="no folder"):
         MlflowTracker(away).deliver(run)
+    write_job(tmp_path / "runs" / ".b.new", uid="b")  # a run directory that is being made
     assert undelivered(tmp_path, store) == [run]
     assert MlflowTracker(store).deliver(run) is True
     assert undelivered(tmp_path, store) == []
