@@ -32,6 +32,7 @@ _NO_ACCESS = {
 }
 # The end of the name of a folder that is being made, and the seconds in which its maker locks it.
 _NEW, _NEW_S = ".new", 60.0
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 # Where nothing more can be written, whatever is tried.
 NO_ROOM = frozenset(_NO_ROOM)
 
@@ -52,6 +53,9 @@ def refusal(error: OSError, then: str = "") -> Problem | None:
     words = _NO_ROOM.get(error.errno or 0)
     if words is None and error.filename is not None:  # a socket's error names no file
         words = _NO_ACCESS.get(error.errno or 0)
+    if words is None and error.errno in _NO_LOCKS and error.filename is not None:
+        words = ("this file system has no file locks",
+                 "have it mounted with locks (Lustre: -o flock), or name a folder elsewhere")
     if words is None:
         return None
     place = str(error.filename or "the disk")
@@ -109,6 +113,17 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise
 
 
+def flock(handle: int, operation: int, path: Path) -> None:
+    """The system's `flock`, whose errors name `path`.
+
+    Raises:
+        BlockingIOError: another process has the lock, and `operation` says not to wait.
+        OSError: the file system has no locks.
+    """
+    with writing(path):
+        fcntl.flock(handle, operation)
+
+
 @contextmanager
 def appearing(folder: Path) -> Iterator[Path]:
     """A new folder that appears whole: it gets its name at the end of this context, and until then a hidden one.
@@ -125,7 +140,7 @@ def appearing(folder: Path) -> Iterator[Path]:
     hidden.mkdir()
     handle = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        flock(handle, fcntl.LOCK_EX, hidden)
         yield hidden
         hidden.rename(folder)
     except BaseException as error:
@@ -145,7 +160,7 @@ def _remove_abandoned(hidden: Path) -> None:
         return
     try:
         if time.time() - os.fstat(handle).st_mtime > _NEW_S:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, hidden)
             shutil.rmtree(hidden, ignore_errors=True)
     except BlockingIOError:
         return
@@ -161,7 +176,7 @@ def try_lock(file: Path) -> int | None:
     while True:
         handle = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, file)
         except BlockingIOError:
             os.close(handle)
             return None

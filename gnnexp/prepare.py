@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gnnexp.datasets.base import Dataset
-from gnnexp.disk import NO_ROOM, try_lock
+from gnnexp.disk import NO_ROOM, refusal, try_lock
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.arrays import mend
 from gnnexp.graph.format import open_graph, save_graph
@@ -340,7 +340,9 @@ def _lock(folder: Path) -> Iterator[None]:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = _acquire(path)
     except OSError as error:
-        raise DataError(Problem(str(path.parent), error.strerror, "the artifact cache must be writable",
+        refused = refusal(error)
+        why = f": {refused.allowed}" if refused is not None else ""
+        raise DataError(Problem(str(path.parent), error.strerror, f"the artifact cache must be writable{why}",
                                 f"set {CACHE_VARIABLE} to a folder that is")) from None
     try:
         yield

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gnnexp.cli.main import run_command
 from gnnexp.disk import DiskError, appearing, in_words, one_line, refusal, write_bytes, writing
 
 
@@ -17,6 +18,7 @@ from gnnexp.disk import DiskError, appearing, in_words, one_line, refusal, write
     (errno.EFBIG, "the file would be larger than files may be", "ulimit -f"),
     (errno.EROFS, "the disk is mounted read-only", "have it mounted for writing"),
     (errno.EACCES, "you have no right to use this place", "change its rights"),
+    (errno.ENOSYS, "this file system has no file locks", "Lustre: -o flock"),
 ])
 def test_every_refusal_has_words_and_a_mend(number: int, what: str, mend: str) -> None:
     problem = refusal(OSError(number, os.strerror(number), "/a/run/result.json"), "gnnexp resume /a/run")
@@ -97,3 +99,22 @@ def test_a_folder_of_a_killed_process_is_removed_and_one_that_is_held_stays(tmp_
         with appearing(tmp_path / "four"):
             assert held.exists()
     assert sorted(item.name for item in tmp_path.iterdir()) == ["four", "three", "two"]
+
+
+@pytest.mark.parametrize(("place", "words"), [
+    (".gnnexp", "the artifact cache must be writable: this file system has no file locks"),
+    ("runs", "this file system has no file locks"),
+])
+def test_a_file_system_without_locks_is_named_before_a_run_starts(
+        place: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:
+    def flock(handle: int, operation: int) -> None:
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        if path.is_relative_to(tmp_path / place):
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gnnexp.disk.fcntl.flock", flock)
+    assert run_command(["run", "dataset=digits", "tracker=none", "hydra.run.dir=runs/one"]) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "runs" / "one").exists()

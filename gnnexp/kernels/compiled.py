@@ -20,6 +20,8 @@ from typing import Any
 import numba
 from numba.core.caching import FunctionCache
 
+from gnnexp.disk import flock
+
 _within = threading.local()
 _BUCKETS = 64
 
@@ -41,7 +43,7 @@ def locked(file: Path) -> Iterator[None]:
     """Hold `file`, which is made where it is missing, while no other process does."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        flock(lock.fileno(), fcntl.LOCK_EX, file)
         yield
 
 

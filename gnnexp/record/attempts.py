@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from gnnexp.disk import writing
+from gnnexp.disk import flock, writing
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.files import SMALL_BYTES, parse_json, read_limited
 
@@ -139,7 +139,7 @@ def alone(run_dir: Path) -> Iterator[None]:
     with (run_dir / LOCK_FILE).open("a") as lock:
         for tried in range(_TRIES):
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB, run_dir / LOCK_FILE)
                 break
             except BlockingIOError:
                 if tried == _TRIES - 1:
@@ -153,7 +153,7 @@ def is_held(run_dir: Path) -> bool:
     """Whether a process starts or follows ranks for this run; asked without a right to write."""
     try:
         with (run_dir / LOCK_FILE).open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            flock(lock.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB, run_dir / LOCK_FILE)
     except FileNotFoundError:
         return False
     except BlockingIOError:

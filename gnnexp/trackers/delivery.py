@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gnnexp.disk import flock
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.record.attempts import BUSY
 from gnnexp.record.records import (
@@ -122,7 +123,7 @@ def locked(file: Path, timeout_s: float) -> Iterator[None]:
     with file.open("a+") as lock:
         while True:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB, file)
                 break
             except BlockingIOError:
                 if time.monotonic() > end:
