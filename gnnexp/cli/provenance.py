@@ -83,13 +83,14 @@ def with_root(command: str) -> str:
 
 
 def code_version() -> str:
-    """The package's version and, in a checkout, the commit and whether files differ from it."""
+    """The package's version and, in a checkout, the commit and whether files differ from it; `docs` do not count."""
     version = importlib.metadata.version("gnnexp")
     checkout = Path(gnnexp.__file__).resolve().parent.parent
     if not (checkout / ".git").exists():
         return version
-    described = output_of(["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=12"])
-    return f"{version}+{described}" if described else version
+    described = output_of(["git", "-C", str(checkout), "describe", "--always", "--abbrev=12"])
+    edited = output_of(["git", "-C", str(checkout), "status", "--porcelain", "--untracked-files=no", ".", ":!docs"])
+    return f"{version}+{described}{'-dirty' if edited else ''}" if described else version
 
 
 def library_versions() -> dict[str, str]:
