@@ -59,10 +59,11 @@ def as_executed(config: Mapping[str, Any], provenance: Mapping[str, Any], codes:
         provenance: of the run when it was asked for.
         codes: that ranks executed, in order (`gnnexp.record.attempts.codes_of`).
     """
-    if not codes or not provenance.get("run_key"):
+    if not codes:
         return provenance
     *earlier, code = codes
     if earlier:
         return {**provenance, "code": code, "earlier_code": earlier, "run_key": ""}
-    key = run_key(config, str(provenance["dataset_key"]), Code(code["changed"], code["own"]))
+    known = provenance.get("run_key")  # none where the run went on with other ranks
+    key = run_key(config, str(provenance["dataset_key"]), Code(code["changed"], code["own"])) if known else ""
     return {**provenance, "code": code, "run_key": key}
