@@ -166,10 +166,10 @@ def _tell(console: Console, path: Path, load: float) -> None:
         console.print(marked("warning", "yellow", f" the load average was {load:.1f} before: other programs ran at the "
                              "same time, and these figures are what they left; repeat it when they have ended"),
                       soft_wrap=True)
-    console.print(f"profile: {path}", soft_wrap=True, markup=False)
-    console.print(path.read_text(encoding="utf-8"), soft_wrap=True, markup=False)
+    console.print(f"profile: {path}", soft_wrap=True)
+    console.print(path.read_text(encoding="utf-8"), soft_wrap=True)
     if path.parent.name == "hardware":
         own = path.parent.parent.resolve() == product_folder("conf").resolve()
         words = "" if own else f"--config-dir {shlex.quote(str(path.parent.parent))}"
         console.print(f"use it: gnnexp plan NAME --hardware {path.stem} {words}\n"
-                      f"        gnnexp run hardware={path.stem} {words} …", soft_wrap=True, markup=False)
+                      f"        gnnexp run hardware={path.stem} {words} …", soft_wrap=True)

@@ -64,21 +64,21 @@ def start_run(composed: Composed, console: Console, sweep: str | None) -> Path:
     console.print(marked(f"ready in {seconds:.1f} s", "dim", before=f"{describe_graph(prepared.graph)}  "),
                   soft_wrap=True)
     for line in prepared.graph.notes:
-        console.print(f"  note: {line}", soft_wrap=True, markup=False)
+        console.print(f"  note: {line}", soft_wrap=True)
     for told in prepared.presampled:
         console.print(f"  {describe_presample(told)}", soft_wrap=True)
     if prepared.profile is not None:
         console.print(f"  {describe_profile(prepared.profile)}", soft_wrap=True)
     tell_preflight(prepared, console)
     run_dir = create_run(composed, prepared, sweep)
-    console.print(f"run directory {run_dir}", soft_wrap=True, markup=False)
+    console.print(f"run directory {run_dir}", soft_wrap=True)
     return run_dir
 
 
 def tell_preflight(prepared: Prepared, console: Console) -> None:
     """One line on the memory that is needed; what is short, line by line, where it is tried all the same."""
     if prepared.estimate is not None:
-        console.print(summary(prepared.estimate), soft_wrap=True, markup=False)
+        console.print(summary(prepared.estimate), soft_wrap=True)
     for shortage in prepared.shortages:
         console.print(marked("warning", "yellow", f" {shortage}"), soft_wrap=True)
 
@@ -101,7 +101,7 @@ def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console, launch
             draw_or_say(run_dir)
         deliver_rest(follower, min(tracker.timeout_s, run_config(config).hardware.timeout_s), console)
     if outcome.status == "submitted":
-        console.print(outcome.message, soft_wrap=True, markup=False)
+        console.print(outcome.message, soft_wrap=True)
     elif outcome.message:
         print(f"gnnexp: {outcome.message}\nlogs: {run_dir / 'logs'}", file=sys.stderr)
         if outcome.kind != "mistake" and "gnnexp resume" not in outcome.message:

@@ -39,12 +39,12 @@ def status(options: argparse.Namespace) -> int:
     state = _state(run_dir, asked.hardware.num_ranks)
     epochs = read_epochs(run_dir)
     console.print(f"{run_dir}: {state}, {len(epochs)} of {asked.train.epochs} epochs recorded, "
-                  f"{len(checkpoint_folders(run_dir))} checkpoints", soft_wrap=True, markup=False)
+                  f"{len(checkpoint_folders(run_dir))} checkpoints", soft_wrap=True)
     if epochs:
         console.print(epoch_line(epochs[-1]), soft_wrap=True)
     for line in read_attempts(run_dir):
         when = datetime.fromtimestamp(line["time"]).isoformat(" ", "seconds")
-        console.print(f"  {when}  {describe(line)}", soft_wrap=True, markup=False)
+        console.print(f"  {when}  {describe(line)}", soft_wrap=True)
     table = Table("rank", "host", "state", "phase", "heard", "reason")
     for rank in read_statuses(run_dir):
         heard = f"{max(0.0, time.time() - rank.time):.0f} s ago"

@@ -34,7 +34,7 @@ def main(options: argparse.Namespace) -> int:
     report = read_quality(folder)
     console.print(_overall(report, partition))
     console.print(_parts(report))
-    console.print(f"partition: {folder}\nquality: {folder / QUALITY}", soft_wrap=True, markup=False)
+    console.print(f"partition: {folder}\nquality: {folder / QUALITY}", soft_wrap=True)
     return 0
 
 

@@ -105,7 +105,7 @@ def compare_runs(names: Sequence[str]) -> Table:
 def tell(console: Console, table: Table, name: str, out: Path | None, formats: Sequence[str]) -> None:
     """Print a table that is no sweep's, and save it where it is asked for."""
     if table.heading:
-        console.print(table.heading, soft_wrap=True, markup=False)
+        console.print(table.heading, soft_wrap=True)
     console.print(table.rich(console.width, name))
     if files := save_table(table, out or REPORTS / name, name, formats) if formats else []:
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
@@ -239,7 +239,7 @@ def sync(console: Console, folders: Sequence[Path]) -> int:
                 counts[waits] += 1
         except TrackingError as error:
             away = True
-            console.print(f"{path}: {error}", soft_wrap=True, markup=False)
+            console.print(f"{path}: {error}", soft_wrap=True)
         except ProblemsError as error:
             problems += error.problems
     reports = counts[_report_waits]

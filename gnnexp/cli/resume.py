@@ -75,7 +75,7 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed
         if overrides:
             raise ConfigError(Problem("resume", " ".join(overrides), f"{run_dir} has finished: nothing of it changes",
                                       "gnnexp run with all overrides and these: another run"))
-        console.print(f"{run_dir} has finished before", soft_wrap=True, markup=False)
+        console.print(f"{run_dir} has finished before", soft_wrap=True)
         complete(run_dir, job["config"])
         return Outcome(0, "finished")
     config, controller = changed(job["config"], overrides), Controller()
@@ -136,7 +136,7 @@ def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, chang
     for problem in problems:
         console.print(marked("cannot be used:", "yellow", f" {problem}"), soft_wrap=True)
     place = "its start" if found is None else f"epoch {found.position.epoch}, step {found.position.step}"
-    console.print(f"going on with {run_dir} from {place}", soft_wrap=True, markup=False)
+    console.print(f"going on with {run_dir} from {place}", soft_wrap=True)
     for leftover in run_dir.glob(".*.tmp"):  # of a process that was killed while it wrote
         if not leftover.name.startswith(f".{DELIVERY_FILE}"):  # an earlier delivery may still go on
             leftover.unlink(missing_ok=True)

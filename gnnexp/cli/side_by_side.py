@@ -78,8 +78,7 @@ def run_side_by_side(
             for child in [child for child in running if child.process.poll() is not None]:
                 running.remove(child)
                 told = states[child.position] = _outcome(states[child.position], child)
-                console.print(f"{told.status}: {told.label}  {told.reason or told.run_dir}", soft_wrap=True,
-                              markup=False)
+                console.print(f"{told.status}: {told.label}  {told.reason or told.run_dir}", soft_wrap=True)
                 save(states)
     return states
 

@@ -110,7 +110,7 @@ def _submit(
                 states[position] = not_started(states[position], error)
             continue
         jobs |= dict(zip(positions, ids, strict=True))
-        console.print(f"submitted {', '.join(ids)}", soft_wrap=True, markup=False)
+        console.print(f"submitted {', '.join(ids)}", soft_wrap=True)
         for position in positions:
             with suppress(OSError):  # the job runs; a disk that is full is named when it ends
                 note(Path(states[position].run_dir), "start", job=jobs[position])
@@ -131,7 +131,7 @@ def _follow(
     while followed:
         time.sleep(_POLL_S)
         if news := controller.news():
-            console.print(news, soft_wrap=True, markup=False)
+            console.print(news, soft_wrap=True)
         for position in list(followed):
             outcome = next(followed[position])
             if outcome is None:
@@ -145,6 +145,6 @@ def _follow(
             deliver(run_dir, composed[position].config)
             states[position] = ended(states[position], run_dir, outcome)
             told = states[position]
-            console.print(f"{told.status}: {told.label}  {told.reason or told.run_dir}", soft_wrap=True, markup=False)
+            console.print(f"{told.status}: {told.label}  {told.reason or told.run_dir}", soft_wrap=True)
             save(states)
     return states
