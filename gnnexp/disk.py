@@ -30,7 +30,7 @@ _NO_ACCESS = {
     errno.EACCES: ("you have no right to use this place", "change its rights, or name another path"),
     errno.EPERM: ("you have no right to use this place", "change its rights, or name another path"),
 }
-# The end of the name of a folder that is being made, and the seconds in which its maker locks it.
+# The end of the name of a folder that is being made; seconds in which whoever makes a folder locks it.
 _NEW, _NEW_S = ".new", 60.0
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 # Where nothing more can be written, whatever is tried.
@@ -135,33 +135,45 @@ def appearing(folder: Path) -> Iterator[Path]:
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     for left in folder.parent.glob(f".*{_NEW}"):
-        _remove_abandoned(left)
+        remove_abandoned(left)
     hidden = folder.with_name(f".{secrets.token_hex(8)}{_NEW}")
-    hidden.mkdir()
-    handle = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        flock(handle, fcntl.LOCK_EX, hidden)
-        yield hidden
-        hidden.rename(folder)
+        with held(hidden):
+            yield hidden
+            hidden.rename(folder)
     except BaseException as error:
         shutil.rmtree(hidden, ignore_errors=True)
         if isinstance(error, OSError) and error.filename is not None:  # the user knows of no hidden folder
             error.filename, error.filename2 = str(error.filename).replace(str(hidden), str(folder)), None
         raise
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Make `folder` and hold its lock, which the system releases when this process ends.
+
+    Raises:
+        OSError: it is there already, or cannot be made.
+    """
+    folder.mkdir()
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        flock(handle, fcntl.LOCK_EX, folder)
+        yield
     finally:
         os.close(handle)
 
 
-def _remove_abandoned(hidden: Path) -> None:
-    """Remove a hidden folder that no living process holds; one of this minute may not be held yet."""
+def remove_abandoned(folder: Path) -> None:
+    """Remove a folder that no living process holds (`held`); one of this minute may not be held yet."""
     try:
-        handle = os.open(hidden, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:  # it has got its name, or belongs to somebody else
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:  # it has got another name, or belongs to somebody else
         return
     try:
         if time.time() - os.fstat(handle).st_mtime > _NEW_S:
-            flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, hidden)
-            shutil.rmtree(hidden, ignore_errors=True)
+            flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, folder)
+            shutil.rmtree(folder, ignore_errors=True)
     except BlockingIOError:
         return
     finally:

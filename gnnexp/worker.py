@@ -144,7 +144,7 @@ def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: 
 
     epochs, attempts = read_epochs(run_dir), read_attempts(run_dir)
     summary = summarize(epochs, job.task.primary_metric)
-    provenance = as_executed(request["config"], request.get("provenance", {}), codes_of(attempts))
+    provenance = as_executed(request.get("provenance", {}), codes_of(attempts))
     write_json(
         run_dir / RESULT_FILE,
         {

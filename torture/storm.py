@@ -214,6 +214,13 @@ class Storm:
         self.numbers["runs_compared"] += 1
         self.problems += checks.run_problems(run_dir, self.undisturbed(setup), setup.epochs)
 
+    def finished_without_a_checkpoint(self, run_dir: Path, setup: Setup) -> None:
+        """A disk that was full did not take its last one: a command has said so, and the curve is right."""
+        self.numbers["finished_without_a_checkpoint"] += 1
+        if not any("no checkpoint of the last epoch" in command.said() for command in self.commands):
+            self.problems.append("finished without its last checkpoint, and no command says so")
+        self.problems += checks.curve_problems(run_dir, self.undisturbed(setup), setup.epochs)
+
     def check_store(self, run_dirs: Sequence[Path]) -> None:
         """What the store has of them, each once; `report --sync` first, where a killed delivery has left something."""
         if not all(map(self.delivered, run_dirs)):

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import yaml
 from rich.console import Console
 
-from gnnexp.cli.execute import carry_out, start_run
+from gnnexp.cli.console import marked
+from gnnexp.cli.execute import carry_out, lost_model, start_run
 from gnnexp.cli.provenance import make_provenance
 from gnnexp.cli.resume import reopen_run
 from gnnexp.config.compose import Composed
@@ -25,7 +26,7 @@ from gnnexp.launchers.slurm_jobs import read_job_id
 from gnnexp.record.attempts import BUSY
 from gnnexp.record.ending import deliver, settle
 from gnnexp.record.records import write_json, write_text
-from gnnexp.record.runs import RUNS
+from gnnexp.record.runs import RUNS, read_run
 from gnnexp.sweep import Sweep
 
 STATES = RUNS / "sweeps"
@@ -102,12 +103,25 @@ def run_case(sweep: Sweep, composed: Composed, state: State, console: Console, l
             outcome = carry_out(run_dir, composed.config, console, launchers)
     except ProblemsError as error:  # found in the data, which is only read when its turn comes
         return refused(sweep, composed, state, error)
-    return ended(state, run_dir, outcome)
+    now = ended(state, run_dir, outcome, composed.config)
+    if outcome.status == "finished" and now.reason:
+        console.print(marked("warning", "yellow", f" {now.reason}"), soft_wrap=True)
+    return now
 
 
-def ended(state: State, run_dir: Path, outcome: Outcome) -> State:
-    """The state of a case after its launch."""
-    return replace(state, status=outcome.status, reason=outcome.reason, run_dir=str(run_dir))
+def ended(state: State, run_dir: Path, outcome: Outcome, config: Mapping[str, Any]) -> State:
+    """The state of a case after its launch.
+
+    A finished run is the case's only if its ranks executed the code of the plan: code may have been edited while data
+    was prepared, or while a job waited. One that has finished may lack its last checkpoint.
+    """
+    now = replace(state, status=outcome.status, reason=outcome.reason, run_dir=str(run_dir))
+    if outcome.status != "finished":
+        return now
+    if read_run(run_dir).key != state.key:
+        return replace(now, status="failed", reason="its ranks executed other code than the sweep planned (it was "
+                       f"edited meanwhile): start the sweep again; the run is {run_dir}")
+    return replace(now, reason=lost_model(run_dir, config))
 
 
 def refused(sweep: Sweep, composed: Composed, state: State, error: ProblemsError) -> State:

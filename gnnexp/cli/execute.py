@@ -29,6 +29,7 @@ from gnnexp.launchers.interrupts import noted
 from gnnexp.launchers.kept import Launchers
 from gnnexp.preflight import summary
 from gnnexp.prepare import read_quality
+from gnnexp.provenance.code import modules_of, refuse_edited
 from gnnexp.record.attempts import alone, note, read_attempts, restarts_spent
 from gnnexp.record.ending import deliver, refused_by_disk, settle_or_say, unwritten
 from gnnexp.record.records import RESULT_FILE, write_json, write_text
@@ -38,7 +39,7 @@ from gnnexp.reports.table import group_runs, make_table, row_keys
 from gnnexp.trackers.base import Tracker
 from gnnexp.trackers.delivery import read_delivery
 from gnnexp.trackers.follow import Follower, follow
-from gnnexp.training.checkpoint import Position, checkpoint_folders
+from gnnexp.training.checkpoint import Position, checkpoint_folders, remove_unfinished
 
 FIGURE = Path("figures") / "breakdown.png"
 
@@ -99,6 +100,8 @@ def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console, launch
             signal.raise_signal(outcome.asked)
         if outcome.status == "finished":
             draw_or_say(run_dir)
+        elif outcome.status != "submitted":
+            remove_unfinished(run_dir)  # no rank goes on with it, and the disk may be full
         deliver_rest(follower, min(tracker.timeout_s, run_config(config).hardware.timeout_s), console)
     if outcome.status == "submitted":
         console.print(outcome.message, soft_wrap=True)
@@ -150,6 +153,7 @@ def create_run(composed: Composed, prepared: Prepared, sweep: str | None) -> Pat
         ConfigError: if the directory is there already or cannot be made.
     """
     run_dir, config = composed.run_dir, composed.config
+    refuse_edited(modules_of(config))  # what is prepared was made by the code that this process has imported
     partition = None if prepared.partition is None else str(prepared.partition)
     provenance = make_provenance(composed, prepared.key, partition, sweep)
     try:
@@ -205,14 +209,21 @@ def complete(run_dir: Path, config: Mapping[str, Any]) -> None:
     deliver(run_dir, config)
 
 
+def lost_model(run_dir: Path, config: Mapping[str, Any]) -> str:
+    """What a finished run lacks whose last checkpoint could not be written; empty where nothing is missing."""
+    train = config["train"]
+    latest = next(iter(checkpoint_folders(run_dir)), run_dir).name
+    if not train.get("checkpoint_every") or latest == Position(train["epochs"]).folder:
+        return ""
+    return ("no checkpoint of the last epoch could be written, so its model is lost; "
+            f"why: {run_dir / 'logs' / 'rank_0.log'}")
+
+
 def tell_result(run_dir: Path, console: Console) -> None:
     """What came out of a run that has finished, and where to look at it."""
     run = read_run(run_dir)
-    train = run.config["train"]
-    latest = next(iter(checkpoint_folders(run_dir)), run_dir).name
-    if train.get("checkpoint_every") and latest != Position(train["epochs"]).folder:
-        console.print(marked("no checkpoint", "yellow", " of the last epoch could be written, so its model is lost; "
-                             f"why: {run_dir / 'logs' / 'rank_0.log'}"), soft_wrap=True)
+    if lost := lost_model(run_dir, run.config):
+        console.print(marked("warning", "yellow", f" {lost}"), soft_wrap=True)
     keys = row_keys([run], ("system", "dataset", "model"))
     console.print(make_table(group_runs([run], keys), keys).rich(console.width))
     store = build(run.config["tracker"], Tracker).where()

@@ -11,6 +11,7 @@ from typing import Any
 from gnnexp.cli.cases import State
 from gnnexp.cli.resume import is_finished
 from gnnexp.config.compose import Composed
+from gnnexp.config.signature import TARGET
 from gnnexp.errors import DataError
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.provenance.imported import imported_from
@@ -18,6 +19,9 @@ from gnnexp.provenance.machine import UNKNOWN, kind_of, node_of_launch, this_nod
 from gnnexp.provenance.run_key import recorded_key
 from gnnexp.record.records import JOB_FILE, load_job, run_dirs
 from gnnexp.record.runs import RUNS, find_runs, read_run
+
+# Options of launchers that change neither where a job runs nor what it has there.
+_ANYWHERE = ("time_min", "account", "signal_delay_s", "max_requeues")
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Known:
 
     Attributes:
         path: its directory.
-        launcher: class of its launcher.
+        launcher: its class, and what it asks of a cluster (`_launcher`).
         launched_on: kind of the machine that it was started from.
         machine: kind of the machines that its ranks ran on.
         finished: whether it has a result.
@@ -47,7 +51,7 @@ class Known:
     """
 
     path: Path
-    launcher: str
+    launcher: Mapping[str, Any]
     launched_on: str
     machine: str
     finished: bool
@@ -56,13 +60,13 @@ class Known:
     def is_own(self, config: Mapping[str, Any]) -> bool:
         """Whether a run with this configuration would be made on the same kind of machine.
 
-        Nobody knows on which nodes a job will run: such a run is one's own if it was started in the same way from a
+        Nobody knows on which nodes a job will run: such a run is one's own if the same was asked of the cluster from a
         machine of this kind. An imported run is nobody's own, whatever its record says of machines.
         """
         if self.imported:
             return False
         launcher, here = _launcher(config), this_node().kind
-        if launcher == _class_name(LocalLauncher):
+        if launcher[TARGET] == _class_name(LocalLauncher):
             return self.machine == here
         return (self.launcher, self.launched_on) == (launcher, here)
 
@@ -150,8 +154,10 @@ def _known(path: Path, config: Mapping[str, Any], provenance: Mapping[str, Any],
                  imported_from(provenance))
 
 
-def _launcher(config: Mapping[str, Any]) -> str:
-    return str((config["hardware"].get("launcher") or {}).get("_target_", ""))
+def _launcher(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The class of the launcher, and its options but for those that choose no nodes and nothing on them."""
+    options = config["hardware"].get("launcher") or {}
+    return {TARGET: "", **{key: value for key, value in options.items() if key not in _ANYWHERE}}
 
 
 def _class_name(cls: type) -> str:

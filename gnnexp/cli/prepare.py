@@ -40,6 +40,7 @@ from gnnexp.prepare import (
     prepare_presample,
     prepare_profile,
 )
+from gnnexp.provenance.code import remember_own
 from gnnexp.trackers.base import Tracker
 
 _MOST_NAME_BYTES = 255
@@ -85,6 +86,7 @@ def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
     if made.composed is not None:
         config = made.composed.config
         problems += check_config(config, known=problems, unsure=made.unsure)
+        remember_own(config)
         problems += check_run_dir(made.composed.run_dir)
         if "hardware" not in made.unsure:
             problems += _machine_problems(config)

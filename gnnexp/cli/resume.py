@@ -79,7 +79,7 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed
         complete(run_dir, job["config"])
         return Outcome(0, "finished")
     config, controller = changed(job["config"], overrides), Controller()
-    _check_job(run_dir, controller, job_ended=job_ended)
+    check_job(run_dir, controller, job_ended=job_ended)
     if problems := problems_of(config):
         raise ConfigError(problems)
     reopen_run(run_dir, config, console, changed_code=changed_code, job_ended=job_ended, controller=controller)
@@ -95,12 +95,12 @@ def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console, *, ch
         ConfigError, DataError: another process is working on it, or the data is not the run's any more.
     """
     refuse_imported(run_dir, read_job(run_dir))
-    _check_job(run_dir, controller, job_ended=job_ended)
+    check_job(run_dir, controller, job_ended=job_ended)
     with alone(run_dir):
         _reopen(run_dir, config, console, changed_code=changed_code)
 
 
-def _check_job(run_dir: Path, controller: Controller | None, *, job_ended: bool) -> None:
+def check_job(run_dir: Path, controller: Controller | None = None, *, job_ended: bool = False) -> None:
     """No SLURM job works on the run.
 
     Raises:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from gnnexp.cli.prepare import checked
+from gnnexp.cli.resume import check_job
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ConfigError
 from gnnexp.record.attempts import alone
@@ -37,8 +38,9 @@ def set_aside(run_dir: Path) -> Path:
     """Rename a run's directory to the first free `<name>.before-<n>`; its new name.
 
     Raises:
-        ConfigError: another process works on the run.
+        ConfigError: another process or a SLURM job works on the run, or may.
     """
+    check_job(run_dir)
     with alone(run_dir):
         number = next(n for n in range(1, sys.maxsize) if not os.path.lexists(f"{run_dir}.before-{n}"))
         return run_dir.rename(f"{run_dir}.before-{number}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from gnnexp.cli.main import guarded
 from gnnexp.cli.once import not_started, run_once
 from gnnexp.config.compose import Composed
 from gnnexp.config.schema import run_config
-from gnnexp.disk import DiskError, in_words
+from gnnexp.disk import DiskError, held, in_words, remove_abandoned
 from gnnexp.launchers.interrupts import noted
 from gnnexp.launchers.kept import Launchers
 from gnnexp.measure.pulse import Pulse
@@ -53,7 +54,23 @@ def run_side_by_side(
     sweep: Sweep, composed: Sequence[Composed], states: list[State], jobs: int, console: Console,
     save: Callable[[list[State]], None], looking: Looking,
 ) -> list[State]:
-    """Run the waiting cases, `jobs` at a time; Ctrl-C reaches all of them, and nothing is started after it."""
+    """Run the waiting cases, `jobs` at a time; Ctrl-C reaches all of them, and nothing is started after it.
+
+    This call has a folder of its own: another sweep of the same name may run at the same time with other cases.
+    """
+    calls = STATES / f"{sweep.name}.jobs"
+    calls.mkdir(parents=True, exist_ok=True)
+    for earlier in calls.iterdir():
+        remove_abandoned(earlier)
+    folder = calls / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{os.getpid()}"
+    with held(folder):
+        return _run_all(sweep, composed, states, jobs, console, save, looking, folder)
+
+
+def _run_all(
+    sweep: Sweep, composed: Sequence[Composed], states: list[State], jobs: int, console: Console,
+    save: Callable[[list[State]], None], looking: Looking, folder: Path,
+) -> list[State]:
     states = list(states)
     running: list[_Child] = []
     waiting = [position for position, state in enumerate(states) if state.status == "waiting"]
@@ -64,7 +81,8 @@ def run_side_by_side(
                 position = waiting.pop(0)
                 try:
                     with in_words():
-                        running.append(_start(sweep, composed[position], states[position], position, looking))
+                        running.append(
+                            _start(sweep, composed[position], states[position], position, looking, folder))
                 except DiskError as error:
                     states[position] = not_started(states[position], error)
             time.sleep(_POLL_S)
@@ -83,10 +101,10 @@ def run_side_by_side(
     return states
 
 
-def _start(sweep: Sweep, composed: Composed, state: State, position: int, looking: Looking) -> _Child:
-    folder = STATES / f"{sweep.name}.jobs" / f"{position:03d}"
-    for old in ("state.json", "output.log"):
-        (folder / old).unlink(missing_ok=True)
+def _start(
+    sweep: Sweep, composed: Composed, state: State, position: int, looking: Looking, above: Path
+) -> _Child:
+    folder = above / f"{position:03d}"
     write_json(folder / "case.json", {
         "composed": {**asdict(composed), "run_dir": str(composed.run_dir)}, "state": asdict(state), "sweep": sweep.name,
         "looking": {"accept_foreign": looking.accept_foreign, "passed_over": sorted(looking.passed_over)},
@@ -101,7 +119,9 @@ def _start(sweep: Sweep, composed: Composed, state: State, position: int, lookin
 def _outcome(state: State, child: _Child) -> State:
     path = child.folder / "state.json"
     if path.exists():
-        return State(**json.loads(path.read_text(encoding="utf-8")))
+        found = State(**json.loads(path.read_text(encoding="utf-8")))
+        assert found.key == state.key, f"{path} is of another case"
+        return found
     code = child.process.returncode
     how = f"ended with {code}" if code != -signal.SIGKILL else "was killed, or was frozen and is killed now"
     return replace(state, status="failed", reason=f"its process {how}: see {child.folder / 'output.log'}")

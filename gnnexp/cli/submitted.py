@@ -28,6 +28,7 @@ from gnnexp.launchers.slurm_jobs import cancel
 from gnnexp.record.attempts import note
 from gnnexp.record.ending import deliver, end_attempt
 from gnnexp.sweep import Sweep
+from gnnexp.training.checkpoint import remove_unfinished
 
 _POLL_S = 2.0
 
@@ -142,8 +143,10 @@ def _follow(
             outcome = end_attempt(run_dir, outcome)
             if outcome.status == "finished":
                 draw_or_say(run_dir)
+            else:
+                remove_unfinished(run_dir)
             deliver(run_dir, composed[position].config)
-            states[position] = ended(states[position], run_dir, outcome)
+            states[position] = ended(states[position], run_dir, outcome, composed[position].config)
             told = states[position]
             console.print(f"{told.status}: {told.label}  {told.reason or told.run_dir}", soft_wrap=True)
             save(states)

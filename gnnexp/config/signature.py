@@ -32,6 +32,8 @@ class Parameter:
 
 def parameters_of(target: Callable[..., Any]) -> dict[str, Parameter] | None:
     """Keys that `target` (a class or a function) takes, or None when it takes any (`**kwargs`)."""
+    if isinstance(target, type) and _constructor_of(target).startswith("torch.nn."):
+        return {}  # that of `torch.nn.Module` has `**kwargs` and refuses each of them
     try:
         signature = inspect.signature(target)
     except ValueError:  # of a compiled class nobody knows
@@ -45,6 +47,11 @@ def parameters_of(target: Callable[..., Any]) -> dict[str, Parameter] | None:
             required = parameter.default is parameter.empty
             found[parameter.name] = Parameter(parameter.name, hints.get(parameter.name, Any), required)
     return found
+
+
+def _constructor_of(cls: type) -> str:
+    """The module of the class whose `__init__` a class has or inherits."""
+    return next((one.__module__ for one in cls.__mro__ if "__init__" in vars(one)), "")
 
 
 def parameters_of_dataclass(cls: type) -> dict[str, Parameter]:

@@ -92,7 +92,10 @@ class Ranks:
         for rank, pid in self.pids.items():
             if rank not in self.exit_codes:
                 with suppress(ProcessLookupError):
-                    os.killpg(pid, number)
+                    try:
+                        os.killpg(pid, number)
+                    except ProcessLookupError:  # a fork that does not lead its own group yet
+                        os.kill(pid, number)
 
     def fits(self, module: str, environment: Mapping[str, str]) -> bool:
         """Whether another run can be started by the same starter."""

@@ -70,7 +70,7 @@ class Watchdog(threading.Thread):
         self.join()
         self._find()
         for process in self._ranks.values():
-            _kill_group(process.pid)
+            _kill_group(process)
         psutil.wait_procs(self._ranks.values(), _KILLED_S)
 
     def _find(self) -> None:
@@ -112,7 +112,7 @@ class Watchdog(threading.Thread):
         for rank, process in self._ranks.items():
             if _alive(process):
                 self.killed.add(rank)
-                _kill_group(process.pid)
+                _kill_group(process)
 
 
 def _alive(process: psutil.Process) -> bool:
@@ -122,7 +122,12 @@ def _alive(process: psutil.Process) -> bool:
         return False
 
 
-def _kill_group(pid: int) -> None:
-    """Kill a worker and its children: each worker leads its own process group."""
+def _kill_group(process: psutil.Process) -> None:
+    """Kill a worker and its children: each worker leads its own process group.
+
+    One that was frozen right after its fork leads none yet.
+    """
     with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)
+    with suppress(psutil.Error):
+        process.kill()

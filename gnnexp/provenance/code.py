@@ -20,6 +20,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
+from gnnexp.errors import DataError, Problem
 from gnnexp.provenance.source import Closure, closure, digest_of, file_of, is_within
 
 PACKAGE = "gnnexp"
@@ -28,7 +29,7 @@ BASELINE = "2"
 TABLE = Path(__file__).with_name("same_results.csv")
 # What every run executes in addition to its components: the ranks' program, their environment, and what makes their
 # artifacts.
-ROOTS = ("gnnexp.worker", "gnnexp.prepare", "gnnexp.launchers.variables")
+ROOTS = ("gnnexp.worker", "gnnexp.prepare", "gnnexp.dry_run", "gnnexp.launchers.variables")
 # These start runs, follow them and show them. None of them can change what a run computes or records of it.
 WITHOUT_RESULTS = (
     "gnnexp.__main__", "gnnexp.cli", "gnnexp.sweep", "gnnexp.reports", "gnnexp.planner", "gnnexp.calibration",
@@ -75,7 +76,12 @@ def modules_of(config: Mapping[str, Any]) -> list[str]:
 
 
 def code_key(cls: type) -> str:
-    """What a class adds to the key of an artifact that it makes: nothing while its results are known to be the same."""
+    """What a class adds to the key of an artifact that it makes: nothing while its results are known to be the same.
+
+    Raises:
+        DataError: a source file cannot be read, or was edited (`refuse_edited`).
+    """
+    refuse_edited([cls.__module__])
     code = code_of([cls.__module__])
     return json.dumps(code.to_json(), sort_keys=True) if code else ""
 
@@ -89,6 +95,36 @@ def code_of(modules: Iterable[str]) -> Code:
     own, ours = _own_code(modules)
     used = {name: loaded_digest(name) for name in _files_of_gnnexp(ours)}
     return Code(still_changed(used), own)
+
+
+def remember_own(config: Mapping[str, Any]) -> None:
+    """Keep the digests of the user's modules that this process has just imported: it does not read later edits."""
+    for name, file in _own_sources(modules_of(config))[0].items():
+        if name in sys.modules:
+            _imported_digest(name, file)
+
+
+def refuse_edited(modules: Iterable[str]) -> None:
+    """See that no module of the user's was edited since this process imported it.
+
+    What the process makes is made by the old code. It must not be kept under the key of the new one.
+
+    Raises:
+        DataError: one was.
+    """
+    problems = [
+        Problem(str(file), "was edited", "must be the code that this command has imported", "start the command again")
+        for name, file in _own_sources(list(modules))[0].items()
+        if name in sys.modules and _imported_digest(name, file) != digest_of(file)
+    ]
+    if problems:
+        raise DataError(problems)
+
+
+@cache
+def _imported_digest(name: str, file: Path) -> str:
+    """The digest of a module of the user's when this process first asked."""
+    return digest_of(file)
 
 
 def remember_loaded() -> None:
@@ -210,13 +246,24 @@ def _own_closure(name: str) -> Closure:
 def _installed(spec: ModuleSpec) -> bool:
     """Whether a package manager put it there: such a package has a version, and nobody edits it.
 
+    A distribution must name it, and it must lie where distributions lie: a file that was copied into such a folder has
+    no version, and a package that was installed to be edited lies elsewhere.
+
     This may be another environment than the one of this Python: a cluster's modules, the user's or the system's folder.
     """
     if spec.origin in ("built-in", "frozen"):
         return True
     places = [Path(place).resolve() for place in spec.submodule_search_locations or [spec.origin or ""]]
     python = [Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib")]
-    return any(_is_managed(place.parent) or any(place.is_relative_to(folder) for folder in python) for place in places)
+    managed = bool(_distributions(tuple(sys.path)).get(spec.name))
+    return any((managed and _is_managed(place.parent)) or any(place.is_relative_to(folder) for folder in python)
+               for place in places)
+
+
+@cache
+def _distributions(path: tuple[str, ...]) -> Mapping[str, list[str]]:
+    """Names of the installed distributions by topmost package, for a `sys.path`."""
+    return importlib.metadata.packages_distributions()
 
 
 def _is_managed(folder: Path) -> bool:
@@ -227,5 +274,5 @@ def _is_managed(folder: Path) -> bool:
 
 def _distribution(top: str) -> str:
     """`torch==2.13.0`."""
-    names = importlib.metadata.packages_distributions().get(top, [])
+    names = _distributions(tuple(sys.path)).get(top, [])
     return ", ".join(f"{name}=={importlib.metadata.version(name)}" for name in sorted(set(names))) or top

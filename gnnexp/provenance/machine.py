@@ -7,9 +7,12 @@ equal nodes of a cluster are one.
 from __future__ import annotations
 
 import importlib.metadata
+import math
+import os
 import platform
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -28,8 +31,8 @@ class Node:
     Attributes:
         host: its name.
         cpu: model of the processor.
-        cores: physical ones.
-        gpus: models of its graphics cards, each once.
+        cores: physical ones, at most as many as the process or its job may use.
+        gpus: models of its graphics cards, one for each card.
         torch: version.
     """
 
@@ -42,7 +45,7 @@ class Node:
     @property
     def kind(self) -> str:
         """All but the name, in words: `2 cores of AMD EPYC, torch 2.13.0`."""
-        cards = f", {' and '.join(self.gpus)}" if self.gpus else ""
+        cards = "".join(f", {f'{count} x ' if count > 1 else ''}{name}" for name, count in Counter(self.gpus).items())
         return f"{self.cores} core{'s' if self.cores != 1 else ''} of {self.cpu or '?'}{cards}, torch {self.torch}"
 
     def to_json(self) -> dict[str, Any]:
@@ -53,7 +56,7 @@ class Node:
 @cache
 def this_node() -> Node:
     """The machine of this process."""
-    return Node(platform.node(), _cpu_model(), _cores(), tuple(sorted(set(gpus()))), _torch())
+    return Node(platform.node(), _cpu_model(), _cores(), tuple(sorted(gpus())), _torch())
 
 
 def read_node(found: Mapping[str, Any]) -> Node:
@@ -92,7 +95,7 @@ def node_of_launch(provenance: Mapping[str, Any]) -> Node | None:
     if not hardware.get("cpu") and not hardware.get("cores"):
         return None
     return Node(str(hardware.get("host", "")), str(hardware.get("cpu", "")), int(hardware.get("cores") or 0),
-                tuple(sorted({str(name) for name in hardware.get("gpus", ())})),
+                tuple(sorted(str(name) for name in hardware.get("gpus", ()))),
                 str(provenance.get("libraries", {}).get("torch", "?")))
 
 
@@ -127,7 +130,24 @@ def output_of(command: Sequence[str]) -> str:
 
 
 def _cores() -> int:
-    return psutil.cpu_count(logical=False) or psutil.cpu_count() or 0
+    physical = psutil.cpu_count(logical=False) or psutil.cpu_count() or 0
+    allowed = (_of_process(), _of_container(Path("/sys/fs/cgroup/cpu.max")))
+    return min([physical, *(count for count in allowed if count)])
+
+
+def _of_process() -> int:
+    """CPUs of the job on this node, of which a rank may see its own only; else those that this process may use."""
+    job = os.environ.get("SLURM_CPUS_ON_NODE", "")
+    return int(job) if job.isdigit() else len(os.sched_getaffinity(0))
+
+
+def _of_container(file: Path) -> int:
+    """Whole CPUs that the control group of a container may use; 0 where there is no limit."""
+    try:
+        quota, period = file.read_text(encoding="ascii").split()
+        return max(1, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):  # `max`, or another version of control groups
+        return 0
 
 
 def _torch() -> str:

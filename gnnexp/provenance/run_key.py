@@ -47,23 +47,19 @@ def recorded_key(config: Mapping[str, Any], provenance: Mapping[str, Any]) -> st
     return run_key(config, str(provenance.get("dataset_key")), Code(still_changed(code["changed"]), code["own"]))
 
 
-def as_executed(config: Mapping[str, Any], provenance: Mapping[str, Any], codes: Sequence[Mapping[str, Any]],
-                ) -> Mapping[str, Any]:
-    """The provenance of a result: with the code that its ranks executed, and that code's key.
+def as_executed(provenance: Mapping[str, Any], codes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The provenance of a result: with the code that its ranks executed.
 
-    Code may be edited after a run was submitted, or between two attempts. A result of several codes is the result of
-    none: it has no key, and no sweep takes it for its own.
+    Code may be edited after a run was prepared, while it waits in a queue, or between two attempts. A result of several
+    codes (one made the partition, say, and another trained) is the result of none: it has no key, and no sweep takes it
+    for its own.
 
     Args:
-        config: resolved.
-        provenance: of the run when it was asked for.
+        provenance: of the run when it was prepared.
         codes: that ranks executed, in order (`gnnexp.record.attempts.codes_of`).
     """
     if not codes:
         return provenance
-    *earlier, code = codes
-    if earlier:
-        return {**provenance, "code": code, "earlier_code": earlier, "run_key": ""}
-    known = provenance.get("run_key")  # none where the run went on with other ranks
-    key = run_key(config, str(provenance["dataset_key"]), Code(code["changed"], code["own"])) if known else ""
-    return {**provenance, "code": code, "run_key": key}
+    prepared, code = provenance.get("code") or Code({}, {}).to_json(), codes[-1]
+    earlier = [one for one in ([prepared] if prepared not in codes else []) + list(codes[:-1]) if one != code]
+    return {**provenance, "code": code, "earlier_code": earlier, "run_key": ""} if earlier else provenance

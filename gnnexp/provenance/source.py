@@ -124,7 +124,7 @@ def _digest(file: Path, stamp: tuple[int, int]) -> str:
 
 def program_of(text: str, tree: ast.Module) -> str:
     """The lines of `text` without docstrings, empty lines and lines that are a comment."""
-    lines = text.splitlines()
+    lines = text.split("\n")  # as Python counts them: `splitlines` ends lines at form feeds, too
     dropped = {line for first, last in _docstrings(tree) for line in range(first, last + 1)}
     texts = {line for first, last in _long_texts(tree) for line in range(first + 1, last + 1)} - dropped
     kept = []

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.errors import DataError, Problem
+from gnnexp.provenance.code import still_changed
 from gnnexp.provenance.machine import machine_of
 from gnnexp.provenance.run_key import recorded_key
 from gnnexp.record.records import RESULT_FILE, figure_of_merit, load_result, read_state, run_dirs, warm_median
@@ -55,10 +56,13 @@ class Run:
         return recorded_key(self.config, self.provenance)
 
     @property
-    def own_code(self) -> Mapping[str, str]:
-        """The user's modules that the ranks executed, with their digests (`gnnexp.provenance.code.Code.own`)."""
+    def code(self) -> Mapping[str, str]:
+        """Modules that the ranks executed, with their digests: the user's own, and those of gnnexp that were changed.
+
+        A changed module of gnnexp that was found to give the same results is left out (`gnnexp.provenance.code.Code`).
+        """
         code: Mapping[str, Any] = self.provenance.get("code") or {}
-        return dict(code.get("own", {}))
+        return {**code.get("own", {}), **still_changed(code.get("changed", {}))}
 
     @property
     def machine(self) -> str:

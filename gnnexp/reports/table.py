@@ -191,7 +191,7 @@ def mixtures(groups: Sequence[Group]) -> list[str]:
         found |= dict.fromkeys(sorted(other_classes | {
             key for key in keys if key.rpartition(".")[2] not in ("seed", "path", "_target_")
             and not any(key.startswith(f"{name}.") for name in other_classes)}))
-        found |= dict.fromkeys(f"the code of {name}" for name in sorted(_differing([run.own_code for run in runs])))
+        found |= dict.fromkeys(f"the code of {name}" for name in sorted(_differing([run.code for run in runs])))
     names = list(found)
     more = len(names) - _MOST_NAMED
     return names if more <= 0 else [*names[:_MOST_NAMED], f"{more} more keys"]

@@ -22,7 +22,7 @@ from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.samplers.tally import movement, tally_pairs, tally_positions, tally_vertices
 from gnnexp.models.model import Model
 from gnnexp.paradigms.loops.targets import TargetSchedule
-from gnnexp.provenance.code import code_of, modules_of
+from gnnexp.provenance.code import code_of, modules_of, refuse_edited
 from gnnexp.samplers.base import Sampler
 from gnnexp.samplers.pipeline import prefetched
 from gnnexp.tasks.base import Task
@@ -38,7 +38,9 @@ def presample_key(config: Mapping[str, Any], graph_key: str, epochs: int) -> str
     train = run_config(config).train
     layers = build(config["model"], Model).num_layers
     batches = [train.batch_size, train.shuffle, layers, config["task"], config.get("seed", 0)]
-    code = code_of(modules_of({"sampler": config["sampler"], "task": config["task"]}))
+    modules = modules_of({"sampler": config["sampler"], "task": config["task"]})
+    refuse_edited(modules)
+    code = code_of(modules)
     content = [1, graph_key, sampler, *batches, epochs, *([code.to_json()] if code else [])]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from gnnexp.errors import DataError
 from gnnexp.provenance import code as code_module
 from gnnexp.provenance.code import (
     BASELINE,
     ROOTS,
     TABLE,
     WITHOUT_RESULTS,
+    _imported_digest,
     code_key,
     code_of,
     code_of_config,
@@ -107,7 +109,13 @@ def test_an_artifact_of_edited_code_is_another(folder: Path) -> None:
 
     before, key = code_key(Mine), Mine().key()
     (folder / "mydata.py").write_text((folder / "mydata.py").read_text() + "    x = 1\n")
-    assert code_key(Mine) != before and Mine().key() != key
+    with pytest.raises(DataError, match="must be the code that this command has imported"):
+        Mine().key()
+    del sys.modules["mydata"]
+    _imported_digest.cache_clear()
+    from mydata import Mine as Edited
+
+    assert code_key(Edited) != before and Edited().key() != key
     del sys.modules["mydata"]
 
 

@@ -13,8 +13,7 @@ import pytest
 
 from gnnexp.cli.main import run_command
 from gnnexp.provenance import machine
-from gnnexp.provenance.code import code_of_config
-from gnnexp.provenance.run_key import run_key
+from gnnexp.provenance.code import _imported_digest, code_of_config
 from gnnexp.record.runs import find_runs
 
 MODEL = "from gnnexp.models.sage import SAGE\n\n\nclass Mine(SAGE):\n    rate = 1\n"
@@ -46,7 +45,14 @@ def runs(workplace: Path) -> list[Path]:
 
 
 def sweep(*more: str) -> int:
-    return run_command(["sweep", "mine.yaml", "--config-dir", "conf", *more])
+    return command("sweep", "mine.yaml", "--config-dir", "conf", *more)
+
+
+def command(*arguments: str) -> int:
+    """What a new process would do: it has imported nothing of the user's."""
+    sys.modules.pop("mymodel", None)
+    _imported_digest.cache_clear()
+    return run_command(list(arguments))
 
 
 def test_a_sweep_is_run_again_when_its_code_was_edited(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -125,8 +131,7 @@ def test_a_job_that_waited_has_the_code_that_it_executed(workplace: Path, monkey
         assert carry_out(Path("run"), composed.config, console, launchers).status == "finished"
     before, after = (json.loads(Path("run", name).read_text())["provenance"] for name in ("job.json", "result.json"))
     assert after["code"] == code_of_config(composed.config).to_json() != before["code"]
-    assert after["run_key"] == run_key(composed.config, after["dataset_key"], code_of_config(composed.config))
-    assert after["run_key"] != before["run_key"]
+    assert after["run_key"] == "" != before["run_key"] and after["earlier_code"] == [before["code"]]
 
 
 def test_a_result_of_other_code_than_was_asked_for_is_not_taken(workplace: Path) -> None:
@@ -160,21 +165,21 @@ def _cut_off(run: str) -> None:
 
 def test_a_run_goes_on_with_edited_code_only_where_the_user_says_so(
         workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(BEGUN) == 0
+    assert command(*BEGUN) == 0
     key = _provenance("begun")["run_key"]
     _cut_off("begun")
     (workplace / "mymodel.py").write_text(MODEL.replace("= 1", "= 2"))
-    assert run_command(["resume", "runs/begun"]) == 2
+    assert command("resume", "runs/begun") == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "mymodel" in said and "--changed-code runs/begun" in said
-    assert run_command(["resume", "runs/begun", "--changed-code"]) == 0
+    assert command("resume", "runs/begun", "--changed-code") == 0
     mixed = _provenance("begun")
     assert key and mixed["run_key"] == "" and len(mixed["earlier_code"]) == 1
     assert mixed["earlier_code"][0]["own"]["mymodel"] != mixed["code"]["own"]["mymodel"]
 
 
 def test_a_run_that_goes_on_with_more_ranks_is_no_case(workplace: Path) -> None:
-    assert run_command(BEGUN) == 0
+    assert command(*BEGUN) == 0
     _cut_off("begun")
     assert run_command(["resume", "runs/begun", "hardware.workers=2"]) == 0
     assert _provenance("begun")["run_key"] == ""

@@ -69,22 +69,27 @@ def test_only_gnnexp_is_followed_where_other_packages_lie_beside_it(tmp_path: Pa
     assert "theirs" in found.outside
 
 
-@pytest.mark.parametrize(("place", "beside", "installed"), [
-    ("lib/python3.11/site-packages", "", True),  # another environment: the user's own, a cluster's module
-    ("dist-packages", "", True),  # Debian
-    ("target", "theirs-1.0.dist-info", True),  # pip install --target
-    ("project", "theirs.egg-info", False),  # what `pip install --editable` leaves in a project
-    ("project", "", False),
+@pytest.mark.parametrize(("place", "beside", "names", "installed"), [
+    ("lib/python3.11/site-packages", "a-1.0.dist-info", "theirs package", True),  # the user's own, a cluster's module
+    ("dist-packages", "a-1.0.egg-info", "theirs package", True),  # Debian
+    ("target", "a-1.0.dist-info", "theirs package", True),  # pip install --target
+    ("target", "a-1.0.dist-info", "another", False),  # a user's own module, where packages were installed to
+    ("lib/python3.11/site-packages", "a-1.0.dist-info", "another", False),  # copied there by hand
+    ("project", "a.egg-info", "theirs package", False),  # what `pip install --editable` leaves in a project
+    ("project", "", "", False),
 ])
-def test_what_a_package_manager_put_there_is_installed(tmp_path: Path, place: str, beside: str, installed: bool,
-                                                       ) -> None:
+def test_what_a_package_manager_put_there_is_installed(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, beside: str, names: str, installed: bool) -> None:
     folder = tmp_path / place
     folder.mkdir(parents=True)
     if beside:
         (folder / beside).mkdir()
+        (folder / beside / "top_level.txt").write_text("\n".join(names.split()))
+        (folder / beside / ("PKG-INFO" if "egg" in beside else "METADATA")).write_text("Name: a\nVersion: 1.0\n")
     (folder / "theirs.py").write_text("")
     (folder / "package").mkdir()
     (folder / "package" / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(str(folder))
     module = spec_from_file_location("theirs", folder / "theirs.py")
     package = spec_from_file_location("package", folder / "package" / "__init__.py",
                                       submodule_search_locations=[str(folder / "package")])

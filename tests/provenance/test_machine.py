@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gnnexp.provenance import machine
 from gnnexp.provenance.machine import (
     UNKNOWN,
     Node,
@@ -36,13 +38,33 @@ def test_a_record_is_read_back() -> None:
         read_node({"host": "n1"})
 
 
+def test_cores_are_those_that_may_be_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("psutil.cpu_count", lambda logical=True: 64 if logical else 32)
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: set(range(64)))
+    monkeypatch.setattr(machine, "_of_container", lambda file: 0)
+    assert machine._cores() == 32
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {3})
+    assert machine._cores() == 1, "taskset"
+    monkeypatch.setenv("SLURM_CPUS_ON_NODE", "8")
+    assert machine._cores() == 8, "a rank sees its own CPUs only, and its job has more"
+    monkeypatch.setattr(machine, "_of_container", lambda file: 2)
+    assert machine._cores() == 2
+
+
+@pytest.mark.parametrize(("words", "count"), [
+    ("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("max 100000", 0), ("", 0)])
+def test_a_container_has_a_quota_of_cpus(tmp_path: Path, words: str, count: int) -> None:
+    (tmp_path / "cpu.max").write_text(words)
+    assert machine._of_container(tmp_path / "cpu.max") == count and machine._of_container(tmp_path / "none") == 0
+
+
 def test_this_machine_is_known() -> None:
     node = this_node()
     assert node.cores > 0 and node.torch.startswith("2.") and node.host == hardware()["host"]
 
 
 @pytest.mark.parametrize(("nodes", "config", "kind"), [
-    ([NODE.to_json()], {}, NODE.kind), ([], LOCAL, "64 cores of EPYC, A100, torch 2.13.0"),
+    ([NODE.to_json()], {}, NODE.kind), ([], LOCAL, "64 cores of EPYC, 2 x A100, torch 2.13.0"),
     ([], {"hardware": {"launcher": {"_target_": "gnnexp.launchers.slurm.SlurmLauncher"}}}, UNKNOWN), ([], {}, UNKNOWN),
 ])
 def test_older_records_say_it_where_they_can(nodes: list[dict[str, Any]], config: dict[str, Any], kind: str) -> None:

@@ -43,16 +43,16 @@ def provenance(code: Code) -> dict[str, Any]:
     return {"dataset_key": "k", "code": code.to_json(), "run_key": run_key(CONFIG, "k", code)}
 
 
-def test_a_result_has_the_key_of_the_code_that_was_executed() -> None:
-    submitted = provenance(MINE)
-    assert as_executed(CONFIG, submitted, [MINE.to_json()]) == submitted
-    edited_in_the_queue = as_executed(CONFIG, submitted, [EDITED.to_json()])
-    assert edited_in_the_queue["run_key"] == run_key(CONFIG, "k", EDITED)
-    assert edited_in_the_queue["code"] == EDITED.to_json()
-    mixed = as_executed(CONFIG, submitted, [MINE.to_json(), EDITED.to_json()])
-    assert mixed["run_key"] == "" and mixed["earlier_code"] == [MINE.to_json()]
-    assert as_executed(CONFIG, submitted, []) == submitted, "records that do not say what was executed"
-    assert as_executed(CONFIG, {**submitted, "run_key": ""}, [MINE.to_json()])["run_key"] == ""
+def test_a_result_of_several_codes_has_no_key() -> None:
+    prepared = provenance(MINE)
+    assert as_executed(prepared, [MINE.to_json()]) == prepared
+    of_none = {"code": EDITED.to_json(), "earlier_code": [MINE.to_json()], "run_key": ""}
+    assert as_executed(prepared, [EDITED.to_json()]) == prepared | of_none, "edited after the partition was made"
+    assert as_executed(prepared, [MINE.to_json(), EDITED.to_json()]) == prepared | of_none, "edited between attempts"
+    gone_on = {**provenance(EDITED), "run_key": ""}
+    assert as_executed(gone_on, [MINE.to_json(), EDITED.to_json()]) == gone_on | of_none, "resumed with --changed-code"
+    assert as_executed(prepared, []) == prepared, "records that do not say what was executed"
+    assert as_executed({**prepared, "run_key": ""}, [MINE.to_json()])["run_key"] == ""
 
 
 def test_a_change_that_is_found_to_give_the_same_results_gives_the_old_key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,6 +66,13 @@ def test_a_docstring_that_shares_its_line_with_code_is_code(tmp_path: Path) -> N
     assert first != digest(tmp_path, 'def f(): "words"; return 2\n', "b.py")
 
 
+@pytest.mark.parametrize("mark", ["\f", "\u2028", "\x85", "\x1c"], ids=ascii)
+def test_characters_that_end_lines_for_text_but_not_for_python(tmp_path: Path, mark: str) -> None:
+    text = f'MARKS = "{mark}"\n# {mark}\n\n\ndef f(rate=1):\n    """Words."""\n    return rate\n'
+    assert digest(tmp_path, text, "a.py") != digest(tmp_path, text.replace("rate=1", "rate=2"), "b.py")
+    assert digest(tmp_path, text, "a.py") == digest(tmp_path, text.replace("Words", "Others"), "c.py")
+
+
 def test_an_edit_of_the_same_length_is_seen(tmp_path: Path) -> None:
     assert digest(tmp_path, "rate = 1\n") != digest(tmp_path, "rate = 2\n")
 

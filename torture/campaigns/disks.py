@@ -25,6 +25,8 @@ _CLONE_NEWNS = 0x00020000
 # What any of these messages has: the system's own words, or gnnexp's.
 _FULL = ("space", "room", "disk", "quota")
 _READ_ONLY = ("read-only", "rights", "written", "write")
+# What commands say that have nothing to do for a run that was killed and has no result.
+_NOTHING_TO_DO = ("nobody on this machine", "of a run that has ended")
 
 
 def run(storm: Storm) -> None:
@@ -135,7 +137,7 @@ def _full_below_a_sweep(storm: Storm) -> None:
         storm.problems.append(f"after making room: exit {command.code}: {command.said()[-500:]}")
         return
     storm.expect_quiet(DELIVERY_S)
-    compare_sweep(storm, cases)
+    compare_sweep(storm, cases, full_disk=True)
 
 
 def _read_only_run(storm: Storm) -> None:
@@ -151,7 +153,7 @@ def _read_only_run(storm: Storm) -> None:
         storm.numbers["commands_on_a_read_only_run"] += 1
         if arguments[0] == "status" and command.code != 0:
             storm.problems.append(f"status of a read-only run exits {command.code}: {command.said()[-500:]}")
-        _in_words(storm, command, (*_READ_ONLY, "no run", "not running", "runs nowhere", "nothing"))
+        _in_words(storm, command, (*_READ_ONLY, *_NOTHING_TO_DO))
     subprocess.run(["umount", str(run_dir)], check=True)
     if storm.run("resume", "run").code != 0:
         storm.problems.append(f"resume of a run that was read-only: {storm.commands[-1].said()[-500:]}")
@@ -212,13 +214,10 @@ def _gone_on_with(storm: Storm, run_dir: Path, setup: Setup, command: Command) -
     storm.expect_quiet(DELIVERY_S)
     latest = next(iter(checkpoint_folders(run_dir)), None)
     if command.code == 0 and (latest is None or not latest.name.startswith(f"{setup.epochs:08d}-")):
-        storm.numbers["finished_without_a_checkpoint"] += 1
-        if "no checkpoint" not in command.said():
-            storm.problems.append("T1: finished without its last checkpoint, and the command does not say so")
-        storm.problems += checks.curve_problems(run_dir, storm.undisturbed(setup), setup.epochs)
+        storm.finished_without_a_checkpoint(run_dir, setup)
     else:
         storm.check_store([run_dir])
-    storm.compare(run_dir, setup)
+        storm.compare(run_dir, setup)
 
 
 _KINDS: Mapping[str, Callable[[Storm], None]] = {

@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 
+from gnnexp.cli.execute import lost_model
 from torture import checks
 from torture.processes.family import Role
 from torture.setups import Setup
@@ -67,8 +68,14 @@ def _strike(storm: Storm, command: Command, jobs: int) -> bool:
     return command.poll() is None and storm.send(signal.SIGKILL, chosen, command)
 
 
-def compare_sweep(storm: Storm, cases: list[Setup]) -> None:
-    """Every case has one finished run, equal to its undisturbed one; the store has each once, and one report."""
+def compare_sweep(storm: Storm, cases: list[Setup], *, full_disk: bool = False) -> None:
+    """Every case has one finished run, equal to its undisturbed one; the store has each once, and one report.
+
+    Args:
+        storm: in which the sweep was run.
+        cases: of the sweep.
+        full_disk: whether the disk was full: then a case may have finished without its last checkpoint.
+    """
     runs: dict[int, list[Path]] = {case.seed: [] for case in cases}
     for run_dir in sorted((storm.folder / "runs" / NAME).iterdir()):
         if (run_dir / "job.json").exists():
@@ -82,7 +89,10 @@ def compare_sweep(storm: Storm, cases: list[Setup]) -> None:
     storm.check_store([run_dir for found in runs.values() for run_dir in found])
     for case in cases:
         for run_dir in runs[case.seed]:
-            storm.compare(run_dir, case)
+            if full_disk and lost_model(run_dir, json.loads((run_dir / "job.json").read_text())["config"]):
+                storm.finished_without_a_checkpoint(run_dir, case)
+            else:
+                storm.compare(run_dir, case)
     storm.problems += checks.report_problems(storm.folder / STORE, NAME)
     storm.problems += checks.leftover_problems(storm.folder / "runs" / "sweeps")
     states = json.loads((storm.folder / "runs" / "sweeps" / f"{NAME}.json").read_text())

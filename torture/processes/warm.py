@@ -91,7 +91,7 @@ def start_command(arguments: Sequence[str], around: Surroundings) -> int:
     """Start `gnnexp ARGUMENTS…` as a child of this process, in a session of its own; its process id."""
     sys.stdout.flush()
     sys.stderr.flush()
-    pid = os.fork()
+    pid = _fork()
     if pid == 0:
         ended_by(lambda: _command(arguments, around))
     return pid
@@ -118,6 +118,18 @@ def _command(arguments: Sequence[str], around: Surroundings) -> int:
     from gnnexp.cli.main import run_command
 
     return run_command(arguments)
+
+
+def _fork() -> int:
+    """`os.fork` that no signal interrupts: Python swallows what a handler raises in its hooks around a fork.
+
+    `subprocess`, which gnnexp uses where these are forks, has no such hooks.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        return os.fork()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def ended_by(work: Callable[[], int]) -> NoReturn:
@@ -152,7 +164,7 @@ def _take_spare(count: int) -> None:
     _spare.clear()
     for _ in range(count):
         here, there = socket.socketpair()
-        pid = os.fork()
+        pid = _fork()
         if pid == 0:
             here.close()
             for _, other in _spare:  # else it would keep them open when this process is killed

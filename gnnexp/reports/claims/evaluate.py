@@ -17,6 +17,7 @@ from gnnexp.reports.claims.evidence.standin import (
     counted,
     expected_of,
     is_unlike,
+    not_counted,
     published_numbers,
     stands_for,
 )
@@ -56,8 +57,9 @@ class Outcome:
         by_machine = needs_estimate(self.claim)
         if by_machine and not self.estimated:
             return NOT_HERE
-        found = self.estimated if by_machine else self.measured
-        if not by_machine and of_seconds(check.value) and any(map(flaw_of_seconds, found)):
+        found, value = (self.estimated, check.estimate or check.value) if by_machine else (self.measured, check.value)
+        measures = not can_estimate(value) if by_machine else of_seconds(value)
+        if measures and any(map(flaw_of_seconds, found)):
             return NOT_HERE
         word = self._on_these_graphs(found, check)
         return f"only estimated: {word}" if by_machine and word != NOT_ON_THIS_GRAPH else word
@@ -92,8 +94,10 @@ def outcome(claim: Claim, runs_of: Mapping[str, Sequence[Run]]) -> Outcome:
     runs = [run for sweep in check.sweeps for run in runs_of.get(sweep, ()) if run.status == "finished"]
     runs = list({str(run.path): run for run in runs if matches(run, check.where)}.values())
     measured, estimated = _measured(claim, check, runs), _estimated(claim, check, runs)
-    graphs = {stands_for(run) for one in (*measured, *estimated) for run in one.runs}
+    judged = [run for one in (*measured, *estimated) for run in one.runs]
+    graphs = {stands_for(run) for run in judged}
     counts = [one for one in counted(claim, runs_of) if one.graph in graphs]
+    counts += not_counted(claim, judged, counts)
     if not check.uncounted:
         return Outcome(claim, measured, estimated, counts)
     other = replace(check, of={**check.of, **check.uncounted})

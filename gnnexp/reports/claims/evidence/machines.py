@@ -56,6 +56,10 @@ def flaw_of_seconds(found: Found) -> str:
                       if 0 < (cores := cores_of(run)) < setting_of(run).ranks})
     if crowded:
         return f"{crowded[-1][0]} ranks on {crowded[-1][1]} cores"
+    shared = sorted({(setting_of(run).ranks, cards) for run in found.runs if run.value("hardware.device") != "cpu"
+                     and 0 < (cards := sum(len(node["gpus"]) for node in run.nodes)) < setting_of(run).ranks})
+    if shared:
+        return f"{shared[-1][0]} ranks on {shared[-1][1]} GPUs"
     kinds = sorted({run.machine for run in found.runs})
     return "" if len(kinds) < 2 else f"different kinds of machine: {'; '.join(kinds)}"
 

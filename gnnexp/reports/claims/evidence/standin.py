@@ -26,7 +26,7 @@ class Counted:
     Attributes:
         graph: that it stands for.
         name: of the count.
-        ours: at the published size.
+        ours: at the published size; NaN where no run has counted it.
         papers: as printed.
     """
 
@@ -38,10 +38,10 @@ class Counted:
     @property
     def is_far(self) -> bool:
         """Whether it is too far off to decide anything."""
-        return times_off(self.ours, self.papers) > TOO_FAR
+        return math.isnan(self.ours) or times_off(self.ours, self.papers) > TOO_FAR
 
     def __str__(self) -> str:
-        return f"{self.name} {with_papers(self.ours, self.papers)}"
+        return f"{self.name} {'not counted' if math.isnan(self.ours) else with_papers(self.ours, self.papers)}"
 
 
 def counted(claim: Claim, runs_of: Mapping[str, Sequence[Run]]) -> list[Counted]:
@@ -63,9 +63,27 @@ def _of_run(paper: str, count: Count, run: Run) -> Iterable[Counted]:
     if run.status != "finished" or not graph or not matches(run, count.of):
         return
     ours = evaluate(count.value, run, at_full_size(paper, run))
-    for cell in chosen(cells(paper), dataset=graph, **count.cell):
-        if not math.isnan(ours) and not math.isnan(cell.number):
-            yield Counted(graph, count.name, ours, cell.number)
+    for papers in () if math.isnan(ours) else _printed(paper, count, graph):
+        yield Counted(graph, count.name, ours, papers)
+
+
+def _printed(paper: str, count: Count, graph: str) -> list[float]:
+    """What the paper prints of a graph for a count."""
+    found = chosen(cells(paper), dataset=graph, **count.cell)
+    return [cell.number for cell in found if not math.isnan(cell.number)]
+
+
+def not_counted(claim: Claim, runs: Iterable[Run], counts: Iterable[Counted]) -> list[Counted]:
+    """Counts that the paper prints of the graphs of these runs, and that no run of the count's sweeps has made."""
+    check, have = claim.check, {(one.graph, one.name) for one in counts}
+    missing: dict[tuple[str, str], float] = {}
+    for run in runs:
+        for count in (check.counts or ()) if check is not None else ():
+            graph, of = stands_for(run), {key: value for key, value in count.of.items() if key.startswith("dataset.")}
+            printed = _printed(claim.paper, count, graph) if graph and matches(run, of) else []
+            if printed and (graph, count.name) not in have:
+                missing[graph, count.name] = printed[0]
+    return [Counted(*key, math.nan, papers) for key, papers in missing.items()]
 
 
 def at_full_size(paper: str, run: Run) -> dict[str, float]:
