@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from command_line import place, start
 
-from gnnexp.cli.cases import State
+from gnnexp.cli.cases import State, ended
 from gnnexp.cli.console import make_console
 from gnnexp.cli.known_runs import Looking, all_there
 from gnnexp.cli.main import run_command
@@ -23,6 +23,7 @@ from gnnexp.cli.once import look_again, looked_at_the_end, turn_of
 from gnnexp.cli.submitted import run_submitted
 from gnnexp.cli.sweep import check_all
 from gnnexp.config.compose import Composed
+from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.queue.answers import Alive
 from gnnexp.launchers.slurm import SlurmLauncher
 from gnnexp.launchers.slurm_jobs import Submission, read_submission, write_submission
@@ -69,6 +70,28 @@ def test_cases_of_sweeps_that_run_at_once_are_run_once(sweeps: Path, second: str
     assert not any("Traceback" in text for text in said)
     assert not list((sweeps / "runs" / "sweeps").rglob("*.lock"))
     assert run_command(["sweep", "one.yaml"]) == 0 and sum(seeds(sweeps).values()) == CASES, "nothing is left"
+
+
+@pytest.mark.timeout(300)
+def test_sweeps_of_one_name_with_other_cases_keep_to_their_own(sweeps: Path) -> None:
+    """Side by side, each call has its cases in a folder of its own."""
+    going = [start("sweep", "one.yaml", f"seed={seed}", "--jobs", "2") for seed in (0, 5)]
+    said = [process.communicate(timeout=250)[0] for process in going]
+    assert [process.returncode for process in going] == [0, 0], said
+    assert seeds(sweeps) == {0: 1, 5: 1}, said
+
+
+def test_a_case_whose_ranks_executed_other_code_has_not_finished(sweeps: Path) -> None:
+    assert run_command(["sweep", "one.yaml", "seed=0"]) == 0
+    (run,) = map(Path, all_there())
+    result = json.loads((run / "result.json").read_text())
+    _, composed, state = planned("one.yaml", "seed=0")
+    done = Outcome(0, "finished")
+    assert ended(state, run, done, composed.config).status == "finished"
+    result["provenance"]["run_key"] = ""  # `as_executed`
+    (run / "result.json").write_text(json.dumps(result))
+    now = ended(state, run, done, composed.config)
+    assert now.status == "failed" and "other code than the sweep planned" in now.reason
 
 
 def test_a_rerun_runs_again_what_was_there_and_not_what_came_since(sweeps: Path) -> None:

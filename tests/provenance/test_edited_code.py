@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gnnexp.cli.main import run_command
+from gnnexp.launchers.queue.answers import Alive, Unknown
 from gnnexp.provenance import machine
 from gnnexp.provenance.code import _imported_digest, code_of_config
 from gnnexp.record.runs import find_runs
@@ -212,3 +213,16 @@ def test_run_again_keeps_the_earlier_run(workplace: Path, capsys: pytest.Capture
     assert run_command([*command[:-1], "hydra.run.dir=runs/other", "--rerun"]) == 2
     assert (workplace / "runs" / "other" / "file").exists()
     assert run_command(["run", "-m", "--rerun", "seed=0,1"]) == 2
+
+
+def test_a_run_whose_job_may_be_alive_is_not_set_aside(
+        workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody holds the lock of a detached job's run; its ranks would write into the new one."""
+    arguments = ["run", "dataset=digits", "tracker=none", "hardware.launcher.worker_module=pretending_worker",
+                 "hydra.run.dir=runs/one"]
+    assert run_command(arguments) == 0
+    for answer in (Alive("4711", "RUNNING"), Unknown("4711", "squeue does not answer")):
+        monkeypatch.setattr("gnnexp.cli.resume.ask", lambda run_dir, controller, answer=answer: answer)
+        assert run_command([*arguments, "--rerun"]) == 2
+        assert "4711" in capsys.readouterr().err
+        assert [path.name for path in (workplace / "runs").iterdir()] == ["one"]

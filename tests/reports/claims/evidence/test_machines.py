@@ -59,6 +59,23 @@ def test_seconds_of_more_ranks_than_cores_decide_nothing(workers: int, cores: in
     assert outcome(by_count, {"s": counted}).verdict == "holds", "counts do not depend on cores"
 
 
+@pytest.mark.parametrize(("cards", "decided"), [(("A100",) * 4, True), (("A100",), False)])
+def test_seconds_of_ranks_that_share_a_gpu_decide_nothing(cards: tuple[str, ...], decided: bool) -> None:
+    runs = pair(workers=4, cores=8, nodes=({**NODE, "gpus": cards},))
+    found = outcome(claim_of(check_of()), {"s": runs})
+    assert found.verdict == ("holds" if decided else "not decidable here")
+    assert flaw_of_seconds(found.measured[0]) == ("" if decided else "4 ranks on 1 GPUs")
+
+
+@pytest.mark.parametrize(("cores", "decided"), [(8, True), (2, False)])
+def test_an_estimate_that_is_made_of_measured_seconds_needs_sound_ones(cores: int, decided: bool) -> None:
+    check = check_of(value="[paradigm/setup_s]", estimate="[paradigm/setup_s]", hardware="a100x4_nvlink")
+    runs = [run_of(system, 1, workers=4, cores=cores, **{"paradigm/setup_s": value})
+            for system, value in (("slow", 6.0), ("fast", 3.0))]
+    assert outcome(claim_of(check, hardware=True), {"s": runs}).verdict == (
+        "only estimated: holds" if decided else "not decidable here")
+
+
 def test_one_crowded_side_is_enough() -> None:
     runs = [run_of("slow", 6, cores=1), run_of("fast", 3, cores=8, cpu="A")]
     assert outcome(claim_of(check_of()), {"s": runs}).verdict == "not decidable here"

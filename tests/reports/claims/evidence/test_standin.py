@@ -75,7 +75,20 @@ def test_counts_may_be_of_another_sweep() -> None:
     far = {"s": pair(926e6 / 2), "t": [counted("slow", 926e6)]}
     assert sweeps_of([gsplit(check)]) == ("s", "t")
     assert outcome(gsplit(check), far).verdict == "not decidable on this graph"
-    assert outcome(gsplit(check), {"s": pair(926e6)}).verdict == "holds", "nothing is counted, nothing is off"
+    near = {"s": pair(926e6), "t": [counted("slow", 926e6 / 2)]}
+    assert outcome(gsplit(check), near).verdict == "holds"
+
+
+def test_a_stand_in_that_nobody_has_counted_decides_nothing() -> None:
+    """The sweep that counts was not run, or has failed: nothing says that the graph is like the paper's."""
+    check = replace(COUNTED, counts=(replace(EDGES, sweeps=("t",)),))
+    failed = [replace(counted("slow", 926e6 / 2), status="failed")]
+    for runs in ({"s": pair(926e6 / 2)}, {"s": pair(926e6 / 2), "t": failed}):
+        assert outcome(gsplit(check), runs).verdict == "not decidable on this graph"
+        (row,) = make_table(evaluated([gsplit(check)], runs)).rows
+        assert row[8] == "orkut: edges micro not counted"
+    unprinted = replace(EDGES, cell={**EDGES.cell, "batches": "none"}, sweeps=("t",))
+    assert outcome(gsplit(replace(COUNTED, counts=(unprinted,))), {"s": pair(926e6 / 2)}).verdict == "holds"
 
 
 def test_of_seconds_the_machine_comes_first() -> None:
