@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import secrets
 import shutil
 import time
@@ -30,8 +31,8 @@ _NO_ACCESS = {
     errno.EACCES: ("you have no right to use this place", "change its rights, or name another path"),
     errno.EPERM: ("you have no right to use this place", "change its rights, or name another path"),
 }
-# The end of the name of a folder that is being made; seconds in which whoever makes a folder locks it.
-_NEW, _NEW_S = ".new", 60.0
+# The name of a folder that is being made: nobody else has such names. Seconds in which its maker locks it.
+_HIDDEN, _NEW_S = re.compile(r"\.gnnexp-[0-9a-f]{16}\.new"), 60.0
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 # Where nothing more can be written, whatever is tried.
 NO_ROOM = frozenset(_NO_ROOM)
@@ -98,7 +99,8 @@ def writing(path: Path) -> Iterator[None]:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write atomically: a temporary file beside it, fsync, rename. Nothing is left of it where the disk is full."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    start = path.name.encode(errors="surrogateescape")[:100].decode(errors="ignore")  # a name has 255 bytes at most
+    temporary = path.with_name(f".{start}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
             file.write(content)
@@ -134,9 +136,8 @@ def appearing(folder: Path) -> Iterator[Path]:
         OSError: the folder is there already and holds something, or it cannot be made.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    for left in folder.parent.glob(f".*{_NEW}"):
-        remove_abandoned(left)
-    hidden = folder.with_name(f".{secrets.token_hex(8)}{_NEW}")
+    remove_abandoned(folder.parent, _HIDDEN)
+    hidden = folder.with_name(f".gnnexp-{secrets.token_hex(8)}.new")
     try:
         with held(hidden):
             yield hidden
@@ -164,14 +165,25 @@ def held(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def remove_abandoned(folder: Path) -> None:
-    """Remove a folder that no living process holds (`held`); one of this minute may not be held yet."""
+def remove_abandoned(place: Path, names: re.Pattern[str]) -> None:
+    """Remove one's own folders of these names in `place` that no living process holds (`held`).
+
+    A folder of this minute may not be held yet, and stays. So does everything that has another name or owner: in
+    `place` there may be a user's own folders.
+    """
+    for entry in os.scandir(place):
+        if names.fullmatch(entry.name):
+            _remove_if_abandoned(Path(entry.path))
+
+
+def _remove_if_abandoned(folder: Path) -> None:
     try:
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:  # it has got another name, or belongs to somebody else
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:  # it has got another name, is a link, or belongs to somebody else
         return
     try:
-        if time.time() - os.fstat(handle).st_mtime > _NEW_S:
+        status = os.fstat(handle)
+        if status.st_uid == os.geteuid() and time.time() - status.st_mtime > _NEW_S:
             flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, folder)
             shutil.rmtree(folder, ignore_errors=True)
     except BlockingIOError:

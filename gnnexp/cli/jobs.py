@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import signal
 import time
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+import psutil
 from rich.table import Table
 
 from gnnexp.cli.console import epoch_line, make_console
@@ -23,12 +26,15 @@ from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.slurm_jobs import cancel as cancel_job
 from gnnexp.launchers.slurm_jobs import read_job_id
 from gnnexp.launchers.status import log_tail, read_statuses
-from gnnexp.record.attempts import describe, is_held, read_attempts
+from gnnexp.record.attempts import describe, holder, is_held, read_attempts
 from gnnexp.record.ending import settle
 from gnnexp.record.owner import check_own
 from gnnexp.record.records import RESULT_FILE, read_epochs
 from gnnexp.record.runs import read_run
 from gnnexp.training.checkpoint import checkpoint_folders
+
+# Clocks of one machine agree on when a process started to about this.
+_SAME_PROCESS_S = 1.0
 
 
 def status(options: argparse.Namespace) -> int:
@@ -72,15 +78,30 @@ def _state(run_dir: Path, num_ranks: int) -> str:
     if os.path.lexists(run_dir / RESULT_FILE):
         run = read_run(run_dir)
         return run.status if run.status == "finished" else f"failed: {run.reason}"
-    return "running" if _launcher(run_dir) else f"stopped (gnnexp resume {run_dir})"
+    return "running" if is_held(run_dir) else f"stopped (gnnexp resume {run_dir})"
 
 
-def _launcher(run_dir: Path) -> int | None:
-    """The process of this machine that works on the run."""
+def _launcher(run_dir: Path) -> int:
+    """The process of this machine that works on the run.
+
+    Raises:
+        ConfigError: there is none, or nobody knows which.
+    """
     if not is_held(run_dir):
-        return None
-    starts = [line["pid"] for line in read_attempts(run_dir) if line["event"] == "start" and "pid" in line]
-    return int(starts[-1]) if starts else os.getpid()
+        raise ConfigError(Problem("run", str(run_dir), "nobody on this machine is working on it",
+                                  "gnnexp status shows how it ended"))
+    found = holder(run_dir)
+    if found is None:
+        raise ConfigError(Problem("run", str(run_dir), "a process works on it, and its lock file does not say which",
+                                  "end that process yourself: it is a `gnnexp run`, `resume` or `sweep`"))
+    if found.host != platform.node():
+        raise ConfigError(Problem("run", str(run_dir), f"process {found.pid} of {found.host} works on it",
+                                  f"gnnexp cancel {run_dir} on {found.host}"))
+    with suppress(psutil.NoSuchProcess):
+        if abs(psutil.Process(found.pid).create_time() - found.started) < _SAME_PROCESS_S:
+            return found.pid
+    raise ConfigError(Problem("run", str(run_dir), f"process {found.pid}, which works on it, cannot be seen from here",
+                              "try again: it may be ending; in a container, cancel the run there"))
 
 
 def cancel(options: argparse.Namespace) -> int:
@@ -105,9 +126,6 @@ def cancel(options: argparse.Namespace) -> int:
         print(f"SLURM job {job_id} is cancelled; go on with: gnnexp resume {run_dir}")
         return 0
     launcher = _launcher(run_dir)
-    if launcher is None:
-        raise ConfigError(Problem("run", str(run_dir), "nobody on this machine is working on it",
-                                  "gnnexp status shows how it ended"))
     os.kill(launcher, signal.SIGTERM)
     print(f"process {launcher} is asked to stop; go on with: gnnexp resume {run_dir}")
     return 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-from gnnexp.cli.output import patient_output
+from gnnexp.cli.output import open_standard_streams, patient_output
 from gnnexp.disk import in_words
 from gnnexp.errors import GnnexpError, ProblemsError
 
@@ -34,6 +34,7 @@ class StopRequestedError(KeyboardInterrupt):
 
 def run_command(arguments: Sequence[str]) -> int:
     """Parse and run; returns the exit code: 0 done, 1 failed, 2 a user's mistake, 128 + n on signal n."""
+    open_standard_streams()
     parser = make_parser()
     options, rest = parser.parse_known_args(arguments)
     if not hasattr(options, "command"):
@@ -49,15 +50,20 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def guarded(command: Callable[[], int]) -> int:
     """Run `command`, with errors in a user's words; returns the exit code."""
+    try:
+        here = str(Path.cwd())
+    except FileNotFoundError:
+        print("gnnexp: the current folder was removed: go to one that is there", file=sys.stderr)
+        return 2
+    # As `python -m` does: a user's own package in the current folder can be named in `_target_`.
+    if here not in sys.path:
+        sys.path.insert(0, here)
     with patient_output():
         return _guarded(command)
 
 
 def _guarded(command: Callable[[], int]) -> int:
     before = signal.signal(signal.SIGTERM, _stop)
-    # As `python -m` does: a user's own package in the current folder can be named in `_target_`.
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
     try:
         with in_words():  # any path that a user names may be one that they may not read or write
             return command()

@@ -44,6 +44,17 @@ class _Patient:
             self._stream.flush()
 
 
+def open_standard_streams() -> None:
+    """Open on /dev/null what the caller has closed (`>&-`): else a run's first file would be its standard output."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
 @contextmanager
 def patient_output() -> Iterator[None]:
     """Inside, a full disk under standard output or error is no error."""

@@ -95,8 +95,8 @@ def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console, *, ch
         ConfigError, DataError: another process is working on it, or the data is not the run's any more.
     """
     refuse_imported(run_dir, read_job(run_dir))
-    check_job(run_dir, controller, job_ended=job_ended)
     with alone(run_dir):
+        check_job(run_dir, controller, job_ended=job_ended)  # here: nobody else can submit it now
         _reopen(run_dir, config, console, changed_code=changed_code)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,6 +30,8 @@ from gnnexp.record.records import write_json
 from gnnexp.sweep import Sweep
 
 _POLL_S = 0.2
+# Folders of earlier calls, and what earlier versions called those of cases.
+_CALL = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d-\d+|\d{3}")
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,7 @@ def run_side_by_side(
     """
     calls = STATES / f"{sweep.name}.jobs"
     calls.mkdir(parents=True, exist_ok=True)
-    for earlier in calls.iterdir():
-        remove_abandoned(earlier)
+    remove_abandoned(calls, _CALL)
     folder = calls / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{os.getpid()}"
     with held(folder):
         return _run_all(sweep, composed, states, jobs, console, save, looking, folder)

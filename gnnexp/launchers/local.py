@@ -19,7 +19,7 @@ from gnnexp.errors import Problem
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.interrupts import Interrupts, noted
 from gnnexp.launchers.ranks import END_S, Ranks
-from gnnexp.launchers.status import Death, judge, kernel_kills, read_statuses
+from gnnexp.launchers.status import Death, have_finished, judge, kernel_kills, read_statuses
 from gnnexp.launchers.variables import worker_variables
 from gnnexp.launchers.watch import STOP_S, Watchdog
 
@@ -72,6 +72,8 @@ class LocalLauncher(Launcher):
                     if stopped:
                         _stop(ranks, hardware.workers, stopped, asked)
                         self.close()
+                        if have_finished(run_dir, hardware.workers):  # a moment before
+                            return Outcome(0, "finished", asked=stopped)
                         return _interrupted(stopped)
                     trouble = _starter_trouble(run_dir, ranks, hardware)
                     if len(ranks.exit_codes) < hardware.workers:

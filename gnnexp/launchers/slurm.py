@@ -38,9 +38,9 @@ from gnnexp.launchers.slurm_jobs import (
     write_submission,
 )
 from gnnexp.launchers.slurm_task import Task
-from gnnexp.launchers.status import Death, judge, read_statuses
+from gnnexp.launchers.status import Death, have_finished, judge, read_statuses
 from gnnexp.record.attempts import is_requeued
-from gnnexp.record.records import RESULT_FILE, write_text
+from gnnexp.record.records import write_text
 
 # How often the run directory is looked at; SLURM is asked less often (`Controller`).
 _POLL_S = 1.0
@@ -244,14 +244,6 @@ def _interrupted(run_dir: Path, job_id: str, controller: Controller) -> Outcome:
         time.sleep(_POLL_S)
     said = f"interrupted; SLURM job {job_id} is cancelled"
     return Outcome(code, "interrupted", said, said, "interrupted")
-
-
-def have_finished(run_dir: Path, num_ranks: int) -> bool:
-    """Whether every rank has said so, and the result is there."""
-    if not (run_dir / RESULT_FILE).exists():
-        return False
-    statuses = read_statuses(run_dir)
-    return len(statuses) == num_ranks and all(status.state == "finished" for status in statuses)
 
 
 def has_started(run_dir: Path) -> bool:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import re
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from gnnexp.errors import DataError, Problem, RunError
-from gnnexp.files import open_regular
+from gnnexp.files import open_regular, read_json
 from gnnexp.launchers.queue.commands import Reply, run
 from gnnexp.launchers.queue.listing import is_job_id
 from gnnexp.record.attempts import BUSY
@@ -93,7 +93,7 @@ def read_submission(run_dir: Path) -> Submission | None:
     """
     path = run_dir / SUBMISSION_FILE
     try:
-        noted = json.loads(path.read_text(encoding="utf-8"))
+        noted: Any = read_json(path)
         job_id, token = noted["job_id"], str(noted.get("token", ""))
     except FileNotFoundError:
         return None

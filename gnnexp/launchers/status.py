@@ -11,7 +11,7 @@ from pathlib import Path
 from gnnexp.disk import EXIT_CODE
 from gnnexp.files import open_regular
 from gnnexp.launchers.base import Outcome
-from gnnexp.record.records import read_fields
+from gnnexp.record.records import RESULT_FILE, read_fields
 
 USER_ERROR = 2
 _TAIL_LINES, _TAIL_BYTES = 15, 1 << 16
@@ -212,3 +212,11 @@ def log_tail(run_dir: Path, rank: int) -> str:
     except OSError:  # there is none, or nobody may read it
         return ""
     return "\n".join(["", f"last lines of {file}:", *lines]) if lines else ""
+
+
+def have_finished(run_dir: Path, num_ranks: int) -> bool:
+    """Whether every rank has said so, and the result is there."""
+    if not (run_dir / RESULT_FILE).exists():
+        return False
+    statuses = read_statuses(run_dir)
+    return len(statuses) == num_ranks and all(status.state == "finished" for status in statuses)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import secrets
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -40,7 +41,7 @@ def pack(names: Sequence[str], file: Path, folder: Path = Path()) -> int:
     if problems:
         raise DataError(problems)
     file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    temporary = file.with_name(f".gnnexp-{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("wb") as written:
             with tarfile.open(fileobj=written, mode="w:xz", preset=9) as archive:

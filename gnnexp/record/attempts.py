@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
+import platform
+import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from gnnexp.disk import flock, writing
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -136,26 +142,87 @@ def alone(run_dir: Path) -> Iterator[None]:
     Raises:
         ConfigError: another process does.
     """
-    with (run_dir / LOCK_FILE).open("a") as lock:
+    handle = _open_lock(run_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT)
+    try:
         for tried in range(_TRIES):
             try:
-                flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB, run_dir / LOCK_FILE)
+                flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, run_dir / LOCK_FILE)
                 break
             except BlockingIOError:
                 if tried == _TRIES - 1:
                     raise ConfigError(Problem(BUSY, str(run_dir), "another process is working on this run",
                                               "wait until it has ended")) from None
                 time.sleep(_PAUSE_S)
+        with suppress(OSError):  # the disk is full: then `holder` does not know who works on the run
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, json.dumps(asdict(_this_process())).encode(), 0)
         yield
+    finally:
+        os.close(handle)
 
 
 def is_held(run_dir: Path) -> bool:
     """Whether a process starts or follows ranks for this run; asked without a right to write."""
     try:
-        with (run_dir / LOCK_FILE).open("rb") as lock:
-            flock(lock.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB, run_dir / LOCK_FILE)
+        handle = _open_lock(run_dir / LOCK_FILE, os.O_RDONLY)
     except FileNotFoundError:
         return False
+    try:
+        flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB, run_dir / LOCK_FILE)
     except BlockingIOError:
         return True
+    finally:
+        os.close(handle)
     return False
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that works on a run.
+
+    Attributes:
+        host: on which it runs.
+        pid: its number there.
+        started: when, in seconds since the epoch: another process with its number started at another time.
+    """
+
+    host: str
+    pid: int
+    started: float
+
+
+def holder(run_dir: Path) -> Holder | None:
+    """Who works on the run, as its lock file says; only true while `is_held`. None where it does not say."""
+    try:
+        found = parse_json(read_limited(run_dir / LOCK_FILE, SMALL_BYTES))
+        fields = found if isinstance(found, dict) else {}
+        return Holder(str(fields["host"]), int(fields["pid"]), float(fields["started"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _this_process() -> Holder:
+    return Holder(platform.node(), os.getpid(), psutil.Process().create_time())
+
+
+def _open_lock(path: Path, flags: int) -> int:
+    """Open the lock file, which nobody waits for: not for a FIFO, for example.
+
+    Raises:
+        ConfigError: it is something else than a file.
+        OSError: it cannot be opened.
+    """
+    try:
+        handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno not in (errno.EISDIR, errno.ELOOP, errno.ENXIO):
+            raise
+        raise _no_lock(path, str(error.strerror)) from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise _no_lock(path, "is no regular file")
+    return handle
+
+
+def _no_lock(path: Path, why: str) -> ConfigError:
+    return ConfigError(Problem("run", str(path), f"must be a file ({why})", "remove it: it is only a lock"))

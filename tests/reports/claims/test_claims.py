@@ -122,7 +122,7 @@ def kept() -> dict[str, dict[str, str]]:
 @pytest.mark.parametrize("claim", [pytest.param(claim, id=claim.name) for claim in CLAIMS])
 def test_kept_pages_give_the_reasons_of_today(claim: Claim) -> None:
     """Or `gnnexp claims --out docs/results/claims` was forgotten."""
-    assert kept()[claim.name]["why, and notes"].startswith(flat(claim.why))
+    assert flat(claim.why) in kept()[claim.name]["why, and notes"]
 
 
 def test_every_kept_verdict_is_a_documented_word() -> None:
@@ -143,8 +143,10 @@ def test_seconds_of_other_hardware_are_estimated_or_not_decidable(claim: Claim) 
     else:
         assert check.estimate or can_estimate(check.value)
         assert machine_named(check.hardware)
-        measured = check.estimate and not can_estimate(check.estimate)  # on two cores here
-        assert (measured and verdict == "not decidable here") or verdict == "not decidable on this graph" or verdict.startswith("only estimated: ")
+        if check.estimate and not can_estimate(check.estimate):  # made of seconds of four ranks on two cores
+            assert verdict == "not decidable here"
+            return
+        assert verdict == "not decidable on this graph" or verdict.startswith("only estimated: ")
 
 
 def test_only_seconds_are_estimated() -> None:

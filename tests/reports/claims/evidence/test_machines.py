@@ -69,8 +69,8 @@ def test_seconds_of_ranks_that_share_a_gpu_decide_nothing(cards: tuple[str, ...]
 
 @pytest.mark.parametrize(("cores", "decided"), [(8, True), (2, False)])
 def test_an_estimate_that_is_made_of_measured_seconds_needs_sound_ones(cores: int, decided: bool) -> None:
-    check = check_of(value="[paradigm/setup_s]", estimate="[paradigm/setup_s]", hardware="a100x4_nvlink")
-    runs = [run_of(system, 1, workers=4, cores=cores, **{"paradigm/setup_s": value})
+    check = check_of(value="[time/negatives_s]", estimate="[time/negatives_s]", hardware="a100x4_nvlink")
+    runs = [run_of(system, 1, workers=4, cores=cores, **{"time/negatives_s": value})
             for system, value in (("slow", 6.0), ("fast", 3.0))]
     assert outcome(claim_of(check, hardware=True), {"s": runs}).verdict == (
         "only estimated: holds" if decided else "not decidable here")
