@@ -118,3 +118,24 @@ def test_a_file_system_without_locks_is_named_before_a_run_starts(
     assert run_command(["run", "dataset=digits", "tracker=none", "hydra.run.dir=runs/one"]) == 2
     assert words in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "runs" / "one").exists()
+
+
+def test_what_belongs_to_somebody_else_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run directory may be made beside a user's own folders."""
+    mine = [tmp_path / name for name in (".mybackup.new", ".gnnexp-notes.new", "runs.new")]
+    others = tmp_path / ".gnnexp-0123456789abcdef.new"
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / ".gnnexp-fedcba9876543210.new"
+    link.symlink_to(tmp_path / "elsewhere")
+    for folder in (*mine, others):
+        folder.mkdir()
+        os.utime(folder, (0, 0))
+    os.utime(tmp_path / "elsewhere", (0, 0))
+    monkeypatch.setattr("gnnexp.disk.os.geteuid", lambda: os.getuid() + 1)
+    with appearing(tmp_path / "one"):
+        pass
+    monkeypatch.undo()
+    assert all(folder.is_dir() for folder in (*mine, others, link))
+    with appearing(tmp_path / "two"):
+        pass
+    assert all(folder.is_dir() for folder in (*mine, link)) and not others.exists()

@@ -46,6 +46,11 @@ def behave(name: str, run_dir: Path) -> None:
         os.kill(os.getppid(), signal.SIGSTOP)
     if name == "freeze_parent_and_die":
         os.kill(os.getpid(), signal.SIGKILL)
+    if name == "finish_and_linger":  # as an interpreter that takes its time to end
+        report(run_dir, "finished")
+        (run_dir / "result.json").write_text('{"status": "finished"}')
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(60)
     if name == "environment":
         (run_dir / f"environment_{os.environ['RANK']}.json").write_text(json.dumps(dict(os.environ)))
 

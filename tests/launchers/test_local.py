@@ -84,6 +84,15 @@ def test_signals_end_everything(tmp_path: Path, number: signal.Signals, code: in
     assert all(gone(pid) for pid in pids(tmp_path))
 
 
+def test_a_signal_after_the_end_takes_nothing_from_a_finished_run(tmp_path: Path) -> None:
+    driver = start_driver(tmp_path, ["finish_and_linger"])
+    assert wait_until((tmp_path / "result.json").exists, 20)
+    driver.send_signal(signal.SIGTERM)
+    output, _ = driver.communicate(timeout=30)
+    assert driver.returncode == 0 and "interrupted" not in output
+    assert all(gone(pid) for pid in pids(tmp_path))
+
+
 @pytest.mark.parametrize("pause", [0.0, 0.3])
 def test_nobody_who_asks_again_and_again_sees_a_traceback(tmp_path: Path, pause: float) -> None:
     driver = start_driver(tmp_path, ["ignore_term", "ignore_term"])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import platform
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from gnnexp.errors import ConfigError
-from gnnexp.record.attempts import ATTEMPTS_FILE, LOCK_FILE, alone, is_held, note, read_attempts
+from gnnexp.record.attempts import ATTEMPTS_FILE, LOCK_FILE, alone, holder, is_held, note, read_attempts
 
 
 def test_a_line_that_was_not_written_whole_spoils_no_other(tmp_path: Path) -> None:
@@ -30,3 +33,23 @@ def test_who_looks_whether_a_run_is_held_writes_nothing_and_disturbs_nobody(tmp_
     assert not is_held(tmp_path)
     with alone(tmp_path):
         assert is_held(tmp_path)
+
+
+def test_the_lock_says_who_holds_it(tmp_path: Path) -> None:
+    assert holder(tmp_path) is None
+    with alone(tmp_path):
+        found = holder(tmp_path)
+    assert found is not None and (found.host, found.pid) == (platform.node(), os.getpid())
+    for words in (b"", b"\xff", b"[]", b'{"host": "a"}', b'{"host": "a", "pid": "x", "started": 1}'):
+        (tmp_path / LOCK_FILE).write_bytes(words)
+        assert holder(tmp_path) is None
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to(path)],
+                         ids=["a FIFO", "a folder", "a loop of links"])
+def test_a_lock_that_is_no_file_is_named_at_once(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    make(tmp_path / LOCK_FILE)
+    with pytest.raises(ConfigError, match="remove it: it is only a lock"):
+        is_held(tmp_path)
+    with pytest.raises(ConfigError, match="remove it: it is only a lock"), alone(tmp_path):
+        raise AssertionError("held")
