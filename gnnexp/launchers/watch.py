@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -21,6 +22,8 @@ GRACE_S = 4.0
 STOP_S = 8.0
 # A killed process is gone once whoever is its parent by now has noticed.
 _KILLED_S = 5.0
+# Polls that are this far apart, or a clock that was set by as much: this process was frozen, and its ranks with it.
+_ABSENT_S = 3.0
 # After every rank has said "finished", a process that hangs in its interpreter's exit is ended.
 _LINGER_S = 20.0
 
@@ -53,6 +56,8 @@ class Watchdog(threading.Thread):
         self.killed: set[int] = set()
         self._ranks: dict[int, psutil.Process] = {}
         self._found: dict[int, float] = {}
+        self._polled = (time.time(), time.monotonic())
+        self._back = 0.0
         self._done = threading.Event()
         self._deadline: float | None = None
 
@@ -91,10 +96,11 @@ class Watchdog(threading.Thread):
     def _look(self) -> None:
         statuses = read_statuses(self.run_dir)
         states = {status.rank: status.state for status in statuses}
-        now = time.time()
+        now = self._time()
         if self.hung is None and not self.vanished:
             wordless = [Status(rank, "running", since) for rank, since in self._found.items() if rank not in states]
-            self.hung = hanging([*statuses, *wordless], now, self.timeout_s)
+            heard = [self._since_back(status, now) for status in (*statuses, *wordless)]
+            self.hung = hanging(heard, now, self.timeout_s)
         for rank, process in self._ranks.items():
             if states.get(rank) not in ("finished", "stopped") and rank not in self.vanished and not _alive(process):
                 self.vanished[rank] = now
@@ -107,6 +113,26 @@ class Watchdog(threading.Thread):
             self._deadline = time.monotonic() + GRACE_S
         elif len(states) == self.num_ranks and set(states.values()) <= {"finished", "stopped"}:
             self._deadline = time.monotonic() + _LINGER_S
+
+    def _time(self) -> float:
+        """Seconds since the epoch; notes when this process is back from having been frozen, or its clock was set.
+
+        A suspended machine, a paused container or a clock that is corrected is no hang of a rank.
+        """
+        (wall, steady), self._polled = self._polled, (time.time(), time.monotonic())
+        passed = self._polled[1] - steady
+        if max(passed, abs(self._polled[0] - wall - passed)) > _ABSENT_S:
+            self._back = self._polled[0]
+        return self._polled[0]
+
+    def _since_back(self, status: Status, now: float) -> Status:
+        """A status whose silence begins when this process was back: before that, nobody could be heard.
+
+        A word of the future was written before the clock was set back.
+        """
+        heard, since = (self._back if moment > now else max(moment, self._back) if moment else moment
+                        for moment in (status.time, status.since))
+        return replace(status, time=heard, since=since) if self._back else status
 
     def _end(self) -> None:
         for rank, process in self._ranks.items():

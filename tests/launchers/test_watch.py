@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 import psutil
+import pytest
 
 from gnnexp.launchers.watch import Watchdog
 
@@ -37,3 +39,42 @@ def test_closing_ends_it_too(tmp_path: Path) -> None:
     watchdog.close()
     assert not psutil.pid_exists(rank.pid)
     rank.wait(5)
+
+
+@pytest.mark.parametrize(("wall", "steady"), [(100.0, 100.0), (100.0, 0.1), (-100.0, 0.1)],
+                         ids=["paused", "suspended, or the clock was set", "the clock was set back"])
+def test_ranks_have_their_time_again_after_all_were_frozen(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wall: float, steady: float) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr("gnnexp.launchers.watch.time", clock)
+    (tmp_path / "status").mkdir()
+    beat(tmp_path, clock.wall)
+    watchdog = Watchdog(tmp_path, {}, 1, timeout_s=10.0)
+    clock.passes(0.1, 0.1)
+    watchdog._look()
+    clock.passes(wall, steady)
+    for _ in range(99):
+        watchdog._look()
+        assert watchdog.hung is None
+        clock.passes(0.1, 0.1)
+    clock.passes(1.0, 1.0)
+    watchdog._look()
+    assert watchdog.hung is not None, "it has had its time, and says nothing"
+
+
+class FakeClock:
+    wall, steady = 1e9, 0.0
+
+    def passes(self, wall: float, steady: float) -> None:
+        self.wall, self.steady = self.wall + wall, self.steady + steady
+
+    def time(self) -> float:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.steady
+
+
+def beat(run_dir: Path, now: float) -> None:
+    (run_dir / "status" / "rank_0.json").write_text(json.dumps(
+        {"rank": 0, "state": "running", "time": now, "host": "n1", "phase": "forward", "since": now}))
