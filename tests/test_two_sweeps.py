@@ -171,7 +171,7 @@ def test_a_frozen_process_of_a_case_ends_with_its_time_limit(sweeps: Path, monke
 
     sweep, composed, state = planned("one.yaml", "seed=0")
 
-    def start_frozen(_: Any, one: Composed, __: State, position: int, ___: Looking) -> side_by_side._Child:
+    def start_frozen(_: Any, one: Composed, __: State, position: int, *___: Any) -> side_by_side._Child:
         process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         process.send_signal(signal.SIGSTOP)
         return side_by_side._Child(position, sweeps, process, Pulse(process.pid), 1.0)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -62,10 +63,15 @@ def run_side_by_side(
     This call has a folder of its own: another sweep of the same name may run at the same time with other cases.
     """
     calls = STATES / f"{sweep.name}.jobs"
-    calls.mkdir(parents=True, exist_ok=True)
-    remove_abandoned(calls, _CALL)
     folder = calls / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{os.getpid()}"
-    with held(folder):
+    with ExitStack() as stack:
+        try:
+            with in_words():
+                calls.mkdir(parents=True, exist_ok=True)
+                remove_abandoned(calls, _CALL)
+                stack.enter_context(held(folder))
+        except DiskError as error:
+            return [not_started(state, error) if state.status == "waiting" else state for state in states]
         return _run_all(sweep, composed, states, jobs, console, save, looking, folder)
 
 

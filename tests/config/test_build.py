@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from gnnexp.config.build import build, check_fields, check_node, keys_of
 from gnnexp.config.schema import HardwareConfig, TrainConfig
-from gnnexp.config.signature import describe, fits, one_of, unknown
+from gnnexp.config.signature import describe, fits, one_of, parameters_of, unknown
 from gnnexp.errors import ConfigError
+from gnnexp.tasks.decoders import DistMult
 
 STORE: dict[str, Any] = {"_target_": "components.Store", "width": 3}
 
@@ -33,6 +34,13 @@ def test_builds_from_functions_and_subclasses() -> None:
         build(STORE, Cache)
     with pytest.raises(ConfigError, match=r"must be a components\.Store"):
         build({"_target_": "components.liar"}, Store)
+
+
+def test_a_module_of_torch_without_a_constructor_takes_no_keys() -> None:
+    """`torch.nn.Module.__init__` has `**kwargs`, and refuses each of them."""
+    assert parameters_of(DistMult) == {}
+    (problem,) = check_node("task.decoder", {"_target_": "gnnexp.tasks.decoders.DistMult", "layers": 2}, DistMult)
+    assert (problem.key, problem.value) == ("task.decoder.layers", 2)
 
 
 # Whatever these are, they are no stores, or do not say that they make one.
