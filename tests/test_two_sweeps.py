@@ -28,6 +28,7 @@ from gnnexp.launchers.queue.answers import Alive
 from gnnexp.launchers.slurm import SlurmLauncher
 from gnnexp.launchers.slurm_jobs import Submission, read_submission, write_submission
 from gnnexp.measure.pulse import Pulse
+from gnnexp.record.attempts import RANKS, note
 from gnnexp.sweep import Sweep, load_sweep
 
 __all__ = ["place"]
@@ -92,6 +93,17 @@ def test_a_case_whose_ranks_executed_other_code_has_not_finished(sweeps: Path) -
     (run / "result.json").write_text(json.dumps(result))
     now = ended(state, run, done, composed.config)
     assert now.status == "failed" and "other code than the sweep planned" in now.reason
+
+
+def test_a_begun_run_that_executed_other_code_is_left_alone(sweeps: Path) -> None:
+    """Code was edited before its ranks began, and is back: nobody can go on with that run as the case."""
+    assert run_command(["sweep", "one.yaml", "seed=0"]) == 0
+    (run,) = map(Path, all_there())
+    (run / "result.json").unlink()
+    assert planned("one.yaml", "seed=0")[2].run_dir == str(run)
+    note(run, RANKS, nodes=[], code={"changed": {}, "own": {"mine": "1"}}, from_start=True)
+    assert planned("one.yaml", "seed=0")[2].run_dir == ""
+    assert run_command(["sweep", "one.yaml", "seed=0"]) == 0 and len(all_there()) == 2
 
 
 def test_a_rerun_runs_again_what_was_there_and_not_what_came_since(sweeps: Path) -> None:

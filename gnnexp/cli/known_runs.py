@@ -14,9 +14,11 @@ from gnnexp.config.compose import Composed
 from gnnexp.config.signature import TARGET
 from gnnexp.errors import DataError
 from gnnexp.launchers.local import LocalLauncher
+from gnnexp.provenance.code import Code
 from gnnexp.provenance.imported import imported_from
 from gnnexp.provenance.machine import UNKNOWN, kind_of, node_of_launch, this_node
 from gnnexp.provenance.run_key import recorded_key
+from gnnexp.record.attempts import codes_of, read_attempts
 from gnnexp.record.records import JOB_FILE, load_job, run_dirs
 from gnnexp.record.runs import RUNS, find_runs, read_run
 
@@ -102,7 +104,7 @@ def known_runs(looking: Looking, folder: Path = RUNS) -> dict[str, list[Known]]:
             found.setdefault(run.key, []).append(
                 _known(run.path, run.config, run.provenance, run.machine, finished=True))
     for path, job, key in _jobs(looking, folder):
-        if not is_finished(path) and not imported_from(job["provenance"]):
+        if not is_finished(path) and _may_go_on(path, job):
             found.setdefault(key, []).append(_begun(path, job))
     return found
 
@@ -120,7 +122,7 @@ def known_of(key: str, looking: Looking, folder: Path = RUNS) -> list[Known]:
         if run is not None and run.status == "finished":
             if run.key == key:  # or its ranks executed other code than was asked for
                 found.append(_known(path, run.config, run.provenance, run.machine, finished=True))
-        elif not imported_from(job["provenance"]):
+        elif _may_go_on(path, job):
             found.append(_begun(path, job))
     return found
 
@@ -139,6 +141,15 @@ def _jobs(looking: Looking, folder: Path) -> Iterator[tuple[Path, Mapping[str, A
         key = recorded_key(job["config"], job["provenance"])
         if key and str(run_dir) not in looking.passed_over:
             yield run_dir, job, key
+
+
+def _may_go_on(path: Path, job: Mapping[str, Any]) -> bool:
+    """Whether a run that has begun can become the case's: not one that was imported, or executed other code."""
+    with suppress(DataError):  # whoever goes on with it names the damage
+        planned = job["provenance"].get("code") or Code({}, {}).to_json()
+        if any(code != planned for code in codes_of(read_attempts(path))):
+            return False
+    return not imported_from(job["provenance"])
 
 
 def _begun(path: Path, job: Mapping[str, Any]) -> Known:
