@@ -14,7 +14,7 @@ from gnnexp.config.compose import Composed
 from gnnexp.config.signature import TARGET
 from gnnexp.errors import DataError
 from gnnexp.launchers.local import LocalLauncher
-from gnnexp.provenance.code import Code
+from gnnexp.provenance.code import as_known_today
 from gnnexp.provenance.imported import imported_from
 from gnnexp.provenance.machine import UNKNOWN, kind_of, node_of_launch, this_node
 from gnnexp.provenance.run_key import recorded_key
@@ -146,8 +146,8 @@ def _jobs(looking: Looking, folder: Path) -> Iterator[tuple[Path, Mapping[str, A
 def _may_go_on(path: Path, job: Mapping[str, Any]) -> bool:
     """Whether a run that has begun can become the case's: not one that was imported, or executed other code."""
     with suppress(DataError):  # whoever goes on with it names the damage
-        planned = job["provenance"].get("code") or Code({}, {}).to_json()
-        if any(code != planned for code in codes_of(read_attempts(path))):
+        planned = as_known_today(job["provenance"].get("code"))
+        if any(as_known_today(code) != planned for code in codes_of(read_attempts(path))):
             return False
     return not imported_from(job["provenance"])
 

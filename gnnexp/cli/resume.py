@@ -26,7 +26,7 @@ from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.evidence import SILENT_S, ask, last_sign
 from gnnexp.launchers.slurm_jobs import forget_submission
 from gnnexp.measure.needs import Profile
-from gnnexp.provenance.code import Code, code_of_config, still_changed
+from gnnexp.provenance.code import Code, as_known_today, code_of_config
 from gnnexp.provenance.imported import imported_from
 from gnnexp.provenance.run_key import recorded_key, run_key
 from gnnexp.record.attempts import BUSY, alone, codes_of, read_attempts
@@ -161,8 +161,7 @@ def going_on(job: Mapping[str, Any], config: Mapping[str, Any], code: Code, run_
     if not checkpoint_folders(run_dir) and not read_epochs(run_dir):
         return {**provenance, "code": now, "run_key": key}
     executed = codes_of(read_attempts(run_dir))
-    began = executed[-1] if executed else provenance.get("code") or {"changed": {}, "own": {}}
-    before = {"changed": still_changed(began["changed"]), "own": began["own"]}
+    before = as_known_today(executed[-1] if executed else provenance.get("code"))
     if before == now:
         same = key == recorded_key(job["config"], provenance)
         return provenance if same else {**provenance, "run_key": ""}

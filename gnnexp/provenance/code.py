@@ -150,6 +150,14 @@ def still_changed(digests: Mapping[str, str]) -> dict[str, str]:
     return {name: result for name, result in found.items() if result != BASELINE}
 
 
+def as_known_today(code: Mapping[str, Any] | None) -> dict[str, dict[str, str]]:
+    """Recorded code (`Code.to_json`), without changes that were found to give the same results since.
+
+    Two records are of the same code if these are equal.
+    """
+    return Code(still_changed(code["changed"]), code["own"]).to_json() if code else Code({}, {}).to_json()
+
+
 @cache
 def known_results() -> dict[tuple[str, str], str]:
     """The digest whose results a module of a digest has, followed to the first one; `BASELINE` for most."""

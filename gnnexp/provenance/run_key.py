@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnnexp.provenance.code import BASELINE, Code, still_changed
+from gnnexp.provenance.code import BASELINE, Code, as_known_today, still_changed
 
 # Keys that change neither a result nor a time of it.
 _WITHOUT_RESULTS = {
@@ -60,6 +60,7 @@ def as_executed(provenance: Mapping[str, Any], codes: Sequence[Mapping[str, Any]
     """
     if not codes:
         return provenance
-    prepared, code = provenance.get("code") or Code({}, {}).to_json(), codes[-1]
-    earlier = [one for one in ([prepared] if prepared not in codes else []) + list(codes[:-1]) if one != code]
+    code = as_known_today(codes[-1])
+    others = [one for one in map(as_known_today, (provenance.get("code"), *codes[:-1])) if one != code]
+    earlier = [one for place, one in enumerate(others) if one not in others[:place]]
     return {**provenance, "code": code, "earlier_code": earlier, "run_key": ""} if earlier else provenance
