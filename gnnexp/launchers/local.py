@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,9 +22,11 @@ from gnnexp.launchers.interrupts import Interrupts, noted
 from gnnexp.launchers.ranks import END_S, Ranks
 from gnnexp.launchers.status import Death, have_finished, judge, kernel_kills, read_statuses
 from gnnexp.launchers.variables import worker_variables
-from gnnexp.launchers.watch import STOP_S, Watchdog
+from gnnexp.launchers.watch import Watchdog
 
 _LISTEN_S = 0.1
+# After so long somebody who has asked the ranks to stop is told what they are doing.
+_QUIET_S = 8.0
 # How long the starter has to tell that the last rank has ended: it looks every 50 ms, unless it is frozen.
 _TELL_S = 5.0
 
@@ -70,11 +73,11 @@ class LocalLauncher(Launcher):
                 try:
                     stopped = _wait(ranks, hardware, asked, watchdog)
                     if stopped:
-                        _stop(ranks, hardware.workers, stopped, asked)
+                        in_time = _stop(ranks, hardware, stopped, asked)
                         self.close()
                         if have_finished(run_dir, hardware.workers):  # a moment before
                             return Outcome(0, "finished", asked=stopped)
-                        return _interrupted(stopped)
+                        return _interrupted(stopped, in_time=in_time)
                     trouble = _starter_trouble(run_dir, ranks, hardware)
                     if len(ranks.exit_codes) < hardware.workers:
                         self.close(0.0)  # the ranks that are left, and the starter, end here
@@ -137,14 +140,27 @@ def _starter_trouble(run_dir: Path, ranks: Ranks, hardware: HardwareConfig) -> O
     return Outcome(1, "failed", reason, reason, "hang")
 
 
-def _stop(ranks: Ranks, num_ranks: int, number: signal.Signals, asked: Interrupts) -> None:
-    """Pass a signal on and give the ranks time for a checkpoint, if there are any yet; a further signal ends that."""
-    end, before = time.monotonic() + STOP_S, asked.count
+def _stop(ranks: Ranks, hardware: HardwareConfig, number: signal.Signals, asked: Interrupts) -> bool:
+    """Pass a signal on, and let the ranks that there are finish their step and write a checkpoint.
+
+    A step of a large graph takes minutes: they have `hardware.timeout_s`. A further signal ends that.
+
+    Returns:
+        Whether all of them have ended by themselves; also where none had started.
+    """
+    began, before, said = time.monotonic(), asked.count, False
     ranks.signal(number)
-    while ranks.pids and len(ranks.exit_codes) < num_ranks and not ranks.lost:
-        if asked.count > before or time.monotonic() > end:
-            return
+    while ranks.pids and len(ranks.exit_codes) < hardware.workers and not ranks.lost:
+        waited = time.monotonic() - began
+        if asked.count > before or waited > hardware.timeout_s:
+            return False
+        if waited > _QUIET_S and not said:
+            said = True
+            left_s = hardware.timeout_s - waited
+            print(f"gnnexp: the ranks finish their step and write a checkpoint; they have {left_s:.0f} s more; Ctrl-C "
+                  "again ends them now", file=sys.stderr, flush=True)
         ranks.listen(_LISTEN_S)
+    return not ranks.pids or len(ranks.exit_codes) == hardware.workers
 
 
 def _has_cuda() -> bool:
@@ -185,8 +201,9 @@ def _starter_lost(run_dir: Path) -> Outcome:
     return Outcome(1, "failed", reason, f"{reason}; what it wrote: {run_dir / 'logs' / 'starter.log'}", "killed")
 
 
-def _interrupted(number: signal.Signals) -> Outcome:
-    said = f"interrupted by {number.name}"
+def _interrupted(number: signal.Signals, *, in_time: bool = True) -> Outcome:
+    cut = "; the ranks were ended in the middle of a step: what they did since the last checkpoint is lost"
+    said = f"interrupted by {number.name}" + ("" if in_time else cut)
     return Outcome(128 + number, "interrupted", said, said, "interrupted")
 
 

@@ -18,8 +18,6 @@ from gnnexp.launchers.status import Hang, Status, hanging, read_statuses
 _POLL_S = 0.1
 # What the others have after the first failure, those that ignore SIGTERM too.
 GRACE_S = 4.0
-# What ranks that were asked to stop have for finishing their step and writing a checkpoint.
-STOP_S = 8.0
 # A killed process is gone once whoever is its parent by now has noticed.
 _KILLED_S = 5.0
 # Polls that are this far apart, or a clock that was set by as much: this process was frozen, and its ranks with it.

@@ -31,6 +31,14 @@ def behave(name: str, run_dir: Path) -> None:
     if name == "ignore_term":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(60)
+    if name == "long_step":
+        told = []
+        signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+        while not told:
+            time.sleep(0.05)
+        time.sleep(10)
+        report(run_dir, "stopped", reason="SIGTERM")
+        sys.exit(0)
     if name == "sleep":
         time.sleep(60)
     if name == "where":

@@ -78,10 +78,21 @@ def test_a_users_mistake_seen_by_a_rank_has_exit_code_2_and_no_traceback(
 def test_signals_end_everything(tmp_path: Path, number: signal.Signals, code: int) -> None:
     driver = start_driver(tmp_path, ["sleep", "ignore_term"])
     driver.send_signal(number)
+    time.sleep(0.5)
+    driver.send_signal(number)  # somebody who does not want to wait for the second rank
     output, _ = driver.communicate(timeout=20)
     assert driver.returncode == code
-    assert f"interrupted by {number.name}" in output
+    assert f"interrupted by {number.name}; the ranks were ended in the middle of a step" in output
     assert all(gone(pid) for pid in pids(tmp_path))
+
+
+def test_a_long_step_is_waited_for(tmp_path: Path) -> None:
+    driver = start_driver(tmp_path, ["long_step"])
+    driver.send_signal(signal.SIGTERM)
+    output, _ = driver.communicate(timeout=40)
+    assert driver.returncode == 143 and "interrupted by SIGTERM" in output and "middle of a step" not in output
+    assert "Ctrl-C again ends them now" in output
+    assert json.loads((tmp_path / "status" / "rank_0.json").read_text())["state"] == "stopped"
 
 
 def test_a_signal_after_the_end_takes_nothing_from_a_finished_run(tmp_path: Path) -> None:
