@@ -82,7 +82,8 @@ def test_signals_end_everything(tmp_path: Path, number: signal.Signals, code: in
     driver.send_signal(number)  # somebody who does not want to wait for the second rank
     output, _ = driver.communicate(timeout=20)
     assert driver.returncode == code
-    assert f"interrupted by {number.name}; the ranks were ended in the middle of a step" in output
+    lost = "; the ranks were ended in the middle of a step" if number == signal.SIGTERM else ""  # the other one obeys
+    assert f"interrupted by {number.name}{lost}" in output
     assert all(gone(pid) for pid in pids(tmp_path))
 
 
