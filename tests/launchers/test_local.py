@@ -78,8 +78,9 @@ def test_a_users_mistake_seen_by_a_rank_has_exit_code_2_and_no_traceback(
 def test_signals_end_everything(tmp_path: Path, number: signal.Signals, code: int) -> None:
     driver = start_driver(tmp_path, ["sleep", "ignore_term"])
     driver.send_signal(number)
-    time.sleep(0.5)
-    driver.send_signal(number)  # somebody who does not want to wait for the second rank
+    while driver.poll() is None:  # somebody who does not want to wait for the second rank
+        time.sleep(0.5)
+        driver.send_signal(number)
     output, _ = driver.communicate(timeout=20)
     assert driver.returncode == code
     lost = "; the ranks were ended in the middle of a step" if number == signal.SIGTERM else ""  # the other one obeys
