@@ -226,3 +226,35 @@ def test_a_run_whose_job_may_be_alive_is_not_set_aside(
         assert run_command([*arguments, "--rerun"]) == 2
         assert "4711" in capsys.readouterr().err
         assert [path.name for path in (workplace / "runs").iterdir()] == ["one"]
+
+
+PARTITIONER = """from gnnexp.partitioners.random import RandomPartitioner
+
+
+class Mine(RandomPartitioner):
+    rate = 1
+"""
+
+
+@pytest.mark.parametrize("words", [["run"], ["run", "-m"]])
+def test_what_earlier_code_made_is_not_kept_as_that_of_the_edited_code(
+        workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    """The graph is prepared for minutes; the partitioner, which is imported, is edited meanwhile."""
+    from gnnexp.cli import prepare
+
+    file = workplace / "mypartitioner.py"
+    file.write_text(PARTITIONER)
+    prepare_graph = prepare.prepare_graph
+
+    def slowly(*arguments: Any) -> Any:
+        file.write_text(PARTITIONER.replace("= 1", "= 2"))
+        return prepare_graph(*arguments)
+
+    monkeypatch.setattr(prepare, "prepare_graph", slowly)
+    monkeypatch.setenv("GNNEXP_CACHE", str(workplace / "cache"))
+    _imported_digest.cache_clear()
+    assert run_command([*words, "dataset=digits", "tracker=none", "paradigm=split_parallel", "hardware.workers=2",
+                        "partitioner._target_=mypartitioner.Mine"]) in (1, 2)
+    assert "mypartitioner.py='was edited'" in capsys.readouterr().err
+    assert (workplace / "cache" / "graphs").is_dir() and not list((workplace / "cache").glob("partitions/*"))
+    sys.modules.pop("mypartitioner")
