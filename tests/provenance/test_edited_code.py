@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -258,3 +259,17 @@ def test_what_earlier_code_made_is_not_kept_as_that_of_the_edited_code(
     assert "mypartitioner.py='was edited'" in capsys.readouterr().err
     assert (workplace / "cache" / "graphs").is_dir() and not list((workplace / "cache").glob("partitions/*"))
     sys.modules.pop("mypartitioner")
+
+
+def test_of_a_folder_of_configurations_only_these_are_recorded(workplace: Path) -> None:
+    """It may be the project's own folder: with data, runs, links to nowhere, and other repositories."""
+    subprocess.run(["git", "init", "-q", str(workplace)], check=True)
+    (workplace / "model").mkdir()
+    shutil.copy("conf/model/mine.yaml", "model/mine.yaml")
+    (workplace / "nowhere").symlink_to("there is none")
+    (workplace / "folder").symlink_to("conf")
+    (workplace / "data.bin").write_bytes(b"a lot of data\n")
+    assert command("run", "dataset=digits", "tracker=none", "model=mine", "--config-dir", ".", "hydra.run.dir=one",
+                   "hardware.launcher.worker_module=pretending_worker") == 0
+    (found,) = json.loads(Path("one", "job.json").read_text())["provenance"]["repositories"]
+    assert "b/model/mine.yaml" in found["diff"] and "b/mymodel.py" in found["diff"] and "a lot" not in found["diff"]
