@@ -270,6 +270,6 @@ def test_of_a_folder_of_configurations_only_these_are_recorded(workplace: Path) 
     (workplace / "folder").symlink_to("conf")
     (workplace / "data.bin").write_bytes(b"a lot of data\n")
     assert command("run", "dataset=digits", "tracker=none", "model=mine", "--config-dir", ".", "hydra.run.dir=one",
-                   "hardware.launcher.worker_module=pretending_worker") == 0
+                   "sampler.fanouts=[3]", "hardware.launcher.worker_module=pretending_worker") == 0
     (found,) = json.loads(Path("one", "job.json").read_text())["provenance"]["repositories"]
     assert "b/model/mine.yaml" in found["diff"] and "b/mymodel.py" in found["diff"] and "a lot" not in found["diff"]
