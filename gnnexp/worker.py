@@ -122,17 +122,22 @@ def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat:
 def note_ranks(run_dir: Path, job: Job, code: Code) -> None:
     """Note on which machines the ranks of this attempt run, and which code they execute.
 
-    Seconds belong to a kind of machine. Code may have been edited since the run was submitted.
+    Seconds belong to a kind of machine. Code may have been edited since the run was submitted, and a node of a cluster
+    may see the edit later than another one: each code has a line, and a result of several is the result of none.
     """
     from gnnexp.provenance.machine import this_node
     from gnnexp.record.attempts import RANKS, note
     from gnnexp.record.records import read_epochs
     from gnnexp.training.checkpoint import checkpoint_folders
 
-    nodes: Any = job.comm.gather_objects(this_node())
+    ranks: Any = job.comm.gather_objects((this_node(), code.to_json()))
     if job.comm.rank == 0:
-        note(run_dir, RANKS, nodes=[node.to_json() for node in dict.fromkeys(nodes)], code=code.to_json(),
-             from_start=not checkpoint_folders(run_dir) and not read_epochs(run_dir))
+        from_start = not checkpoint_folders(run_dir) and not read_epochs(run_dir)
+        codes = [code for place, (_, code) in enumerate(ranks) if code not in [other for _, other in ranks[:place]]]
+        for place, one in enumerate(codes):
+            nodes = dict.fromkeys(node for node, code in ranks if code == one)
+            note(run_dir, RANKS, nodes=[node.to_json() for node in nodes], code=one,
+                 from_start=from_start and place == 0)
 
 
 def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: Paradigm[Any]) -> None:
