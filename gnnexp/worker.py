@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.disk import EXIT_CODE
-from gnnexp.launchers.parent import die_with_parent
+from gnnexp.launchers.parent import die_with_parent, import_from_here
 
 if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
     from gnnexp.job import Job
@@ -58,6 +58,7 @@ def as_rank(work: Callable[[Path, Environment, list[Job], Heartbeat], str]) -> i
             what is timed; returns who asked it to stop, empty if it is over.
     """
     die_with_parent()
+    import_from_here()
     run_dir, environment = Path(sys.argv[1]), read_environment()
     from gnnexp.record.heartbeat import Heartbeat
 
