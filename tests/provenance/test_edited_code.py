@@ -216,6 +216,28 @@ def test_run_again_keeps_the_earlier_run(workplace: Path, capsys: pytest.Capture
     assert run_command(["run", "-m", "--rerun", "seed=0,1"]) == 2
 
 
+def test_a_run_that_cannot_be_made_again_keeps_its_place(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is wrong with the data shows after the directory was set aside."""
+    command = ["run", "dataset=digits", "tracker=none", "hardware.launcher.worker_module=pretending_worker", "--rerun"]
+    assert run_command([*command, "hydra.run.dir=runs/one"]) == 0
+    first = (workplace / "runs" / "one" / "job.json").read_text()
+    assert run_command([*command, "hydra.run.dir=runs/one", "hardware.workers=5000"]) == 2
+    assert "more ranks (5000) than training vertices" in capsys.readouterr().err
+    assert [path.name for path in (workplace / "runs").iterdir()] == ["one"]
+    assert (workplace / "runs" / "one" / "job.json").read_text() == first
+
+
+@pytest.mark.parametrize("inside", [".", "logs"])
+def test_the_current_folder_is_not_set_aside(workplace: Path, monkeypatch: pytest.MonkeyPatch, inside: str,
+                                             capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["run", "dataset=digits", "tracker=none", "hardware.launcher.worker_module=pretending_worker", "--rerun"]
+    assert run_command([*command, "hydra.run.dir=runs/one"]) == 0
+    monkeypatch.chdir(workplace / "runs" / "one" / inside)
+    assert run_command([*command, f"hydra.run.dir={'.' if inside == '.' else '..'}"]) == 2
+    assert "go to another folder" in capsys.readouterr().err
+    assert [path.name for path in (workplace / "runs").iterdir()] == ["one"]
+
+
 def test_a_run_whose_job_may_be_alive_is_not_set_aside(
         workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody holds the lock of a detached job's run; its ranks would write into the new one."""
