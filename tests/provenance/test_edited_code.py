@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from gnnexp.cli.main import run_command
+from gnnexp.errors import ConfigError, Problem
 from gnnexp.launchers.queue.answers import Alive, Unknown
 from gnnexp.provenance import machine
 from gnnexp.provenance.code import _imported_digest, code_of_config
@@ -216,15 +217,20 @@ def test_run_again_keeps_the_earlier_run(workplace: Path, capsys: pytest.Capture
     assert run_command(["run", "-m", "--rerun", "seed=0,1"]) == 2
 
 
-def test_a_run_that_cannot_be_made_again_keeps_its_place(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is wrong with the data shows after the directory was set aside."""
-    command = ["run", "dataset=digits", "tracker=none", "hardware.launcher.worker_module=pretending_worker", "--rerun"]
-    assert run_command([*command, "hydra.run.dir=runs/one"]) == 0
+def test_a_run_that_cannot_be_made_again_keeps_its_place(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the memory does not hold, or Ctrl-C: after the directory was set aside."""
+    command = ["run", "dataset=digits", "tracker=none", "hardware.launcher.worker_module=pretending_worker", "--rerun",
+               "hydra.run.dir=runs/one"]
+    assert run_command(command) == 0
     first = (workplace / "runs" / "one" / "job.json").read_text()
-    assert run_command([*command, "hydra.run.dir=runs/one", "hardware.workers=5000"]) == 2
-    assert "more ranks (5000) than training vertices" in capsys.readouterr().err
-    assert [path.name for path in (workplace / "runs").iterdir()] == ["one"]
-    assert (workplace / "runs" / "one" / "job.json").read_text() == first
+    for error, code in ((ConfigError(Problem("a", "b", "c", "d")), 2), (KeyboardInterrupt(), 130)):
+        def refuse(*_: Any, error: BaseException = error) -> None:
+            raise error
+
+        monkeypatch.setattr("gnnexp.cli.execute.prepare", refuse)
+        assert run_command(command) == code
+        assert [path.name for path in (workplace / "runs").iterdir()] == ["one"]
+        assert (workplace / "runs" / "one" / "job.json").read_text() == first
 
 
 @pytest.mark.parametrize("inside", [".", "logs"])
