@@ -37,7 +37,7 @@ from gnnexp.graph.stream import EdgeStream, GraphStream
 from gnnexp.graph.validate import validate_graph, validate_ids
 from gnnexp.graph.writer import move_into_place, staging_prefix, write_json
 from gnnexp.measure.needs import Profile
-from gnnexp.measure.pulse import Pulse
+from gnnexp.pulse import Pulse
 from gnnexp.partitioners.base import Partitioner, check_num_parts
 from gnnexp.partitioners.streaming import StreamPartitioner
 from gnnexp.provenance.code import code_of, modules_of

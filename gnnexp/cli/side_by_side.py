@@ -26,7 +26,7 @@ from gnnexp.config.schema import run_config
 from gnnexp.disk import DiskError, held, in_words, remove_abandoned
 from gnnexp.launchers.interrupts import noted
 from gnnexp.launchers.kept import Launchers
-from gnnexp.measure.pulse import Pulse
+from gnnexp.pulse import Pulse
 from gnnexp.record.records import write_json
 from gnnexp.sweep import Sweep
 
