@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gnnexp.launchers.place import Place
 from gnnexp.launchers.watch import Watchdog
 
 
@@ -21,7 +22,7 @@ def test_a_rank_that_was_frozen_right_after_its_fork_is_killed(tmp_path: Path) -
     assert os.getpgid(rank.pid) != rank.pid
     os.kill(rank.pid, signal.SIGSTOP)
     (tmp_path / "status").mkdir()
-    watchdog = Watchdog(tmp_path, {0: rank.pid}, 1, timeout_s=0.2)
+    watchdog = Watchdog(Place(tmp_path), {0: rank.pid}, 1, timeout_s=0.2)
     watchdog.start()
     try:
         assert rank.wait(30) == -signal.SIGKILL and watchdog.killed == {0}
@@ -34,7 +35,7 @@ def test_a_rank_that_was_frozen_right_after_its_fork_is_killed(tmp_path: Path) -
 def test_closing_ends_it_too(tmp_path: Path) -> None:
     rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     os.kill(rank.pid, signal.SIGSTOP)
-    watchdog = Watchdog(tmp_path, {0: rank.pid}, 1, timeout_s=600.0)
+    watchdog = Watchdog(Place(tmp_path), {0: rank.pid}, 1, timeout_s=600.0)
     watchdog.start()
     watchdog.close()
     assert not psutil.pid_exists(rank.pid)
@@ -49,7 +50,7 @@ def test_ranks_have_their_time_again_after_all_were_frozen(
     monkeypatch.setattr("gnnexp.launchers.watch.time", clock)
     (tmp_path / "status").mkdir()
     beat(tmp_path, clock.wall)
-    watchdog = Watchdog(tmp_path, {}, 1, timeout_s=10.0)
+    watchdog = Watchdog(Place(tmp_path), {}, 1, timeout_s=10.0)
     clock.passes(0.1, 0.1)
     watchdog._look()
     clock.passes(wall, steady)
