@@ -31,8 +31,8 @@ _CAPTION = (
     "be told from what chance alone gives. Only estimated: the claim is about other hardware; this is what the "
     f"estimate says. Not decidable on this graph: a count of the stand-in is more than {TOO_FAR:g} times off, or the "
     "stand-in lacks what the claim is about. Not decidable here: seconds of other hardware, and no profile to "
-    "estimate them with; or seconds measured on more ranks than cores, or on different kinds of machine. Not checked:"
-    " see why."
+    "estimate them with; a mean of which pairs are missing there, because their runs do not fit; or seconds measured on"
+    " more ranks than cores, or on different kinds of machine. Not checked: see why."
 )
 
 
