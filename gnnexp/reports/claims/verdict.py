@@ -26,7 +26,8 @@ def verdict(found: Sequence[Judged], check: Check) -> Verdict:
     `holds`: inside of the published range. `exceeds`: outside of it on the better side. `in direction`: outside, but at
     least a quarter as far from "no effect" (a ratio of 1, a reduction or difference of 0) as published, on the same
     side; `too weak`: less than that. `not decided`: the spread is wider than what would count as equal, or reaches both
-    the claimed effect and none. `shown`: the paper names no number, or the number follows from a definition.
+    the claimed effect and none, or a lower bound is below the range. `shown`: the paper names no number, or the number
+    follows from a definition.
     """
     known = [(value, 0.0 if math.isnan(half) else half, expects) for value, half, expects in found
              if not math.isnan(value)]
@@ -47,6 +48,8 @@ def _of_one(value: float, half: float, expects: Expects, check: Check) -> Verdic
     low, high = _widened(claimed, neutral, check)
     if value + half >= low and value - half <= high:
         return "not decided" if _may_be_none(value, half, expects, check) else "holds"
+    if check.lower_bound and value + half < low:
+        return "not decided"
     if _is_better(value, expects, (low, high)):
         return "exceeds"
     if neutral is None or _claims_none(claimed, neutral):
