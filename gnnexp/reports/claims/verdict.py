@@ -48,10 +48,15 @@ def _of_one(value: float, half: float, expects: Expects, check: Check) -> Verdic
     low, high = _widened(claimed, neutral, check)
     if value + half >= low and value - half <= high:
         return "not decided" if _may_be_none(value, half, expects, check) else "holds"
-    if check.lower_bound and value + half < low:
+    if check.lower_bound and value < low:
         return "not decided"
     if _is_better(value, expects, (low, high)):
         return "exceeds"
+    return _of_distance(value, claimed, neutral)
+
+
+def _of_distance(value: float, claimed: tuple[float, float], neutral: float | None) -> Verdict:
+    """Outside of the published range, and not better: how far from no effect."""
     if neutral is None or _claims_none(claimed, neutral):
         return "does not hold"
     nearest = min(filter(math.isfinite, claimed), key=lambda end: abs(end - neutral))
