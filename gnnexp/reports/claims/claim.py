@@ -103,6 +103,8 @@ class Check:
         cells: what the paper prints for every pair; each is then compared with its own.
         counts: what the claim rests on, where graphs are synthetic: `()` where it does not depend on the graph.
         unlike: why the synthetic graph cannot show it, whatever it counts.
+        unpriced: what the claim is about and the profile has no price for: the estimate is shown, and decides nothing.
+        lower_bound: what the values leave out: below the published range they decide nothing.
         by_construction: why nothing that is counted could refute it: it is then shown.
     """
 
@@ -126,6 +128,8 @@ class Check:
     cells: Cells | None = None
     counts: Sequence[Count] | None = None
     unlike: str = ""
+    unpriced: str = ""
+    lower_bound: str = ""
     by_construction: str = ""
 
 

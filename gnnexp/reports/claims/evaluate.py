@@ -55,7 +55,7 @@ class Outcome:
         if not self.measured and not self.estimated:
             return "not run"
         by_machine = needs_estimate(self.claim)
-        if by_machine and (not self.estimated or self._lacks_pairs(check)):
+        if by_machine and (check.unpriced or not self.estimated or self._lacks_pairs(check)):
             return NOT_HERE
         found, value = (self.estimated, check.estimate or check.value) if by_machine else (self.measured, check.value)
         measures = not can_estimate(value) if by_machine else of_seconds(value)

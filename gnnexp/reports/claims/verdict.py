@@ -14,8 +14,6 @@ Judged = tuple[float, float, Expects]
 # A claim is as good as its worst pair.
 _WORST_FIRST: Sequence[Verdict] = ("does not hold", "too weak", "not decided", "in direction", "exceeds", "holds",
                                    "shown")
-# An interval this many times as wide as the difference that would still count as none decides nothing.
-_TOO_WIDE = 2.0
 # A share of the published distance from "no effect": below it an effect is not the one that was claimed.
 _ENOUGH = 0.25
 
@@ -26,7 +24,8 @@ def verdict(found: Sequence[Judged], check: Check) -> Verdict:
     `holds`: inside of the published range. `exceeds`: outside of it on the better side. `in direction`: outside, but at
     least a quarter as far from "no effect" (a ratio of 1, a reduction or difference of 0) as published, on the same
     side; `too weak`: less than that. `not decided`: the spread is wider than what would count as equal, or reaches both
-    the claimed effect and none. `shown`: the paper names no number, or the number follows from a definition.
+    the claimed effect and none, or a lower bound is below the range. `shown`: the paper names no number, or the number
+    follows from a definition.
     """
     known = [(value, 0.0 if math.isnan(half) else half, expects) for value, half, expects in found
              if not math.isnan(value)]
@@ -41,14 +40,21 @@ def verdict(found: Sequence[Judged], check: Check) -> Verdict:
 def _of_one(value: float, half: float, expects: Expects, check: Check) -> Verdict:
     if expects.low is None and expects.high is None and expects.mean is None:
         return "shown"
-    if check.within is not None and half > _TOO_WIDE * check.within:
+    if check.within is not None and half > check.within:
         return "not decided"
     claimed, neutral = _claimed(expects), _neutral(expects)
     low, high = _widened(claimed, neutral, check)
     if value + half >= low and value - half <= high:
         return "not decided" if _may_be_none(value, half, expects, check) else "holds"
+    if check.lower_bound and value < low:
+        return "not decided"
     if _is_better(value, expects, (low, high)):
         return "exceeds"
+    return _of_distance(value, claimed, neutral)
+
+
+def _of_distance(value: float, claimed: tuple[float, float], neutral: float | None) -> Verdict:
+    """Outside of the published range, and not better: how far from no effect."""
     if neutral is None or _claims_none(claimed, neutral):
         return "does not hold"
     nearest = min(filter(math.isfinite, claimed), key=lambda end: abs(end - neutral))

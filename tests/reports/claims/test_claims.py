@@ -143,6 +143,9 @@ def test_seconds_of_other_hardware_are_estimated_or_not_decidable(claim: Claim) 
     else:
         assert check.estimate or can_estimate(check.value)
         assert machine_named(check.hardware)
+        if check.unpriced:
+            assert verdict == "not decidable here"
+            return
         if check.estimate and not can_estimate(check.estimate):  # made of seconds of four ranks on two cores
             assert verdict == "not decidable here"
             return
@@ -167,6 +170,7 @@ def test_a_speed_up_over_neutronstar_names_both_of_its_forms(claim: Claim) -> No
 
 def test_only_seconds_are_estimated() -> None:
     assert not [claim.name for claim in CHECKED if claim.check and claim.check.hardware and not needs_estimate(claim)]
+    assert not [claim.name for claim in CHECKED if claim.check and claim.check.unpriced and not claim.check.hardware]
 
 
 @pytest.mark.parametrize("claim", [pytest.param(one, id=one.name) for one in CHECKED
