@@ -23,9 +23,10 @@ def verdict(found: Sequence[Judged], check: Check) -> Verdict:
 
     `holds`: inside of the published range. `exceeds`: outside of it on the better side. `in direction`: outside, but at
     least a quarter as far from "no effect" (a ratio of 1, a reduction or difference of 0) as published, on the same
-    side; `too weak`: less than that. `not decided`: the interval over seeds reaches what would count as equal
-    and what would not, or both the claimed effect and none, or a lower bound is below the range. `shown`: the paper names no number, or the number
-    follows from a definition.
+    side; `too weak`: less than that.
+    `not decided`: the interval over seeds reaches what would count as equal and what would not, or both the claimed
+    effect and none, or a lower bound is below the range. `shown`: the paper names no number, or the number follows from
+    a definition.
     """
     known = [(value, 0.0 if math.isnan(half) else half, expects) for value, half, expects in found
              if not math.isnan(value)]
