@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gnnexp.launchers.place import Place
+from gnnexp.disk import Place
 from gnnexp.launchers.watch import Watchdog
 
 
