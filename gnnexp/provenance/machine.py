@@ -120,10 +120,19 @@ def gpus() -> list[str]:
     return output_of(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]).splitlines()
 
 
-def output_of(command: Sequence[str]) -> str:
-    """What a command prints, empty when it is missing, fails, or takes long."""
+def output_of(command: Sequence[str], without: Sequence[str] = ()) -> str:
+    """What a command prints, empty when it is missing, fails, or takes long.
+
+    What is no UTF-8 in it (a text in another encoding) has a replacement.
+
+    Args:
+        command: and its arguments.
+        without: variables of the environment that it does not get.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in without}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=10,
+                              env=environment, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""
