@@ -37,7 +37,7 @@ from gnnexp.graph.stream import EdgeStream, GraphStream
 from gnnexp.graph.validate import validate_graph, validate_ids
 from gnnexp.graph.writer import move_into_place, staging_prefix, write_json
 from gnnexp.measure.needs import Profile
-from gnnexp.measure.pulse import Pulse
+from gnnexp.measure.pulse import Pulse, process_table
 from gnnexp.partitioners.base import Partitioner, check_num_parts
 from gnnexp.partitioners.streaming import StreamPartitioner
 from gnnexp.provenance.code import code_of, modules_of
@@ -360,25 +360,26 @@ def _acquire(path: Path) -> int:
     pulses: dict[int, Pulse] = {}
     said = False
     while (handle := try_lock(path)) is None:
+        table, host, pid = _holder(path)
         if not said:
-            log.warning("another process is preparing %s: waiting for it", path.parent / path.stem.lstrip("."))
+            who = f"process {pid} of {host}" if pid else "another process"
+            log.warning("%s is preparing %s: waiting for it", who, path.parent / path.stem.lstrip("."))
             said = True
-        host, pid = _holder(path)
-        if host == platform.node():
+        if table == process_table():  # else the number is another process's here
             silent_s = pulses.setdefault(pid, Pulse(pid)).silent_s()
             if silent_s > _FROZEN_S:
                 raise DataError(Problem(str(path), f"process {pid}", "prepares this, but gives no sign of life for "
                                         f"{silent_s:.0f} s", f"end it (kill -9 {pid}), then repeat the command"))
         time.sleep(_POLL_S)
     os.ftruncate(handle, 0)
-    os.write(handle, f"{platform.node()} {os.getpid()}".encode())  # for those who wait
+    os.write(handle, f"{process_table()} {platform.node()} {os.getpid()}".encode())  # for those who wait
     return handle
 
 
-def _holder(path: Path) -> tuple[str, int]:
-    """Host and number of the process that holds a lock; ("", 0) where it has not said so yet."""
+def _holder(path: Path) -> tuple[str, str, int]:
+    """Process table, host and number of the process that holds a lock; ("", "", 0) where it has not said so yet."""
     try:
-        host, pid = path.read_text(encoding="utf-8").split()
-        return host, int(pid)
+        table, host, pid = path.read_text(encoding="utf-8").split()
+        return table, host, int(pid)
     except (OSError, ValueError):
-        return "", 0
+        return "", "", 0

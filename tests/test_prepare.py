@@ -227,6 +227,21 @@ def test_a_frozen_process_that_prepares_is_named_and_not_waited_for_for_ever(
     assert loads(journal) == 2
 
 
+def test_nobody_is_called_frozen_whose_number_means_nothing_here(
+    tmp_path: Path, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two containers of one host name share a cache, and each numbers its own processes."""
+    monkeypatch.setattr("gnnexp.prepare._FROZEN_S", 0.2)
+    looked_at: list[int] = []
+    monkeypatch.setattr("gnnexp.prepare.Pulse", lambda pid: looked_at.append(pid))
+    other = run_in_process(Made(str(journal), wait_s=1.0), tmp_path / "cache")
+    wait_for(lambda: loads(journal) == 1)
+    monkeypatch.setattr("gnnexp.prepare.process_table", lambda: "the same host/another container")
+    prepare_graph(Made(str(journal)), tmp_path / "cache")
+    other.join(60)
+    assert other.exitcode == 0 and loads(journal) == 1 and not looked_at
+
+
 def test_a_command_that_freezes_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnnexp.prepare._FROZEN_S", 0.5)
     freeze = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
