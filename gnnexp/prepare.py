@@ -37,7 +37,7 @@ from gnnexp.graph.stream import EdgeStream, GraphStream
 from gnnexp.graph.validate import validate_graph, validate_ids
 from gnnexp.graph.writer import move_into_place, staging_prefix, write_json
 from gnnexp.measure.needs import Profile
-from gnnexp.measure.pulse import Pulse, process_table
+from gnnexp.measure.pulse import Pulse, kill, process_table
 from gnnexp.partitioners.base import Partitioner, check_num_parts
 from gnnexp.partitioners.streaming import StreamPartitioner
 from gnnexp.provenance.code import code_of, modules_of
@@ -245,17 +245,21 @@ def prepare_profile(
 
 def _run_watched(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
     """Exit code and standard error of a command, which is killed where it shows no sign of life."""
-    with subprocess.Popen(command, env=environment, text=True, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.PIPE) as child:
-        pulse = Pulse(child.pid)
+    child = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    pulse = Pulse(child.pid)
+    try:
         while True:
             try:
                 said = child.communicate(timeout=1.0)[1]
                 return child.returncode, said
             except subprocess.TimeoutExpired:
-                if pulse.silent_s() > _FROZEN_S:
-                    child.kill()
-                    return 1, f"Error: no sign of life for {pulse.silent_s():.0f} s"
+                if (silent_s := pulse.silent_s()) > _FROZEN_S:
+                    return 1, f"Error: no sign of life for {silent_s:.0f} s"
+    finally:
+        if child.returncode is None:
+            kill(child)
+        if child.stderr is not None:
+            child.stderr.close()
 
 
 def _read_profile(folder: Path) -> Profile:

@@ -1,14 +1,18 @@
-"""Whether a process lives or is frozen, seen from outside."""
+"""Whether a process lives or is frozen, seen from outside; and how one is ended that may not end."""
 
 from __future__ import annotations
 
-import os
 import platform
+import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
+
+# What a killed process has until nobody waits for it any more.
+KILLED_S = 5.0
 
 
 class Pulse:
@@ -52,6 +56,20 @@ def is_stopped(pid: int) -> bool:
         return False
 
 
+def kill(process: subprocess.Popen[Any]) -> bool:
+    """Kill a child; whether it has ended.
+
+    Not even SIGKILL ends one that waits for a dead file system or driver, or that is in a frozen container. It ends
+    when that is over, and nobody waits for it.
+    """
+    process.kill()
+    try:
+        process.wait(KILLED_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
 def process_table() -> str:
     """Where this process has its number: equal texts, equal processes behind a number.
 
@@ -61,5 +79,5 @@ def process_table() -> str:
     found = [platform.node()]
     with suppress(OSError):  # no Linux
         found += [Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
-                  os.readlink("/proc/self/ns/pid")]
+                  str(Path("/proc/self/ns/pid").readlink())]
     return "/".join(found)

@@ -21,7 +21,11 @@ from typing import Any
 
 import psutil
 
+from gnnexp.measure.pulse import kill
+
 UNKNOWN = "unknown machine"
+# What commands have that describe the machine and the code: on a dead disk or driver they never end.
+_ANSWER_S = 10.0
 
 
 @dataclass(frozen=True, order=True)
@@ -123,10 +127,20 @@ def gpus() -> list[str]:
 def output_of(command: Sequence[str]) -> str:
     """What a command prints, empty when it is missing, fails, or takes long."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        process = subprocess.Popen(command, text=True, errors="replace", stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    except OSError:
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    assert process.stdout is not None
+    try:
+        said = process.communicate(timeout=_ANSWER_S)[0]
+    except subprocess.TimeoutExpired:
+        return ""
+    finally:
+        if process.returncode is None:
+            kill(process)
+        process.stdout.close()
+    return said.strip() if process.returncode == 0 else ""
 
 
 def _cores() -> int:

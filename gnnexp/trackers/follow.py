@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from gnnexp.config.build import build
+from gnnexp.measure.pulse import kill
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import read_run
 from gnnexp.trackers.report_record import REPORT_FILE, read_report
@@ -53,8 +54,7 @@ class Follower:
 
     def stop(self) -> None:
         """End it; what is not delivered can be delivered later."""
-        self.process.kill()
-        self.process.wait()
+        kill(self.process)
 
 
 def follow(run_dir: Path) -> Follower:
