@@ -107,11 +107,12 @@ class EpochPrinter(threading.Thread):
         self._print_new()
 
     def _print_new(self) -> None:
-        if not self._file.exists():
+        try:
+            with self._file.open("rb") as file:
+                file.seek(self._position)
+                new = file.read()
+        except OSError:  # not there yet, no file handle is free, a disk does not answer: it is looked at again
             return
-        with self._file.open("rb") as file:
-            file.seek(self._position)
-            new = file.read()
         whole, newline, _ = new.rpartition(b"\n")
         self._position += len(whole) + len(newline)
         for line in whole.splitlines():
