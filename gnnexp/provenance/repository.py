@@ -66,8 +66,11 @@ def _look(root: Path, places: Iterable[Path]) -> Repository:
 
 
 def _as_new(root: Path, name: str) -> str:
-    """An untracked file as a difference."""
-    lines = (root / name).read_text(encoding="utf-8", errors="replace")[:_MOST_CHARACTERS].splitlines()
+    """An untracked file as a difference; of one that is no text, only what it is known by."""
+    content = (root / name).read_bytes()
+    if b"\0" in content:
+        return f"Binary file b/{name}, SHA-256 {hashlib.sha256(content).hexdigest()}"
+    lines = content.decode("utf-8", errors="replace")[:_MOST_CHARACTERS].splitlines()
     return "\n".join(difflib.unified_diff([], lines, "/dev/null", f"b/{name}", lineterm=""))
 
 
