@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import secrets
@@ -34,6 +35,14 @@ _NO_ACCESS = {
 # The name of a folder that is being made: nobody else has such names. Seconds in which its maker locks it.
 _HIDDEN, _NEW_S = re.compile(r"\.gnnexp-[0-9a-f]{16}\.new"), 60.0
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+_NO_FOLDER = {
+    errno.EEXIST: ("must be a folder, and is a file", "move the file away, or name another path"),
+    errno.ENOTDIR: ("a part of this path must be a folder, and is a file", "move the file away, or name another path"),
+    errno.ELOOP: ("a link on this path leads back to itself", "remove the link, or name another path"),
+    errno.ENAMETOOLONG: ("a name of this path is too long for the file system", "choose a shorter name"),
+}
+# Bytes of a name that are left when a prefix, a process's number and an ending are added.
+_LONGEST = 200
 # Where nothing more can be written, whatever is tried.
 NO_ROOM = frozenset(_NO_ROOM)
 
@@ -57,12 +66,19 @@ def refusal(error: OSError, then: str = "") -> Problem | None:
     if words is None and error.errno in _NO_LOCKS and error.filename is not None:
         words = ("this file system has no file locks",
                  "have it mounted with locks (Lustre: -o flock), or name a folder elsewhere")
+    if words is None and error.filename is not None and not _is_folder_in_the_way(error):
+        words = _NO_FOLDER.get(error.errno or 0)
     if words is None:
         return None
     place = str(error.filename or "the disk")
     what, mend = words
     mend = mend.format(place=Path(place).parent if error.filename else ".") + (f", then: {then}" if then else "")
     return Problem(place, error.strerror, what, mend)
+
+
+def _is_folder_in_the_way(error: OSError) -> bool:
+    """Whether something exists already that may well be there: whoever made it asked for a new name."""
+    return error.errno == errno.EEXIST and Path(error.filename).is_dir()
 
 
 def one_line(problem: Problem) -> str:
@@ -97,10 +113,11 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write atomically: a temporary file beside it, fsync, rename. Nothing is left of it where the disk is full."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    start = path.name.encode(errors="surrogateescape")[:100].decode(errors="ignore")  # a name has 255 bytes at most
-    temporary = path.with_name(f".{start}.{os.getpid()}.tmp")
+    """Write atomically: a temporary file next to it, fsync, rename. Nothing is left of it where the disk is full.
+
+    The folder must exist. A run directory that was moved is not made again under its old name: see `subfolder`.
+    """
+    temporary = path.with_name(f".{shortened(path.name)}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
             file.write(content)
@@ -113,6 +130,29 @@ def write_bytes(path: Path, content: bytes) -> None:
         if isinstance(error, OSError):
             error.filename, error.filename2 = str(path), None  # the user knows of no temporary file
         raise
+
+
+def shortened(name: str) -> str:
+    """`name` as a part of a longer name: a long one keeps its start and gets a digest. File systems take 255 bytes."""
+    content = name.encode(errors="surrogateescape")
+    if len(content) <= _LONGEST:
+        return name
+    return f"{content[:_LONGEST - 16].decode(errors='ignore')}{hashlib.sha256(content).hexdigest()[:16]}"
+
+
+def subfolder(folder: Path, *names: str) -> Path:
+    """The folder `folder/name/name…`, made where it is missing.
+
+    `folder` itself must exist. Otherwise a run whose directory was moved or removed while it trains would go on in a
+    new directory of the old name, and its record would be in two places.
+
+    Raises:
+        OSError: `folder` is missing, or the disk refuses.
+    """
+    for name in names:
+        folder = folder / name
+        folder.mkdir(exist_ok=True)
+    return folder
 
 
 def flock(handle: int, operation: int, path: Path) -> None:

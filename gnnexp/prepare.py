@@ -6,6 +6,7 @@ is never stale. Several processes may prepare the same one: the first makes it, 
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import logging
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gnnexp.datasets.base import Dataset
-from gnnexp.disk import NO_ROOM, refusal, try_lock
+from gnnexp.disk import NO_ROOM, refusal, shortened, try_lock
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.arrays import mend
 from gnnexp.graph.format import open_graph, save_graph
@@ -37,10 +38,10 @@ from gnnexp.graph.stream import EdgeStream, GraphStream
 from gnnexp.graph.validate import validate_graph, validate_ids
 from gnnexp.graph.writer import move_into_place, staging_prefix, write_json
 from gnnexp.measure.needs import Profile
-from gnnexp.measure.pulse import Pulse, kill, process_table
 from gnnexp.partitioners.base import Partitioner, check_num_parts
 from gnnexp.partitioners.streaming import StreamPartitioner
 from gnnexp.provenance.code import code_of, modules_of
+from gnnexp.pulse import Pulse, kill, process_table
 from gnnexp.training.presample import presample, presample_key
 
 Artifact = TypeVar("Artifact", Graph, Partition, Presample, Parts, Profile)
@@ -332,14 +333,14 @@ def _open_or_say(folder: Path, open_it: Callable[[Path], Artifact], *, say: bool
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove what a killed process left of this artifact; whoever holds the lock is the only one who makes it."""
-    for leftover in folder.parent.glob(f"{staging_prefix(folder)}*"):
+    for leftover in folder.parent.glob(f"{glob.escape(staging_prefix(folder))}*"):
         shutil.rmtree(leftover)
 
 
 @contextmanager
 def _lock(folder: Path) -> Iterator[None]:
     """Hold the artifact's lock file; it is removed afterwards, and released by the system if the process dies."""
-    path = folder.with_name(f".{folder.name}.lock")
+    path = folder.with_name(f".{shortened(folder.name)}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = _acquire(path)

@@ -28,7 +28,7 @@ from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.queue.answers import Alive
 from gnnexp.launchers.slurm import SlurmLauncher
 from gnnexp.launchers.slurm_jobs import Submission, read_submission, write_submission
-from gnnexp.measure.pulse import Pulse
+from gnnexp.pulse import Pulse
 from gnnexp.record.attempts import RANKS, note
 from gnnexp.sweep import Sweep, load_sweep
 

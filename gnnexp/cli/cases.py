@@ -56,6 +56,7 @@ class State:
 
 def save_states(sweep: Sweep, states: list[State]) -> None:
     """What `gnnexp report NAME` reads."""
+    STATES.mkdir(parents=True, exist_ok=True)
     write_json(STATES / f"{sweep.name}.json", {
         "schema": 1, "name": sweep.name, "description": sweep.description, "command": sweep.command,
         "report": dict(sweep.report), "cases": [asdict(state) for state in states],

@@ -26,7 +26,7 @@ from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.slurm_jobs import cancel as cancel_job
 from gnnexp.launchers.slurm_jobs import read_job_id
 from gnnexp.launchers.status import log_tail, read_statuses
-from gnnexp.measure.pulse import process_table
+from gnnexp.pulse import process_table
 from gnnexp.record.attempts import describe, holder, is_held, read_attempts
 from gnnexp.record.ending import settle
 from gnnexp.record.owner import check_own

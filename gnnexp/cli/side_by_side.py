@@ -23,10 +23,10 @@ from gnnexp.cli.main import guarded
 from gnnexp.cli.once import not_started, run_once
 from gnnexp.config.compose import Composed
 from gnnexp.config.schema import run_config
-from gnnexp.disk import DiskError, held, in_words, remove_abandoned
+from gnnexp.disk import DiskError, held, in_words, remove_abandoned, subfolder
 from gnnexp.launchers.interrupts import noted
 from gnnexp.launchers.kept import Launchers
-from gnnexp.measure.pulse import Pulse, kill
+from gnnexp.pulse import Pulse, kill
 from gnnexp.record.records import write_json
 from gnnexp.sweep import Sweep
 
@@ -111,7 +111,7 @@ def _run_all(
 def _start(
     sweep: Sweep, composed: Composed, state: State, position: int, looking: Looking, above: Path
 ) -> _Child:
-    folder = above / f"{position:03d}"
+    folder = subfolder(above, f"{position:03d}")
     write_json(folder / "case.json", {
         "composed": {**asdict(composed), "run_dir": str(composed.run_dir)}, "state": asdict(state), "sweep": sweep.name,
         "looking": {"accept_foreign": looking.accept_foreign, "passed_over": sorted(looking.passed_over)},

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gnnexp.launchers.parent import LAUNCHER_VARIABLE
 from gnnexp.launchers.rendezvous_port import rendezvous_port
-from gnnexp.measure.pulse import Pulse, is_stopped, kill
+from gnnexp.pulse import Pulse, is_stopped, kill
 
 # What a starter that is told to end has for it.
 END_S = 5.0

@@ -9,10 +9,10 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import psutil
 
+from gnnexp.launchers.place import Place
 from gnnexp.launchers.status import Hang, Status, hanging, read_statuses
 
 _POLL_S = 0.1
@@ -30,7 +30,7 @@ class Watchdog(threading.Thread):
     """Watches the worker processes of one run.
 
     Args:
-        run_dir: the run.
+        place: of the run directory.
         pids: process of each rank that has started so far; grows while this runs.
         num_ranks: processes to expect.
         timeout_s: after how long without a sign of life a rank is taken to hang.
@@ -42,9 +42,9 @@ class Watchdog(threading.Thread):
         gone_since: when every rank was seen to have ended, on the monotonic clock; None as long as one lives.
     """
 
-    def __init__(self, run_dir: Path, pids: Mapping[int, int], num_ranks: int, timeout_s: float) -> None:
+    def __init__(self, place: Place, pids: Mapping[int, int], num_ranks: int, timeout_s: float) -> None:
         super().__init__(name="gnnexp-watchdog", daemon=True)
-        self.run_dir = run_dir
+        self.place, self.run_dir = place, place.folder
         self.pids = pids
         self.num_ranks = num_ranks
         self.timeout_s = timeout_s
@@ -96,6 +96,8 @@ class Watchdog(threading.Thread):
                 process.send_signal(number)
 
     def _look(self) -> None:
+        if self._deadline is None and self.place.is_left():
+            self._deadline = time.monotonic()  # the ranks have no place for a checkpoint
         started = len(self._ranks) + len(self.vanished.keys() - self._ranks.keys()) == self.num_ranks
         if started and self.gone_since is None and not any(map(_alive, self._ranks.values())):
             self.gone_since = time.monotonic()

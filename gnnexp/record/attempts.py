@@ -20,7 +20,7 @@ import psutil
 from gnnexp.disk import flock, writing
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.files import SMALL_BYTES, parse_json, read_limited
-from gnnexp.measure.pulse import process_table
+from gnnexp.pulse import process_table
 
 ATTEMPTS_FILE = "attempts.jsonl"
 LOCK_FILE = "lock"
@@ -185,7 +185,7 @@ class Holder:
         host: on which it runs.
         pid: its number there.
         started: when, in seconds since the epoch: another process with its number started at another time.
-        table: where it has that number (`gnnexp.measure.pulse.process_table`); empty in files of earlier versions.
+        table: where it has that number (`gnnexp.pulse.process_table`); empty in files of earlier versions.
     """
 
     host: str

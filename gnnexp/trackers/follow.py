@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import IO
 
 from gnnexp.config.build import build
-from gnnexp.measure.pulse import kill
+from gnnexp.disk import subfolder
+from gnnexp.pulse import kill
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import read_run
 from gnnexp.trackers.report_record import REPORT_FILE, read_report
@@ -60,8 +61,7 @@ class Follower:
 def follow(run_dir: Path) -> Follower:
     """Start to deliver `run_dir`, or the folder of a sweep's report, in the background."""
     run_dir = run_dir.resolve()
-    (run_dir / "logs").mkdir(exist_ok=True)
-    with (run_dir / "logs" / LOG).open("wb") as log:
+    with (subfolder(run_dir, "logs") / LOG).open("wb") as log:
         return Follower(run_dir, _start(run_dir, log))
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 
 from gnnexp.comm.communicator import Communicator
+from gnnexp.disk import subfolder
 from gnnexp.errors import DataError, Problem
 from gnnexp.files import read_json
 from gnnexp.graph.writer import sync
@@ -220,7 +221,7 @@ def save_checkpoint(
 def _write(folder: Path, contents: Mapping[str, Mapping[str, Any]]) -> _Written:
     files = {}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        subfolder(folder.parent.parent, FOLDER, folder.name)
         for name, content in contents.items():
             with (folder / name).open("wb") as file:
                 torch.save(dict(content), file)

@@ -14,6 +14,7 @@ import psutil
 import pytest
 from launching import wait_until
 
+from gnnexp.launchers.place import Place
 from gnnexp.launchers.status import Status, read_statuses
 from gnnexp.launchers.watch import Watchdog
 
@@ -24,7 +25,7 @@ def test_a_rank_that_was_frozen_right_after_its_fork_is_killed(tmp_path: Path) -
     assert os.getpgid(rank.pid) != rank.pid
     os.kill(rank.pid, signal.SIGSTOP)
     (tmp_path / "status").mkdir()
-    watchdog = Watchdog(tmp_path, {0: rank.pid}, 1, timeout_s=0.2)
+    watchdog = Watchdog(Place(tmp_path), {0: rank.pid}, 1, timeout_s=0.2)
     watchdog.start()
     try:
         assert rank.wait(30) == -signal.SIGKILL and watchdog.killed == {0}
@@ -37,7 +38,7 @@ def test_a_rank_that_was_frozen_right_after_its_fork_is_killed(tmp_path: Path) -
 def test_closing_ends_it_too(tmp_path: Path) -> None:
     rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     os.kill(rank.pid, signal.SIGSTOP)
-    watchdog = Watchdog(tmp_path, {0: rank.pid}, 1, timeout_s=600.0)
+    watchdog = Watchdog(Place(tmp_path), {0: rank.pid}, 1, timeout_s=600.0)
     watchdog.start()
     watchdog.close()
     assert not psutil.pid_exists(rank.pid)
@@ -57,7 +58,7 @@ def test_it_goes_on_after_the_process_had_no_file_handle_left(
         return read_statuses(run_dir)
 
     monkeypatch.setattr("gnnexp.launchers.watch.read_statuses", counted)
-    watchdog = Watchdog(tmp_path, {0: rank.pid}, 1, timeout_s=0.2)
+    watchdog = Watchdog(Place(tmp_path), {0: rank.pid}, 1, timeout_s=0.2)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
     try:
@@ -81,7 +82,7 @@ def test_ranks_have_their_time_again_after_all_were_frozen(
     monkeypatch.setattr("gnnexp.launchers.watch.time", clock)
     (tmp_path / "status").mkdir()
     beat(tmp_path, clock.wall)
-    watchdog = Watchdog(tmp_path, {}, 1, timeout_s=10.0)
+    watchdog = Watchdog(Place(tmp_path), {}, 1, timeout_s=10.0)
     clock.passes(0.1, 0.1)
     watchdog._look()
     clock.passes(wall, steady)

@@ -38,12 +38,12 @@ class Pulse:
         return now - self._since
 
     def _look(self) -> tuple[float, ...]:
-        """Empty once the process is gone."""
+        """Empty once the process is gone, and while no file handle is free to look."""
         try:
             process = psutil.Process(self._pid)
             with process.oneshot():
                 times, switches = process.cpu_times(), process.num_ctx_switches()
-        except psutil.Error:
+        except (psutil.Error, OSError):
             return ()
         return (times.user, times.system, switches.voluntary, switches.involuntary)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from unkillable import unkillable
 
-from gnnexp.measure.pulse import kill, process_table
+from gnnexp.pulse import kill, process_table
 
 __all__ = ["unkillable"]
 
@@ -26,5 +26,5 @@ def test_nobody_waits_for_a_process_that_sigkill_does_not_end(unkillable: list[s
 
 
 def test_children_have_their_numbers_in_the_same_table() -> None:
-    command = [sys.executable, "-c", "from gnnexp.measure.pulse import process_table; print(process_table())"]
+    command = [sys.executable, "-c", "from gnnexp.pulse import process_table; print(process_table())"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == [process_table()]
