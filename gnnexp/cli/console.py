@@ -113,7 +113,7 @@ class EpochPrinter(threading.Thread):
             with self._file.open("rb") as file:
                 file.seek(self._position)
                 new = file.read()
-        except OSError:  # no epoch has ended yet, or the file was taken away: the end of the run says so
+        except OSError:  # no epoch has ended yet, no file handle is free, a disk does not answer: it is looked at again
             return
         whole, newline, _ = new.rpartition(b"\n")
         self._position += len(whole) + len(newline)

@@ -20,6 +20,7 @@ import psutil
 from gnnexp.disk import Place, flock, put_back, writing
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.files import SMALL_BYTES, parse_json, read_limited
+from gnnexp.pulse import process_table
 
 ATTEMPTS_FILE = "attempts.jsonl"
 LOCK_FILE = "lock"
@@ -210,11 +211,13 @@ class Holder:
         host: on which it runs.
         pid: its number there.
         started: when, in seconds since the epoch: another process with its number started at another time.
+        table: where it has that number (`gnnexp.pulse.process_table`); empty in files of earlier versions.
     """
 
     host: str
     pid: int
     started: float
+    table: str = ""
 
 
 def holder(run_dir: Path) -> Holder | None:
@@ -222,13 +225,13 @@ def holder(run_dir: Path) -> Holder | None:
     try:
         found = parse_json(read_limited(run_dir / LOCK_FILE, SMALL_BYTES))
         fields = found if isinstance(found, dict) else {}
-        return Holder(str(fields["host"]), int(fields["pid"]), float(fields["started"]))
+        return Holder(str(fields["host"]), int(fields["pid"]), float(fields["started"]), str(fields.get("table", "")))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _this_process() -> Holder:
-    return Holder(platform.node(), os.getpid(), psutil.Process().create_time())
+    return Holder(platform.node(), os.getpid(), psutil.Process().create_time(), process_table())
 
 
 def _open_lock(path: Path, flags: int) -> int:

@@ -17,6 +17,7 @@ from typing import IO
 
 from gnnexp.config.build import build
 from gnnexp.disk import subfolder
+from gnnexp.pulse import kill
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import read_run
 from gnnexp.trackers.report_record import REPORT_FILE, read_report
@@ -54,8 +55,7 @@ class Follower:
 
     def stop(self) -> None:
         """End it; what is not delivered can be delivered later."""
-        self.process.kill()
-        self.process.wait()
+        kill(self.process)
 
 
 def follow(run_dir: Path) -> Follower:

@@ -78,10 +78,14 @@ class Checkpoint:
         """Compare every file with its checksum.
 
         Raises:
-            DataError: if one differs.
+            DataError: if one differs, or cannot be read.
         """
         for name, expected in self.files.items():
-            if _checksum(self.folder / name) != expected:
+            try:
+                found = _checksum(self.folder / name)
+            except OSError as error:
+                raise _damaged(self.folder / name, f"cannot be read: {error.strerror}") from None
+            if found != expected:
                 raise _damaged(self.folder / name, "differs from its checksum in " + META)
 
     def _read(self, name: str) -> dict[str, Any]:

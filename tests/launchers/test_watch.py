@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from launching import wait_until
 
 from gnnexp.disk import Place
+from gnnexp.launchers.status import Status, read_statuses
 from gnnexp.launchers.watch import Watchdog
 
 
@@ -40,6 +43,35 @@ def test_closing_ends_it_too(tmp_path: Path) -> None:
     watchdog.close()
     assert not psutil.pid_exists(rank.pid)
     rank.wait(5)
+
+
+def test_it_goes_on_after_the_process_had_no_file_handle_left(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a disk did not answer: it looks again, and the frozen rank is found all the same."""
+    rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    os.kill(rank.pid, signal.SIGSTOP)
+    (tmp_path / "status").mkdir()
+    looks: list[Path] = []
+
+    def counted(run_dir: Path) -> list[Status]:
+        looks.append(run_dir)
+        return read_statuses(run_dir)
+
+    monkeypatch.setattr("gnnexp.launchers.watch.read_statuses", counted)
+    watchdog = Watchdog(Place(tmp_path), {0: rank.pid}, 1, timeout_s=0.2)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        watchdog.start()
+        assert wait_until(lambda: len(looks) > 2 or not watchdog.is_alive(), 30)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    try:
+        assert rank.wait(30) == -signal.SIGKILL and watchdog.killed == {0}
+    finally:
+        watchdog.close()
+        rank.kill()
+        rank.wait()
 
 
 @pytest.mark.parametrize(("wall", "steady"), [(100.0, 100.0), (100.0, 0.1), (-100.0, 0.1)],
