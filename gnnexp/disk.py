@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import re
 import secrets
+import shlex
 import shutil
 import time
 from collections.abc import Iterator
@@ -34,6 +36,16 @@ _NO_ACCESS = {
 # The name of a folder that is being made: nobody else has such names. Seconds in which its maker locks it.
 _HIDDEN, _NEW_S = re.compile(r"\.gnnexp-[0-9a-f]{16}\.new"), 60.0
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+_NO_FOLDER = {
+    errno.EEXIST: ("must be a folder, and is a file", "move the file away, or name another path"),
+    errno.ENOTDIR: ("a part of this path must be a folder, and is a file", "move the file away, or name another path"),
+    errno.ELOOP: ("a link on this path leads back to itself", "remove the link, or name another path"),
+    errno.ENAMETOOLONG: ("a name of this path is too long for the file system", "choose a shorter name"),
+}
+# Bytes of a name that are left when a prefix, a process's number and an ending are added.
+_LONGEST = 200
+# A missing name, a file in its place, or a directory that the file server no longer knows.
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 # Where nothing more can be written, whatever is tried.
 NO_ROOM = frozenset(_NO_ROOM)
 
@@ -57,12 +69,19 @@ def refusal(error: OSError, then: str = "") -> Problem | None:
     if words is None and error.errno in _NO_LOCKS and error.filename is not None:
         words = ("this file system has no file locks",
                  "have it mounted with locks (Lustre: -o flock), or name a folder elsewhere")
+    if words is None and error.filename is not None and not _is_folder_in_the_way(error):
+        words = _NO_FOLDER.get(error.errno or 0)
     if words is None:
         return None
     place = str(error.filename or "the disk")
     what, mend = words
     mend = mend.format(place=Path(place).parent if error.filename else ".") + (f", then: {then}" if then else "")
     return Problem(place, error.strerror, what, mend)
+
+
+def _is_folder_in_the_way(error: OSError) -> bool:
+    """Whether something exists already that may well be there: whoever made it asked for a new name."""
+    return error.errno == errno.EEXIST and Path(error.filename).is_dir()
 
 
 def one_line(problem: Problem) -> str:
@@ -97,10 +116,11 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write atomically: a temporary file beside it, fsync, rename. Nothing is left of it where the disk is full."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    start = path.name.encode(errors="surrogateescape")[:100].decode(errors="ignore")  # a name has 255 bytes at most
-    temporary = path.with_name(f".{start}.{os.getpid()}.tmp")
+    """Write atomically: a temporary file next to it, fsync, rename. Nothing is left of it where the disk is full.
+
+    The folder must exist. A run directory that was moved is not made again under its old name: see `subfolder`.
+    """
+    temporary = path.with_name(f".{shortened(path.name)}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
             file.write(content)
@@ -113,6 +133,29 @@ def write_bytes(path: Path, content: bytes) -> None:
         if isinstance(error, OSError):
             error.filename, error.filename2 = str(path), None  # the user knows of no temporary file
         raise
+
+
+def shortened(name: str) -> str:
+    """`name` as a part of a longer name: a long one keeps its start and gets a digest. File systems take 255 bytes."""
+    content = name.encode(errors="surrogateescape")
+    if len(content) <= _LONGEST:
+        return name
+    return f"{content[:_LONGEST - 16].decode(errors='ignore')}{hashlib.sha256(content).hexdigest()[:16]}"
+
+
+def subfolder(folder: Path, *names: str) -> Path:
+    """The folder `folder/name/name…`, made where it is missing.
+
+    `folder` itself must exist. Otherwise a run whose directory was moved or removed while it trains would go on in a
+    new directory of the old name, and its record would be in two places.
+
+    Raises:
+        OSError: `folder` is missing, or the disk refuses.
+    """
+    for name in names:
+        folder = folder / name
+        folder.mkdir(exist_ok=True)
+    return folder
 
 
 def flock(handle: int, operation: int, path: Path) -> None:
@@ -215,3 +258,56 @@ def _is_there(handle: int, file: Path) -> bool:
         return os.path.samestat(os.fstat(handle), file.stat())
     except FileNotFoundError:
         return False
+
+
+class Place:
+    """Keeps a directory open, so that it is recognised when somebody moves or removes it.
+
+    Args:
+        folder: the directory.
+        holding: a file in it that is there as long as the directory is whole: what `rm -r` could not remove lacks it.
+
+    Raises:
+        OSError: there is no such directory.
+    """
+
+    def __init__(self, folder: Path, holding: str = "") -> None:
+        self.folder = folder
+        self._handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._held = folder / holding if (folder / holding).exists() else folder
+
+    def is_left(self) -> bool:
+        """Whether the name leads to nothing, to another directory, or to the rest of a removed one.
+
+        Any other error of the file system (no answer, no right) says nothing about where the directory is.
+        """
+        try:
+            self._held.stat()
+            return not os.path.samestat(self.folder.stat(), os.fstat(self._handle))
+        except OSError as error:
+            return error.errno in _GONE
+
+    def fix(self, command: str) -> str:
+        """How a user goes on with `command` after the directory has left its place."""
+        now = self._now()
+        if now is None:
+            return put_back(self.folder, command)
+        return f"it is {now} now: {command} {shlex.quote(str(now))}"
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        os.close(self._handle)
+
+    def _now(self) -> Path | None:
+        """Where the directory is; None where it was removed, or where the system does not say (no /proc)."""
+        try:
+            found = Path(f"/proc/self/fd/{self._handle}").readlink()
+            moved = os.path.samestat(found.stat(), os.fstat(self._handle)) and found != self.folder.absolute()
+            return found if moved else None
+        except OSError:
+            return None
+
+
+def put_back(folder: Path, command: str) -> str:
+    """How a user goes on with `command` after `folder` was moved nobody knows where."""
+    return f"put it back, then: {command} {shlex.quote(str(folder))}"

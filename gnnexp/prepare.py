@@ -6,6 +6,7 @@ is never stale. Several processes may prepare the same one: the first makes it, 
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import logging
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gnnexp.datasets.base import Dataset
-from gnnexp.disk import NO_ROOM, refusal, try_lock
+from gnnexp.disk import NO_ROOM, refusal, shortened, try_lock
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.arrays import mend
 from gnnexp.graph.format import open_graph, save_graph
@@ -37,10 +38,10 @@ from gnnexp.graph.stream import EdgeStream, GraphStream
 from gnnexp.graph.validate import validate_graph, validate_ids
 from gnnexp.graph.writer import move_into_place, staging_prefix, write_json
 from gnnexp.measure.needs import Profile
-from gnnexp.measure.pulse import Pulse
 from gnnexp.partitioners.base import Partitioner, check_num_parts
 from gnnexp.partitioners.streaming import StreamPartitioner
 from gnnexp.provenance.code import code_of, modules_of
+from gnnexp.pulse import Pulse, kill, process_table
 from gnnexp.training.presample import presample, presample_key
 
 Artifact = TypeVar("Artifact", Graph, Partition, Presample, Parts, Profile)
@@ -245,17 +246,21 @@ def prepare_profile(
 
 def _run_watched(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
     """Exit code and standard error of a command, which is killed where it shows no sign of life."""
-    with subprocess.Popen(command, env=environment, text=True, stdout=subprocess.DEVNULL,
-                          stderr=subprocess.PIPE) as child:
-        pulse = Pulse(child.pid)
+    child = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    pulse = Pulse(child.pid)
+    try:
         while True:
             try:
                 said = child.communicate(timeout=1.0)[1]
                 return child.returncode, said
             except subprocess.TimeoutExpired:
-                if pulse.silent_s() > _FROZEN_S:
-                    child.kill()
-                    return 1, f"Error: no sign of life for {pulse.silent_s():.0f} s"
+                if (silent_s := pulse.silent_s()) > _FROZEN_S:
+                    return 1, f"Error: no sign of life for {silent_s:.0f} s"
+    finally:
+        if child.returncode is None:
+            kill(child)
+        if child.stderr is not None:
+            child.stderr.close()
 
 
 def _read_profile(folder: Path) -> Profile:
@@ -328,14 +333,14 @@ def _open_or_say(folder: Path, open_it: Callable[[Path], Artifact], *, say: bool
 
 def _remove_leftovers(folder: Path) -> None:
     """Remove what a killed process left of this artifact; whoever holds the lock is the only one who makes it."""
-    for leftover in folder.parent.glob(f"{staging_prefix(folder)}*"):
+    for leftover in folder.parent.glob(f"{glob.escape(staging_prefix(folder))}*"):
         shutil.rmtree(leftover)
 
 
 @contextmanager
 def _lock(folder: Path) -> Iterator[None]:
     """Hold the artifact's lock file; it is removed afterwards, and released by the system if the process dies."""
-    path = folder.with_name(f".{folder.name}.lock")
+    path = folder.with_name(f".{shortened(folder.name)}.lock")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = _acquire(path)
@@ -360,25 +365,26 @@ def _acquire(path: Path) -> int:
     pulses: dict[int, Pulse] = {}
     said = False
     while (handle := try_lock(path)) is None:
+        table, host, pid = _holder(path)
         if not said:
-            log.warning("another process is preparing %s: waiting for it", path.parent / path.stem.lstrip("."))
+            who = f"process {pid} of {host}" if pid else "another process"
+            log.warning("%s is preparing %s: waiting for it", who, path.parent / path.stem.lstrip("."))
             said = True
-        host, pid = _holder(path)
-        if host == platform.node():
+        if table == process_table():  # else the number is another process's here
             silent_s = pulses.setdefault(pid, Pulse(pid)).silent_s()
             if silent_s > _FROZEN_S:
                 raise DataError(Problem(str(path), f"process {pid}", "prepares this, but gives no sign of life for "
                                         f"{silent_s:.0f} s", f"end it (kill -9 {pid}), then repeat the command"))
         time.sleep(_POLL_S)
     os.ftruncate(handle, 0)
-    os.write(handle, f"{platform.node()} {os.getpid()}".encode())  # for those who wait
+    os.write(handle, f"{process_table()} {platform.node()} {os.getpid()}".encode())  # for those who wait
     return handle
 
 
-def _holder(path: Path) -> tuple[str, int]:
-    """Host and number of the process that holds a lock; ("", 0) where it has not said so yet."""
+def _holder(path: Path) -> tuple[str, str, int]:
+    """Process table, host and number of the process that holds a lock; ("", "", 0) where it has not said so yet."""
     try:
-        host, pid = path.read_text(encoding="utf-8").split()
-        return host, int(pid)
+        table, host, pid = path.read_text(encoding="utf-8").split()
+        return table, host, int(pid)
     except (OSError, ValueError):
-        return "", 0
+        return "", "", 0

@@ -59,14 +59,16 @@ def finish_epoch(
     job: Job, epoch: int, whole: Earlier, evaluation: Evaluation, log: EpochLog, wish: Wish, best: Best
 ) -> tuple[Wish, Best]:
     """Evaluate and record an epoch; returns what any rank was asked to do, and the best epoch so far."""
-    told: Any = job.comm.gather_objects((whole.record, wish))
-    ranks = [rank for rank, _ in told]
+    told: Any = job.comm.gather_objects((whole.record, wish, log.recorded(epoch)))
+    ranks = [rank for rank, _, _ in told]
     with job.timer.activity.during("evaluate"):
         metrics = {**reduce_epoch(ranks), **evaluation.after(epoch)}
     log.append(epoch, metrics, ranks, step_losses(ranks), whole.resumed)
     if not torch.isfinite(torch.tensor(metrics["loss/train"])):
         raise DivergedError(f"loss is {metrics['loss/train']} in epoch {epoch}: try a smaller train.lr")
-    return Wish(max(wish for _, wish in told)), best.after(epoch, metrics, job.task.primary_metric)
+    recorded = told[0][2]  # before, where the epoch is done again
+    best = best.after(epoch, recorded or metrics, job.task.primary_metric, metrics if recorded else None)
+    return Wish(max(wish for _, wish, _ in told)), best
 
 
 @dataclass(frozen=True)

@@ -167,7 +167,7 @@ def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: 
             "attempts": attempts,
             "epochs": epochs,
             "summary": summary,
-            "best": describe_best(run_dir, summary),
+            "best": describe_best(run_dir, epochs, summary),
             "status": "finished",
             "reason": "",
         },

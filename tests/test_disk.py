@@ -6,10 +6,22 @@ import errno
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gnnexp.cli.main import run_command
-from gnnexp.disk import DiskError, appearing, in_words, one_line, refusal, write_bytes, writing
+from gnnexp.disk import (
+    DiskError,
+    appearing,
+    in_words,
+    one_line,
+    refusal,
+    shortened,
+    subfolder,
+    write_bytes,
+    writing,
+)
+from gnnexp.graph.writer import ArrayWriter
 
 
 @pytest.mark.parametrize(("number", "what", "mend"), [
@@ -63,6 +75,45 @@ def test_a_file_that_is_written_to_is_named(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No space") as caught, writing(tmp_path / "epochs.jsonl"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert caught.value.filename == str(tmp_path / "epochs.jsonl")
+
+
+@pytest.mark.parametrize(("number", "words"), [
+    (errno.EEXIST, "must be a folder, and is a file"), (errno.ENOTDIR, "must be a folder, and is a file"),
+    (errno.ELOOP, "leads back to itself"), (errno.ENAMETOOLONG, "too long")])
+def test_a_path_that_cannot_be_a_folder_is_explained(tmp_path: Path, number: int, words: str) -> None:
+    (tmp_path / "sweeps").touch()
+    problem = refusal(OSError(number, os.strerror(number), str(tmp_path / "sweeps")))
+    assert problem is not None and words in problem.allowed and problem.key == str(tmp_path / "sweeps")
+
+
+def test_a_folder_that_is_there_already_is_no_problem_of_the_disk(tmp_path: Path) -> None:
+    assert refusal(OSError(errno.EEXIST, "File exists", str(tmp_path))) is None
+
+
+def test_a_folder_that_is_gone_is_not_made_again_by_a_file_in_it(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        write_bytes(tmp_path / "run" / "result.json", b"{}")
+    assert caught.value.filename == str(tmp_path / "run" / "result.json")
+    with pytest.raises(FileNotFoundError):
+        subfolder(tmp_path / "run", "logs")
+    assert not (tmp_path / "run").exists()
+    assert subfolder(tmp_path, "logs", "old") == tmp_path / "logs" / "old" and (tmp_path / "logs" / "old").is_dir()
+
+
+@pytest.mark.parametrize("name", ["n" * 255, "ü" * 127, "\udcff" * 255, "n" * 201])
+def test_a_file_may_have_the_longest_name_that_the_file_system_takes(tmp_path: Path, name: str) -> None:
+    write_bytes(tmp_path / name, b"content")
+    assert (tmp_path / name).read_bytes() == b"content"
+    assert shortened(name) != shortened(name[:-1] + "m") and len(os.fsencode(shortened(name))) <= 200
+    assert shortened("n" * 200) == "n" * 200
+
+
+@pytest.mark.parametrize("name", ["n" * 255, "graph[1]"])
+def test_a_folder_of_arrays_may_have_any_name(tmp_path: Path, name: str) -> None:
+    with ArrayWriter(tmp_path / name) as writer:
+        writer.put("x", np.arange(3))
+        writer.finish({"kind": "test", "schema": 1})
+    assert [item.name for item in tmp_path.iterdir()] == [name]
 
 
 def test_a_folder_appears_whole(tmp_path: Path) -> None:

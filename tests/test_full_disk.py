@@ -105,6 +105,17 @@ def test_a_run_directory_that_cannot_be_filled_is_removed(pretending, monkeypatc
     assert "the disk is full" in said(capfd) and not Path("run").exists()
 
 
+@pytest.mark.parametrize("jobs", [[], ["--jobs", "2"]])
+def test_a_file_where_a_sweep_keeps_its_states_is_named(place, capfd, jobs):
+    (place / "s.yaml").write_text(json.dumps({"description": "two", "fixed": [*SMALL, "train.epochs=1"],
+                                              "axes": {"seed": [0, 1]}}))
+    (place / "runs").mkdir()
+    (place / "runs" / "sweeps").touch()
+    assert run_command(["sweep", "s.yaml", *jobs]) == 2
+    text = said(capfd)
+    assert "runs/sweeps" in text and "must be a folder, and is a file" in text and "move the file away" in text
+
+
 # --- a rank ----------------------------------------------------------------------------------------------------------
 def test_a_rank_names_what_it_could_not_write():
     failure = describe(full("/r/epochs.jsonl"))

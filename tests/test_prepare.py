@@ -7,16 +7,19 @@ import logging
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from small_graphs import full_graph
+from unkillable import unkillable
 
 from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -39,6 +42,8 @@ from gnnexp.prepare import (
     prepare_partition,
     read_quality,
 )
+
+__all__ = ["unkillable"]
 
 
 class Made(Dataset):
@@ -227,12 +232,36 @@ def test_a_frozen_process_that_prepares_is_named_and_not_waited_for_for_ever(
     assert loads(journal) == 2
 
 
+def test_nobody_is_called_frozen_whose_number_means_nothing_here(
+    tmp_path: Path, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two containers of one host name share a cache, and each numbers its own processes."""
+    monkeypatch.setattr("gnnexp.prepare._FROZEN_S", 0.2)
+    looked_at: list[int] = []
+    monkeypatch.setattr("gnnexp.prepare.Pulse", looked_at.append)
+    other = run_in_process(Made(str(journal), wait_s=1.0), tmp_path / "cache")
+    wait_for(lambda: loads(journal) == 1)
+    monkeypatch.setattr("gnnexp.prepare.process_table", lambda: "the same host/another container")
+    prepare_graph(Made(str(journal)), tmp_path / "cache")
+    other.join(60)
+    assert other.exitcode == 0 and loads(journal) == 1 and not looked_at
+
+
 def test_a_command_that_freezes_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gnnexp.prepare._FROZEN_S", 0.5)
     freeze = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
     code, said = _run_watched([sys.executable, "-c", freeze], dict(os.environ))
     assert code == 1 and "no sign of life" in said
     assert _run_watched([sys.executable, "-c", "import sys; sys.exit('why')"], dict(os.environ)) == (1, "why\n")
+
+
+def test_a_frozen_command_that_not_even_sigkill_ends_is_left(
+    monkeypatch: pytest.MonkeyPatch, unkillable: list[subprocess.Popen[Any]]
+) -> None:
+    monkeypatch.setattr("gnnexp.prepare._FROZEN_S", 0.5)
+    freeze = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
+    code, said = _run_watched([sys.executable, "-c", freeze], dict(os.environ))
+    assert code == 1 and "no sign of life" in said and len(unkillable) == 1
 
 
 def test_partitions_are_kept_with_their_quality(tmp_path: Path, journal: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from command_line import place, start
+from unkillable import unkillable
 
 from gnnexp.cli.cases import State, ended
 from gnnexp.cli.console import make_console
@@ -27,11 +28,11 @@ from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.queue.answers import Alive
 from gnnexp.launchers.slurm import SlurmLauncher
 from gnnexp.launchers.slurm_jobs import Submission, read_submission, write_submission
-from gnnexp.measure.pulse import Pulse
+from gnnexp.pulse import Pulse
 from gnnexp.record.attempts import RANKS, note
 from gnnexp.sweep import Sweep, load_sweep
 
-__all__ = ["place"]
+__all__ = ["place", "unkillable"]
 
 CASES = 2
 SWEEP = f"""
@@ -177,8 +178,9 @@ def test_a_case_is_submitted_once(place: Path, monkeypatch: pytest.MonkeyPatch) 
     assert second.run_dir == first.run_dir
 
 
-def test_a_frozen_process_of_a_case_ends_with_its_time_limit(sweeps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of the processes that `--jobs` starts; a sweep waits for it no longer than for a rank."""
+@pytest.fixture
+def frozen_case(sweeps: Path, monkeypatch: pytest.MonkeyPatch) -> State:
+    """How a case ends whose process, one of those that `--jobs` starts, is frozen."""
     from gnnexp.cli import side_by_side
 
     sweep, composed, state = planned("one.yaml", "seed=0")
@@ -191,4 +193,16 @@ def test_a_frozen_process_of_a_case_ends_with_its_time_limit(sweeps: Path, monke
     monkeypatch.setattr(side_by_side, "_start", start_frozen)
     saved: list[Any] = []
     (after,) = side_by_side.run_side_by_side(sweep, [composed], [state], 2, make_console(), saved.append, Looking())
-    assert after.status == "failed" and "was frozen and is killed now" in after.reason and saved
+    assert saved
+    return after
+
+
+def test_a_frozen_process_of_a_case_ends_with_its_time_limit(frozen_case: State) -> None:
+    """A sweep waits for it no longer than for a rank."""
+    assert frozen_case.status == "failed" and "was frozen and is killed now" in frozen_case.reason
+
+
+def test_a_process_of_a_case_that_not_even_sigkill_ends_is_left(
+    unkillable: list[subprocess.Popen[Any]], frozen_case: State
+) -> None:
+    assert frozen_case.status == "failed" and f"({unkillable[0].pid}) is frozen" in frozen_case.reason

@@ -56,6 +56,7 @@ class State:
 
 def save_states(sweep: Sweep, states: list[State]) -> None:
     """What `gnnexp report NAME` reads."""
+    STATES.mkdir(parents=True, exist_ok=True)
     write_json(STATES / f"{sweep.name}.json", {
         "schema": 1, "name": sweep.name, "description": sweep.description, "command": sweep.command,
         "report": dict(sweep.report), "cases": [asdict(state) for state in states],
@@ -137,7 +138,7 @@ def refused(sweep: Sweep, composed: Composed, state: State, error: ProblemsError
             _record(run_dir, composed, state, sweep)
         settle(run_dir, Outcome(2, "failed", reason, reason, kind))
     except OSError as full:
-        if refusal(full) is None:
+        if refusal(full) is None and run_dir.is_dir():
             raise
         return replace(state, status="failed", reason=reason)  # without a record: there is no room for one
     deliver(run_dir, composed.config)

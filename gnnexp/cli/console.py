@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gnnexp.files import parse_json
 from gnnexp.graph.graph import Graph
 from gnnexp.measure.needs import Profile
 from gnnexp.preflight import as_text
 from gnnexp.record.records import EPOCHS_FILE
+from gnnexp.record.shape import check_line
 
 _POLL_S = 0.2
 _PIPE_WIDTH = 180  # without a terminal nobody can say how wide it is; tables must not be folded in a log file
@@ -107,15 +109,20 @@ class EpochPrinter(threading.Thread):
         self._print_new()
 
     def _print_new(self) -> None:
-        if not self._file.exists():
+        try:
+            with self._file.open("rb") as file:
+                file.seek(self._position)
+                new = file.read()
+        except OSError:  # no epoch has ended yet, no file handle is free, a disk does not answer: it is looked at again
             return
-        with self._file.open("rb") as file:
-            file.seek(self._position)
-            new = file.read()
         whole, newline, _ = new.rpartition(b"\n")
         self._position += len(whole) + len(newline)
-        for line in whole.splitlines():
-            self._console.print(epoch_line(json.loads(line)), soft_wrap=True)
+        for text in whole.splitlines():
+            with suppress(ValueError):  # damaged by somebody: `read_epochs` says which line
+                line = parse_json(text)
+                check_line(line, EPOCHS_FILE)
+                assert isinstance(line, dict)
+                self._console.print(epoch_line(line), soft_wrap=True)
 
 
 def states_table(rows: Sequence[tuple[str, str, str]], title: str) -> Table:

@@ -22,7 +22,7 @@ from gnnexp.cli.provenance import graph_sizes, make_provenance
 from gnnexp.config.build import build
 from gnnexp.config.compose import Composed
 from gnnexp.config.schema import run_config
-from gnnexp.disk import appearing, one_line, refusal
+from gnnexp.disk import appearing, one_line, refusal, subfolder
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.interrupts import noted
@@ -106,7 +106,9 @@ def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console, launch
     if outcome.status == "submitted":
         console.print(outcome.message, soft_wrap=True)
     elif outcome.message:
-        print(f"gnnexp: {outcome.message}\nlogs: {run_dir / 'logs'}", file=sys.stderr)
+        print(f"gnnexp: {outcome.message}", file=sys.stderr)
+        if run_dir.is_dir():
+            print(f"logs: {run_dir / 'logs'}", file=sys.stderr)
         if outcome.kind != "mistake" and "gnnexp resume" not in outcome.message:
             print(f"go on with: gnnexp resume {shlex.quote(str(run_dir))}", file=sys.stderr)
     return outcome
@@ -186,7 +188,7 @@ def write_job(run_dir: Path, config: Mapping[str, Any], prepared: Prepared, prov
 def draw(run_dir: Path) -> None:
     """The run's own breakdown figure."""
     run = read_run(run_dir)
-    draw_breakdown(group_runs([run], row_keys([run])), [run_dir / FIGURE])
+    draw_breakdown(group_runs([run], row_keys([run])), [subfolder(run_dir, FIGURE.parent.name) / FIGURE.name])
 
 
 def draw_or_say(run_dir: Path) -> None:
@@ -248,6 +250,9 @@ def _followed(run_dir: Path, tracker: Tracker, console: Console) -> Follower | N
 def deliver_rest(follower: Follower | None, timeout_s: float, console: Console) -> None:
     """Wait `timeout_s` at most until the tracker has everything; say so once if it has not."""
     if follower is None:
+        return
+    if not follower.run_dir.is_dir():  # moved: whoever resumes the run delivers the rest from its new place
+        follower.stop()
         return
     reason = follower.finish(timeout_s)
     if reason:

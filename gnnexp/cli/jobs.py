@@ -26,6 +26,7 @@ from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.slurm_jobs import cancel as cancel_job
 from gnnexp.launchers.slurm_jobs import read_job_id
 from gnnexp.launchers.status import log_tail, read_statuses
+from gnnexp.pulse import process_table
 from gnnexp.record.attempts import describe, holder, is_held, read_attempts
 from gnnexp.record.ending import settle
 from gnnexp.record.owner import check_own
@@ -98,7 +99,8 @@ def _launcher(run_dir: Path) -> int:
         raise ConfigError(Problem("run", str(run_dir), f"process {found.pid} of {found.host} works on it",
                                   f"gnnexp cancel {run_dir} on {found.host}"))
     with suppress(psutil.NoSuchProcess):
-        if abs(psutil.Process(found.pid).create_time() - found.started) < _SAME_PROCESS_S:
+        seen = found.table in ("", process_table())  # else its number is another process's here
+        if seen and abs(psutil.Process(found.pid).create_time() - found.started) < _SAME_PROCESS_S:
             return found.pid
     raise ConfigError(Problem("run", str(run_dir), f"process {found.pid}, which works on it, cannot be seen from here",
                               "try again: it may be ending; in a container, cancel the run there"))

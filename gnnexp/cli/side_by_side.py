@@ -23,10 +23,10 @@ from gnnexp.cli.main import guarded
 from gnnexp.cli.once import not_started, run_once
 from gnnexp.config.compose import Composed
 from gnnexp.config.schema import run_config
-from gnnexp.disk import DiskError, held, in_words, remove_abandoned
+from gnnexp.disk import DiskError, held, in_words, remove_abandoned, subfolder
 from gnnexp.launchers.interrupts import noted
 from gnnexp.launchers.kept import Launchers
-from gnnexp.measure.pulse import Pulse
+from gnnexp.pulse import Pulse, kill
 from gnnexp.record.records import write_json
 from gnnexp.sweep import Sweep
 
@@ -98,10 +98,9 @@ def _run_all(
                 passed_on = asked.count
                 for child in running:
                     child.process.send_signal(signal.SIGINT)
-            for child in running:
-                if child.pulse.silent_s() > child.timeout_s:
-                    child.process.kill()
-            for child in [child for child in running if child.process.poll() is not None]:
+            frozen = {child.position for child in running
+                      if child.pulse.silent_s() > child.timeout_s and not kill(child.process)}
+            for child in [one for one in running if one.position in frozen or one.process.poll() is not None]:
                 running.remove(child)
                 told = states[child.position] = _outcome(states[child.position], child)
                 console.print(f"{told.status}: {told.label}  {told.reason or told.run_dir}", soft_wrap=True)
@@ -112,7 +111,7 @@ def _run_all(
 def _start(
     sweep: Sweep, composed: Composed, state: State, position: int, looking: Looking, above: Path
 ) -> _Child:
-    folder = above / f"{position:03d}"
+    folder = subfolder(above, f"{position:03d}")
     write_json(folder / "case.json", {
         "composed": {**asdict(composed), "run_dir": str(composed.run_dir)}, "state": asdict(state), "sweep": sweep.name,
         "looking": {"accept_foreign": looking.accept_foreign, "passed_over": sorted(looking.passed_over)},
@@ -132,6 +131,8 @@ def _outcome(state: State, child: _Child) -> State:
         return found
     code = child.process.returncode
     how = f"ended with {code}" if code != -signal.SIGKILL else "was killed, or was frozen and is killed now"
+    if code is None:
+        how = f"({child.process.pid}) is frozen, and SIGKILL does not end it"
     return replace(state, status="failed", reason=f"its process {how}: see {child.folder / 'output.log'}")
 
 

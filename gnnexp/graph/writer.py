@@ -19,6 +19,7 @@ from typing import Any, Self
 import numpy as np
 from torch import Tensor
 
+from gnnexp.disk import shortened
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.arrays import DTYPES, META, file_sha256
 
@@ -28,7 +29,7 @@ _COPY_BYTES = 64 << 20
 
 def staging_prefix(folder: Path) -> str:
     """How the names of the temporary siblings of `folder` start."""
-    return f".{folder.name}.tmp-"
+    return f".{shortened(folder.name)}.tmp-"
 
 
 def make_staging(folder: Path) -> Path:

@@ -1,19 +1,25 @@
 """How kernels are compiled: `numba.njit` with a cache on disk that several processes may fill at the same time.
 
-numba does not lock its cache: of two versions of a kernel that are saved at once, one may be kept under the number of
-the other, and from then on is taken for it, or never found. So saving is locked, per folder. Nor do processes know that
-they compile the same version, as the ranks of a run do when they come to a new kernel: one of them compiles it, and the
-others read what it has written.
+numba does not lock its cache. If two processes save versions of a kernel at once, numba may store one version under the
+number of the other. Later processes then load the wrong version, or never find it. So a process holds a lock per folder
+while it saves. The ranks of a run also come to a new kernel at the same time. One of them compiles the kernel, and the
+others wait and read what that rank has saved.
+
+Nobody waits for a frozen process: a process that cannot get a lock compiles without it, and saves nothing.
 """
 
 # ruff: noqa: ANN401  numba's own objects have no types
 from __future__ import annotations
 
 import fcntl
+import logging
+import os
+import platform
 import threading
+import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +27,16 @@ import numba
 from numba.core.caching import FunctionCache
 
 from gnnexp.disk import flock
+from gnnexp.pulse import Pulse
 
+log = logging.getLogger(__name__)
 _within = threading.local()
 _BUCKETS = 64
+_POLL_S = 0.02
+# A process that compiles uses a core all the time: after this silence it is frozen.
+_FROZEN_S = 20.0
+# A kernel takes seconds to compile. A process of another machine cannot be watched: it is given these minutes.
+_UNSEEN_S = 300.0
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -39,12 +52,49 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 
 @contextmanager
-def locked(file: Path) -> Iterator[None]:
-    """Hold `file`, which is made where it is missing, while no other process does."""
+def locked(file: Path) -> Iterator[bool]:
+    """Wait for the lock of `file`, which is made where it is missing; whether this process holds the lock now.
+
+    It does not if the process that holds the lock is frozen.
+    """
     file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("ab") as lock:
-        flock(lock.fileno(), fcntl.LOCK_EX, file)
-        yield
+    handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        yield _acquire(handle, file)
+    finally:
+        os.close(handle)
+
+
+def _acquire(handle: int, file: Path) -> bool:
+    began, pulses = time.monotonic(), dict[int, Pulse]()
+    while True:
+        try:
+            flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB, file)
+        except BlockingIOError:
+            if why := _reason_to_leave(handle, pulses, time.monotonic() - began):
+                log.warning("%s: %s; this process goes on without the lock", file, why)
+                return False
+            time.sleep(_POLL_S)
+            continue
+        with suppress(OSError):  # the disk is full: processes that wait do not know for whom
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, f"{platform.node()} {os.getpid()}".encode(), 0)
+        return True
+
+
+def _reason_to_leave(handle: int, pulses: dict[int, Pulse], waited_s: float) -> str:
+    """Why it is of no use to wait longer for the lock; empty while it is.
+
+    Args:
+        handle: of the lock file, in which the process that holds the lock has written its host and its number.
+        pulses: of the processes that have been seen to hold the lock.
+        waited_s: so far.
+    """
+    host, _, number = os.pread(handle, 512, 0).decode(errors="replace").rpartition(" ")
+    if host == platform.node() and number.isdecimal():
+        silent_s = pulses.setdefault(int(number), Pulse(int(number))).silent_s()
+        return f"process {number} holds it and shows no sign of life for {silent_s:.0f} s" * (silent_s > _FROZEN_S)
+    return f"another machine holds it for {waited_s:.0f} s" * (waited_s > _UNSEEN_S)
 
 
 class _LockedCache(FunctionCache):
@@ -52,8 +102,9 @@ class _LockedCache(FunctionCache):
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Read the list of versions, add one, write it: nobody else does meanwhile."""
-        with locked(Path(self.cache_path) / "saving.lock"):
-            super().save_overload(sig, data)
+        with locked(Path(self.cache_path) / "saving.lock") as alone:
+            if alone:
+                super().save_overload(sig, data)
 
 
 class _InTurn:

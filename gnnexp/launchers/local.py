@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,15 @@ from typing import Any
 import psutil
 
 from gnnexp.config.schema import HardwareConfig, run_config
+from gnnexp.disk import Place, subfolder
 from gnnexp.errors import Problem
-from gnnexp.launchers.base import Launcher, Outcome
+from gnnexp.launchers.base import Launcher, Outcome, lost_place
 from gnnexp.launchers.interrupts import Interrupts, noted
 from gnnexp.launchers.ranks import END_S, Ranks
 from gnnexp.launchers.status import Death, have_finished, judge, kernel_kills, read_statuses
 from gnnexp.launchers.variables import worker_variables
 from gnnexp.launchers.watch import Watchdog
+from gnnexp.record.records import JOB_FILE
 
 _LISTEN_S = 0.1
 # After so long somebody who has asked the ranks to stop is told what they are doing.
@@ -60,14 +62,28 @@ class LocalLauncher(Launcher):
 
     def launch(self, run_dir: Path, config: Mapping[str, Any]) -> Outcome:
         """See `Launcher.launch`. Must be called in the main thread: signals go to it, and workers die with it."""
-        hardware = run_config(config).hardware
         run_dir = run_dir.resolve()
         shutil.rmtree(run_dir / "status", ignore_errors=True)  # words of an earlier attempt
         for folder in ("logs", "status"):
-            (run_dir / folder).mkdir(exist_ok=True)
+            subfolder(run_dir, folder)
+        with closing(Place(run_dir, JOB_FILE)) as place:
+            outcome = self._launched(place, run_config(config).hardware)
+            if not place.is_left():
+                return outcome
+            return replace(lost_place(run_dir, place.fix("gnnexp resume")), asked=outcome.asked)
+
+    def close(self, end_s: float = END_S) -> None:
+        """End the process that ranks are forked from; it is killed if it has not ended after `end_s`."""
+        if self._ranks is not None:
+            self._ranks.close(end_s)
+            self._ranks = None
+
+    def _launched(self, place: Place, hardware: HardwareConfig) -> Outcome:
+        """Start the ranks and watch them to their end."""
+        run_dir = place.folder
         with noted() as asked:
             ranks = self._started(run_dir, hardware)
-            watchdog, kills = Watchdog(run_dir, ranks.pids, hardware.workers, hardware.timeout_s), kernel_kills()
+            watchdog, kills = Watchdog(place, ranks.pids, hardware.workers, hardware.timeout_s), kernel_kills()
             with _passed_on(watchdog):
                 watchdog.start()
                 try:
@@ -77,7 +93,7 @@ class LocalLauncher(Launcher):
                         self.close()
                         if have_finished(run_dir, hardware.workers):  # a moment before
                             return Outcome(0, "finished", asked=stopped)
-                        return _interrupted(stopped, in_time=in_time)
+                        return replace(_interrupted(stopped, in_time=in_time), asked=stopped)
                     trouble = _starter_trouble(run_dir, ranks, hardware)
                     if len(ranks.exit_codes) < hardware.workers:
                         self.close(0.0)  # the ranks that are left, and the starter, end here
@@ -87,12 +103,6 @@ class LocalLauncher(Launcher):
             if trouble is not None and outcome.status != "finished":
                 outcome = trouble
             return replace(outcome, asked=asked.first)
-
-    def close(self, end_s: float = END_S) -> None:
-        """End the process that ranks are forked from; it is killed if it has not ended after `end_s`."""
-        if self._ranks is not None:
-            self._ranks.close(end_s)
-            self._ranks = None
 
     def _started(self, run_dir: Path, hardware: HardwareConfig) -> Ranks:
         environment = os.environ | worker_variables(hardware, num_cores())

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gnnexp.launchers.parent import LAUNCHER_VARIABLE
 from gnnexp.launchers.rendezvous_port import rendezvous_port
-from gnnexp.measure.pulse import Pulse, is_stopped
+from gnnexp.pulse import Pulse, is_stopped, kill
 
 # What a starter that is told to end has for it.
 END_S = 5.0
@@ -110,8 +110,6 @@ class Ranks:
         try:
             process.wait(0.0 if is_stopped(process.pid) else end_s)
         except subprocess.TimeoutExpired:
-            process.kill()
-            with suppress(subprocess.TimeoutExpired):  # not even SIGKILL ends one that waits for a dead file system
-                process.wait(END_S)
+            kill(process)
         process.stdout.close()
         self.lost = True

@@ -20,6 +20,7 @@ from typing import Any
 
 from gnnexp.config.packages import is_installed, missing_package
 from gnnexp.config.schema import HardwareConfig, run_config
+from gnnexp.disk import subfolder
 from gnnexp.errors import Problem, RunError
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.queue.answers import Alive, Ended, Unknown
@@ -160,7 +161,7 @@ class SlurmLauncher(Launcher):
         hardware = run_config(config).hardware
         folders = [prepare_folders(run_dir.resolve()) for run_dir in run_dirs]
         executor = submitit.SlurmExecutor(folder=folders[0] / "slurm", python=self.python)
-        listed = folders[0] / "slurm" / "runs.txt"
+        listed = subfolder(folders[0], "slurm") / "runs.txt"
         write_text(listed, "".join(f"{folder}\n" for folder in folders))
         executor.update_parameters(**self._parameters(folders[0].name, listed, hardware, token))
         tasks = [Task(str(folder), vars(hardware) | {"straggler": None}, self.cpus_per_task, token)
@@ -255,7 +256,7 @@ def prepare_folders(run_dir: Path) -> Path:
     """Room for logs and for the ranks' words, without those of an earlier attempt."""
     shutil.rmtree(run_dir / "status", ignore_errors=True)
     for folder in ("logs", "status"):
-        (run_dir / folder).mkdir(exist_ok=True)
+        subfolder(run_dir, folder)
     return run_dir
 
 

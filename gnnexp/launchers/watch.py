@@ -9,10 +9,10 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 import psutil
 
+from gnnexp.disk import Place
 from gnnexp.launchers.status import Hang, Status, hanging, read_statuses
 
 _POLL_S = 0.1
@@ -30,7 +30,7 @@ class Watchdog(threading.Thread):
     """Watches the worker processes of one run.
 
     Args:
-        run_dir: the run.
+        place: of the run directory.
         pids: process of each rank that has started so far; grows while this runs.
         num_ranks: processes to expect.
         timeout_s: after how long without a sign of life a rank is taken to hang.
@@ -42,9 +42,9 @@ class Watchdog(threading.Thread):
         gone_since: when every rank was seen to have ended, on the monotonic clock; None as long as one lives.
     """
 
-    def __init__(self, run_dir: Path, pids: Mapping[int, int], num_ranks: int, timeout_s: float) -> None:
+    def __init__(self, place: Place, pids: Mapping[int, int], num_ranks: int, timeout_s: float) -> None:
         super().__init__(name="gnnexp-watchdog", daemon=True)
-        self.run_dir = run_dir
+        self.place, self.run_dir = place, place.folder
         self.pids = pids
         self.num_ranks = num_ranks
         self.timeout_s = timeout_s
@@ -60,10 +60,11 @@ class Watchdog(threading.Thread):
         self._deadline: float | None = None
 
     def run(self) -> None:
-        """Poll until `close`."""
+        """Poll until `close`; what cannot be seen for want of a file handle, or of a disk's answer, is soon."""
         while not self._done.wait(_POLL_S):
             self._find()
-            self._look()
+            with suppress(OSError):
+                self._look()
             if self._deadline is not None and time.monotonic() > self._deadline:
                 self._end()
 
@@ -74,7 +75,8 @@ class Watchdog(threading.Thread):
         self._find()
         for process in self._ranks.values():
             _kill_group(process)
-        psutil.wait_procs(self._ranks.values(), _KILLED_S)
+        with suppress(OSError):
+            psutil.wait_procs(self._ranks.values(), _KILLED_S)
 
     def _find(self) -> None:
         for rank, pid in list(self.pids.items()):
@@ -84,14 +86,21 @@ class Watchdog(threading.Thread):
                     self._ranks[rank] = psutil.Process(pid)
                 except psutil.NoSuchProcess:
                     self.vanished.setdefault(rank, time.time())
+                except OSError:  # no file handle is free: the next poll finds it
+                    continue
 
     def tell(self, number: signal.Signals) -> None:
         """Pass a signal on to the ranks."""
         for process in self._ranks.values():
-            with suppress(psutil.Error):
+            with suppress(psutil.Error, OSError):
                 process.send_signal(number)
 
     def _look(self) -> None:
+        if self._deadline is None and self.place.is_left():
+            self._deadline = time.monotonic()  # the ranks have no place for a checkpoint
+        started = len(self._ranks) + len(self.vanished.keys() - self._ranks.keys()) == self.num_ranks
+        if started and self.gone_since is None and not any(map(_alive, self._ranks.values())):
+            self.gone_since = time.monotonic()
         statuses = read_statuses(self.run_dir)
         states = {status.rank: status.state for status in statuses}
         now = self._time()
@@ -102,9 +111,6 @@ class Watchdog(threading.Thread):
         for rank, process in self._ranks.items():
             if states.get(rank) not in ("finished", "stopped") and rank not in self.vanished and not _alive(process):
                 self.vanished[rank] = now
-        started = len(self._found) == self.num_ranks
-        if started and self.gone_since is None and not any(map(_alive, self._ranks.values())):
-            self.gone_since = time.monotonic()
         if self._deadline is not None:
             return
         if self.vanished or self.hung or "failed" in states.values():
@@ -140,10 +146,13 @@ class Watchdog(threading.Thread):
 
 
 def _alive(process: psutil.Process) -> bool:
+    """Whether it may live: no file handle is free to look, for example."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+    except OSError:
+        return True
 
 
 def _kill_group(process: psutil.Process) -> None:
@@ -153,5 +162,5 @@ def _kill_group(process: psutil.Process) -> None:
     """
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    with suppress(psutil.Error):
+    with suppress(psutil.Error, OSError):
         process.kill()

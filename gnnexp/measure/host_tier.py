@@ -25,7 +25,7 @@ class HostTier:
 
     Args:
         place: RAM, or files in `folder`.
-        folder: made where it is missing.
+        folder: must exist if `place` is `file`.
         pinned: whether RAM is page-locked, so that a GPU can copy from it beside its work.
 
     Attributes:
@@ -61,7 +61,6 @@ class HostTier:
         return torch.from_numpy(room).view(like.dtype).view(like.shape)
 
     def _mapped(self, num_bytes: int) -> np.ndarray:
-        self._folder.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=self._folder, suffix=".rows")
         try:
             os.posix_fallocate(handle, 0, num_bytes)  # a full disk is an error here, not a signal later

@@ -41,6 +41,7 @@ def profile_text(hardware: Mapping[str, Any], figures: Sequence[Figure], source:
 
 def write_profile(path: Path, text: str) -> None:
     """Atomically: a profile is never half there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, text)
 
 

@@ -21,7 +21,11 @@ from typing import Any
 
 import psutil
 
+from gnnexp.pulse import kill
+
 UNKNOWN = "unknown machine"
+# What commands have that describe the machine and the code: on a dead disk or driver they never end.
+_ANSWER_S = 10.0
 
 
 @dataclass(frozen=True, order=True)
@@ -131,11 +135,20 @@ def output_of(command: Sequence[str], without: Sequence[str] = ()) -> str:
     """
     environment = {name: value for name, value in os.environ.items() if name not in without}
     try:
-        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=10,
-                              env=environment, check=False)
-    except (OSError, subprocess.TimeoutExpired):
+        process = subprocess.Popen(command, encoding="utf-8", errors="replace", stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment)
+    except OSError:
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    assert process.stdout is not None
+    try:
+        said = process.communicate(timeout=_ANSWER_S)[0]
+    except subprocess.TimeoutExpired:
+        return ""
+    finally:
+        if process.returncode is None:
+            kill(process)
+        process.stdout.close()
+    return said.strip() if process.returncode == 0 else ""
 
 
 def _cores() -> int:

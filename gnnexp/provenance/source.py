@@ -12,12 +12,17 @@ import tokenize
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.machinery import BYTECODE_SUFFIXES, EXTENSION_SUFFIXES, SOURCE_SUFFIXES
+from itertools import chain
 from pathlib import Path
 
 from gnnexp.errors import DataError, Problem
 
 DIGITS = 16
+# Of modules, in the order in which Python looks for them: where there is a compiled one, it is executed.
+_SUFFIXES = (*EXTENSION_SUFFIXES, *SOURCE_SUFFIXES, *BYTECODE_SUFFIXES)
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+_LISTING = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr)
 
 
 def digest_of(file: Path) -> str:
@@ -45,7 +50,8 @@ class Closure:
 def closure(roots: Iterable[str], base: Path, excluded: Sequence[str] = (), only: Sequence[str] = ()) -> Closure:
     """Modules below `base` that importing `roots` may read.
 
-    Imports inside of functions count. Imports that only type checkers see do not.
+    Imports inside of functions count. Imports that only type checkers see do not. Compiled modules are found; what
+    they import is not.
 
     Args:
         roots: dotted names.
@@ -68,6 +74,8 @@ def closure(roots: Iterable[str], base: Path, excluded: Sequence[str] = (), only
         file = file_of(name, base) if followed and (not only or is_within(name, only)) else None
         # A package is executed before its modules; the name of a nested class leads to its module in the same way.
         waiting += [name.rpartition(".")[0]] if "." in name else []
+        if name.endswith(".*") and (package := file_of(name[:-2], base)) is not None:
+            waiting += [f"{name[:-2]}.{item}" for item in _starred(package, _stamp(package))]
         if file is None:
             outside.add(name)
             continue
@@ -84,8 +92,10 @@ def is_within(name: str, packages: Iterable[str]) -> bool:
 def file_of(name: str, base: Path) -> Path | None:
     """The file of a module below `base`; None for a name that is no module there."""
     path = base.joinpath(*name.split("."))
-    choices = (path / "__init__.py", path.with_suffix(".py")) if path.name else ()
-    return next((file for file in choices if file.is_file()), None)
+    if not path.name or not path.parent.is_dir():  # most often an attribute of a module
+        return None
+    choices = (path / f"__init__{suffix}" for suffix in _SUFFIXES), (Path(f"{path}{suffix}") for suffix in _SUFFIXES)
+    return next((file for file in chain(*choices) if file.is_file()), None)
 
 
 def imports_of(file: Path, name: str) -> tuple[str, ...]:
@@ -181,6 +191,17 @@ def _imported(tree: ast.Module, package: str) -> Iterator[str]:
             module = _absolute(node, package)
             yield module
             yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+@lru_cache(maxsize=4096)
+def _starred(file: Path, stamp: tuple[int, int]) -> tuple[str, ...]:
+    """What `from package import *` takes, modules among them: the texts of the package's `__all__`."""
+    if file.suffix != ".py":
+        return ()
+    lists = [node for node in ast.walk(_tree(file, stamp)[1]) if isinstance(node, _LISTING) and any(
+        isinstance(part, ast.Name) and part.id == "__all__" for part in ast.walk(node))]
+    return tuple(part.value for node in lists for part in ast.walk(node)
+                 if isinstance(part, ast.Constant) and isinstance(part.value, str))
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:

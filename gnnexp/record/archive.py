@@ -78,13 +78,18 @@ def _members(folder: Path, name: str) -> dict[str, bytes]:
 
 
 def as_made(result: Mapping[str, Any]) -> dict[str, Any]:
-    """A record as it is given away: what an import added is left out, and so is the address of the tracker."""
+    """A record as it is given away: without what an import added, and without the tracker's address.
+
+    Nor does it name a checkpoint: archives have none.
+    """
     provenance = dict(result["provenance"])
     mark = provenance.pop(IMPORTED, None)
     if isinstance(mark, Mapping) and isinstance(mark.get("uid"), str):
         provenance["uid"] = mark["uid"]
     config = {group: node for group, node in result["config"].items() if group != "tracker"}
-    return {**result, "config": config, "provenance": provenance}
+    best = result.get("best")
+    kept = {"best": {**best, "checkpoint": None}} if isinstance(best, Mapping) and "checkpoint" in best else {}
+    return {**result, "config": config, "provenance": provenance, **kept}
 
 
 def _text(value: object) -> bytes:

@@ -10,16 +10,17 @@ import platform
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from gnnexp.disk import flock, writing
+from gnnexp.disk import Place, flock, put_back, writing
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.files import SMALL_BYTES, parse_json, read_limited
+from gnnexp.pulse import process_table
 
 ATTEMPTS_FILE = "attempts.jsonl"
 LOCK_FILE = "lock"
@@ -140,8 +141,34 @@ def alone(run_dir: Path) -> Iterator[None]:
     """Be the only process that starts ranks for this run.
 
     Raises:
-        ConfigError: another process does.
+        ConfigError: another process does, or somebody moves or removes the run directory meanwhile.
     """
+    with _staying(run_dir), _locked(run_dir):
+        yield
+
+
+@contextmanager
+def _staying(run_dir: Path) -> Iterator[None]:
+    """Explain a file that is not found because the run directory has left its place."""
+    try:
+        place = Place(run_dir)
+    except (FileNotFoundError, NotADirectoryError):
+        raise _left(run_dir, put_back(run_dir, "gnnexp resume")) from None
+    with closing(place):
+        try:
+            yield
+        except FileNotFoundError:
+            if not place.is_left():
+                raise
+            raise _left(run_dir, place.fix("gnnexp resume")) from None
+
+
+def _left(run_dir: Path, fix: str) -> ConfigError:
+    return ConfigError(Problem("run", str(run_dir), "was moved or removed by somebody a moment ago", fix))
+
+
+@contextmanager
+def _locked(run_dir: Path) -> Iterator[None]:
     handle = _open_lock(run_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT)
     try:
         for tried in range(_TRIES):
@@ -184,11 +211,13 @@ class Holder:
         host: on which it runs.
         pid: its number there.
         started: when, in seconds since the epoch: another process with its number started at another time.
+        table: where it has that number (`gnnexp.pulse.process_table`); empty in files of earlier versions.
     """
 
     host: str
     pid: int
     started: float
+    table: str = ""
 
 
 def holder(run_dir: Path) -> Holder | None:
@@ -196,13 +225,13 @@ def holder(run_dir: Path) -> Holder | None:
     try:
         found = parse_json(read_limited(run_dir / LOCK_FILE, SMALL_BYTES))
         fields = found if isinstance(found, dict) else {}
-        return Holder(str(fields["host"]), int(fields["pid"]), float(fields["started"]))
+        return Holder(str(fields["host"]), int(fields["pid"]), float(fields["started"]), str(fields.get("table", "")))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def _this_process() -> Holder:
-    return Holder(platform.node(), os.getpid(), psutil.Process().create_time())
+    return Holder(platform.node(), os.getpid(), psutil.Process().create_time(), process_table())
 
 
 def _open_lock(path: Path, flags: int) -> int:

@@ -134,14 +134,20 @@ class EpochLog:
         self._path = run_dir / EPOCHS_FILE
         self._writes = rank == 0
         self._next = 0
+        self._earlier: list[Mapping[str, float]] = []
         if self._writes and self._path.exists():
             self._drop_unfinished_line()
-            self._next = len(read_epochs(run_dir))
+            self._earlier = [line["metrics"] for line in read_epochs(run_dir)]
+            self._next = len(self._earlier)
 
     @property
     def num_epochs(self) -> int:
         """Epochs recorded; on rank 0 only."""
         return self._next
+
+    def recorded(self, epoch: int) -> Mapping[str, float] | None:
+        """Metrics of an epoch that an earlier attempt recorded; on rank 0 only, None on the others."""
+        return self._earlier[epoch] if epoch < len(self._earlier) else None
 
     def append(
         self, epoch: int, metrics: Mapping[str, float], ranks: Sequence[RankRecord], steps: Sequence[float],

@@ -332,6 +332,7 @@ def _literal(text: str) -> str:
 def save_table(table: Table, folder: Path, name: str, formats: Sequence[str]) -> list[Path]:
     """Write `table` as `md` and/or `csv`; returns the files."""
     texts = {"md": table.markdown, "csv": table.csv}
+    folder.mkdir(parents=True, exist_ok=True)
     files = []
     for suffix in formats:
         file = folder / f"{name}.{suffix}"

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import IO
 
 from gnnexp.config.build import build
+from gnnexp.disk import subfolder
+from gnnexp.pulse import kill
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import read_run
 from gnnexp.trackers.report_record import REPORT_FILE, read_report
@@ -53,15 +55,13 @@ class Follower:
 
     def stop(self) -> None:
         """End it; what is not delivered can be delivered later."""
-        self.process.kill()
-        self.process.wait()
+        kill(self.process)
 
 
 def follow(run_dir: Path) -> Follower:
     """Start to deliver `run_dir`, or the folder of a sweep's report, in the background."""
     run_dir = run_dir.resolve()
-    (run_dir / "logs").mkdir(exist_ok=True)
-    with (run_dir / "logs" / LOG).open("wb") as log:
+    with (subfolder(run_dir, "logs") / LOG).open("wb") as log:
         return Follower(run_dir, _start(run_dir, log))
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from gnnexp.comm.communicator import Communicator
+from gnnexp.disk import subfolder
 from gnnexp.errors import DataError, Problem
 from gnnexp.files import read_json
 from gnnexp.graph.writer import sync
@@ -77,10 +78,14 @@ class Checkpoint:
         """Compare every file with its checksum.
 
         Raises:
-            DataError: if one differs.
+            DataError: if one differs, or cannot be read.
         """
         for name, expected in self.files.items():
-            if _checksum(self.folder / name) != expected:
+            try:
+                found = _checksum(self.folder / name)
+            except OSError as error:
+                raise _damaged(self.folder / name, f"cannot be read: {error.strerror}") from None
+            if found != expected:
                 raise _damaged(self.folder / name, "differs from its checksum in " + META)
 
     def _read(self, name: str) -> dict[str, Any]:
@@ -220,7 +225,7 @@ def save_checkpoint(
 def _write(folder: Path, contents: Mapping[str, Mapping[str, Any]]) -> _Written:
     files = {}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        subfolder(folder.parent.parent, FOLDER, folder.name)
         for name, content in contents.items():
             with (folder / name).open("wb") as file:
                 torch.save(dict(content), file)

@@ -22,7 +22,7 @@ import psutil
 import torch
 from torch import Tensor
 
-from gnnexp.disk import writing
+from gnnexp.disk import subfolder, writing
 from gnnexp.feature_stores.local import LocalStore
 from gnnexp.graph.block import BatchKey, Block, without_edges
 from gnnexp.graph.graph import Graph
@@ -221,15 +221,18 @@ class Evaluation:
         num_bytes = count * width * torch.empty(0, dtype=self._job.dtype).element_size()
         if 2 * num_bytes <= self._half:
             return torch.zeros(count, width, dtype=self._job.dtype)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        subfolder(self._job.directory, *self._scratch_names())
         with writing(path), path.open("wb") as file:
             os.posix_fallocate(file.fileno(), 0, num_bytes)  # a full disk is an error here, not a signal later
         array = np.memmap(path, dtype=self._job.run.train.dtype, mode="r+", shape=(count, width))
         return torch.from_numpy(array)
 
+    def _scratch_names(self) -> tuple[str, str]:
+        return "scratch", f"rank_{self._job.comm.rank}"
+
     @contextmanager
     def _scratch(self) -> Iterator[Path]:
-        folder = self._job.directory / "scratch" / f"rank_{self._job.comm.rank}"
+        folder = self._job.directory.joinpath(*self._scratch_names())
         try:
             yield folder
         finally:

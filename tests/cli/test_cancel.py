@@ -51,7 +51,8 @@ def test_the_holder_is_asked_to_stop(run: Path, innocent: subprocess.Popen[bytes
     assert innocent.poll() is None
 
 
-@pytest.mark.parametrize("case", ["nothing", "another host", "another process", "a process that is gone"])
+@pytest.mark.parametrize("case", ["nothing", "another host", "another process", "another container",
+                                  "a process that is gone"])
 def test_nobody_is_signalled_who_may_be_somebody_else(
         run: Path, innocent: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch, case: str) -> None:
@@ -60,6 +61,7 @@ def test_nobody_is_signalled_who_may_be_somebody_else(
     here = {"host": platform.node(), "pid": innocent.pid, "started": psutil.Process(innocent.pid).create_time()}
     words = {"nothing": "", "another host": json.dumps({**here, "host": "n1"}),
              "another process": json.dumps({**here, "started": here["started"] - 60}),
+             "another container": json.dumps({**here, "table": f"{platform.node()}/another"}),
              "a process that is gone": json.dumps({**here, "pid": 2**22 - 1})}[case]
     with alone(run):
         (run / LOCK_FILE).write_text(words)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
+
+from gnnexp.kernels import compiled as compiling
 
 MODULE = """
 import sys
@@ -48,3 +55,64 @@ def test_versions_saved_at_once_are_kept_apart(tmp_path):
     assert _versions(tmp_path / "cache") == {number: number for number in numbers}
     data = list((tmp_path / "cache").rglob("*.nbc"))
     assert len(data) == len(numbers), "compiled once, read by the other processes"
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from gnnexp.kernels.compiled import locked
+
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def _held_by_another(file: Path) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the lock of `file` until it is killed at the end."""
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(file)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as holder:
+        try:
+            assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+            yield holder
+        finally:
+            holder.kill()
+
+
+def test_nobody_waits_for_a_frozen_process_that_compiles(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(compiling, "_FROZEN_S", 0.5)
+    file = tmp_path / "turn0.lock"
+    with _held_by_another(file) as holder:
+        os.kill(holder.pid, signal.SIGSTOP)
+        with compiling.locked(file) as alone:
+            assert not alone
+    assert f"process {holder.pid} holds it" in caplog.text
+    with compiling.locked(file) as alone:
+        assert alone, "the lock of a process that has died is free"
+
+
+def test_a_process_of_another_machine_is_given_minutes(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(compiling, "_FROZEN_S", 0.0)
+    monkeypatch.setattr(compiling, "_UNSEEN_S", 0.3)
+    file = tmp_path / "turn0.lock"
+    with _held_by_another(file):
+        file.write_text("elsewhere 1")
+        with compiling.locked(file) as alone:
+            assert not alone
+    assert "another machine holds it" in caplog.text
+
+
+def test_a_version_compiled_without_the_lock_is_not_saved(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiling, "_FROZEN_S", 0.5)
+    (tmp_path / "adding.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path / "cache"))
+    adding = pytest.importorskip("adding")
+    folder = Path(adding.add._cache.cache_path)
+    with _held_by_another(folder / "saving.lock") as holder:
+        os.kill(holder.pid, signal.SIGSTOP)
+        assert adding.add(1, 2) == 3
+        assert not list(folder.glob("*.nbi"))
+    assert adding.add(1.0, 2) == 3.0
+    assert list(folder.glob("*.nbi")), "the next version is saved again"

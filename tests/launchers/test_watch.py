@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -11,7 +12,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from launching import wait_until
 
+from gnnexp.disk import Place
+from gnnexp.launchers.status import Status, read_statuses
 from gnnexp.launchers.watch import Watchdog
 
 
@@ -21,7 +25,7 @@ def test_a_rank_that_was_frozen_right_after_its_fork_is_killed(tmp_path: Path) -
     assert os.getpgid(rank.pid) != rank.pid
     os.kill(rank.pid, signal.SIGSTOP)
     (tmp_path / "status").mkdir()
-    watchdog = Watchdog(tmp_path, {0: rank.pid}, 1, timeout_s=0.2)
+    watchdog = Watchdog(Place(tmp_path), {0: rank.pid}, 1, timeout_s=0.2)
     watchdog.start()
     try:
         assert rank.wait(30) == -signal.SIGKILL and watchdog.killed == {0}
@@ -34,11 +38,40 @@ def test_a_rank_that_was_frozen_right_after_its_fork_is_killed(tmp_path: Path) -
 def test_closing_ends_it_too(tmp_path: Path) -> None:
     rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     os.kill(rank.pid, signal.SIGSTOP)
-    watchdog = Watchdog(tmp_path, {0: rank.pid}, 1, timeout_s=600.0)
+    watchdog = Watchdog(Place(tmp_path), {0: rank.pid}, 1, timeout_s=600.0)
     watchdog.start()
     watchdog.close()
     assert not psutil.pid_exists(rank.pid)
     rank.wait(5)
+
+
+def test_it_goes_on_after_the_process_had_no_file_handle_left(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a disk did not answer: it looks again, and the frozen rank is found all the same."""
+    rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    os.kill(rank.pid, signal.SIGSTOP)
+    (tmp_path / "status").mkdir()
+    looks: list[Path] = []
+
+    def counted(run_dir: Path) -> list[Status]:
+        looks.append(run_dir)
+        return read_statuses(run_dir)
+
+    monkeypatch.setattr("gnnexp.launchers.watch.read_statuses", counted)
+    watchdog = Watchdog(Place(tmp_path), {0: rank.pid}, 1, timeout_s=0.2)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+    try:
+        watchdog.start()
+        assert wait_until(lambda: len(looks) > 2 or not watchdog.is_alive(), 30)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    try:
+        assert rank.wait(30) == -signal.SIGKILL and watchdog.killed == {0}
+    finally:
+        watchdog.close()
+        rank.kill()
+        rank.wait()
 
 
 @pytest.mark.parametrize(("wall", "steady"), [(100.0, 100.0), (100.0, 0.1), (-100.0, 0.1)],
@@ -49,7 +82,7 @@ def test_ranks_have_their_time_again_after_all_were_frozen(
     monkeypatch.setattr("gnnexp.launchers.watch.time", clock)
     (tmp_path / "status").mkdir()
     beat(tmp_path, clock.wall)
-    watchdog = Watchdog(tmp_path, {}, 1, timeout_s=10.0)
+    watchdog = Watchdog(Place(tmp_path), {}, 1, timeout_s=10.0)
     clock.passes(0.1, 0.1)
     watchdog._look()
     clock.passes(wall, steady)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,18 @@ def test_code_in_another_folder_of_the_path_is_followed(folder: Path, tmp_path_f
     assert set(before.own) == {"mymodel", "myparts", "myother"}
     (other / "myother.py").write_text("rate = 2\n")
     assert code_of_config(config()) != before
+
+
+def test_a_compiled_module_of_a_package_counts(folder: Path) -> None:
+    (folder / "compiled").mkdir()
+    (folder / "compiled" / "__init__.py").write_text("")
+    (folder / "compiled" / "model.py").write_text("from .fast import rate\nclass Mine: ...\n")
+    file = folder / "compiled" / f"fast{EXTENSION_SUFFIXES[0]}"
+    file.write_bytes(b"\x7fELF\0one")
+    before = code_of_config(config("compiled.model.Mine"))
+    assert set(before.own) == {"compiled", "compiled.fast", "compiled.model"}
+    file.write_bytes(b"\x7fELF\0other")
+    assert code_of_config(config("compiled.model.Mine")) != before
 
 
 def test_a_package_without_init_and_a_nested_class(folder: Path) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from unkillable import unkillable
 
 from gnnexp.provenance import machine
 from gnnexp.provenance.machine import (
@@ -19,6 +22,8 @@ from gnnexp.provenance.machine import (
     read_node,
     this_node,
 )
+
+__all__ = ["unkillable"]
 
 NODE = Node("n1", "EPYC", 64, ("A100",), "2.13.0")
 LOCAL = {"hardware": {"launcher": {"_target_": "gnnexp.launchers.local.LocalLauncher"}}}
@@ -72,3 +77,16 @@ def test_older_records_say_it_where_they_can(nodes: list[dict[str, Any]], config
                 "libraries": {"torch": "2.13.0"}}
     assert machine_of(nodes, config, launched) == kind
     assert node_of_launch({}) is None
+
+
+def test_a_command_that_does_not_end_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, unkillable: list[subprocess.Popen[Any]]
+) -> None:
+    """As `nvidia-smi` on a driver that hangs, and git on a dead disk: not even SIGKILL ends them."""
+    monkeypatch.setattr(machine, "_ANSWER_S", 0.2, raising=False)
+    assert machine.output_of([sys.executable, "-c", "import time; time.sleep(600)"]) == "" and len(unkillable) == 1
+
+
+def test_what_is_no_utf8_is_no_fault() -> None:
+    """A difference of a file in Latin-1, for example."""
+    assert machine.output_of(["printf", r"caf\351 au lait"]) == "caf\ufffd au lait"

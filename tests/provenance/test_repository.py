@@ -42,6 +42,12 @@ def test_edits_and_files_that_git_does_not_know_are_in_the_difference(checkout: 
     assert repositories([checkout / "new.py"])[0].diff_sha256 != before
 
 
+def test_of_a_file_that_is_no_text_there_is_a_digest(checkout: Path) -> None:
+    (checkout / "fast.so").write_bytes(b"\x7fELF\0" + bytes(range(256)))
+    (found,) = repositories([checkout / "fast.so"])
+    assert found.dirty and found.diff.startswith("Binary file b/fast.so, SHA-256 ") and found.diff.isprintable()
+
+
 def test_before_the_first_commit(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     (tmp_path / "model.py").write_text("rate = 1\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 import pytest
@@ -125,6 +126,29 @@ def test_everything_that_an_import_may_read_is_found(package: Path) -> None:
                                 "mine.constants", "helper"}
     assert {"torch.nn.functional", "gnnexp.train"} <= found.outside
     assert "mine.layers" in imports_of(package / "mine" / "model.py", "mine.model")
+
+
+def test_compiled_modules_are_found_before_their_sources(package: Path) -> None:
+    suffix = EXTENSION_SUFFIXES[0]
+    (package / f"mine/layers{suffix}").write_bytes(b"\x7fELF\0one")
+    (package / f"mine/lazy{suffix}").mkdir()
+    found = closure(["mine.model"], package, ["gnnexp"])
+    assert found.files["mine.layers"].name == f"layers{suffix}" and found.files["mine.lazy"].name == "lazy.py"
+    assert "helper" not in found.files, "what a compiled module imports is not seen"
+    before = digest_of(found.files["mine.layers"])
+    found.files["mine.layers"].write_bytes(b"\x7fELF\0other")
+    assert digest_of(found.files["mine.layers"]) != before
+
+
+@pytest.mark.parametrize("listed", [
+    '__all__ = ["constants", "RATE"]', '__all__: list[str] = []\n__all__ += ["constants"]',
+    '__all__ = []\n__all__.extend(("constants",))',
+])
+@pytest.mark.parametrize("star", ["from mine import *", "from . import *"])
+def test_a_star_imports_the_modules_that_a_package_lists(package: Path, star: str, listed: str) -> None:
+    (package / "mine" / "__init__.py").write_text(f"{listed}\n")
+    (package / "mine" / "lazy.py").write_text(f"{star}\n")
+    assert set(closure(["mine.lazy"], package).files) == {"mine", "mine.lazy", "mine.constants"}
 
 
 def test_a_nested_class_leads_to_its_module(package: Path) -> None:

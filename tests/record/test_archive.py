@@ -63,6 +63,14 @@ def files_in(file: Path) -> dict[str, bytes]:
         return {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
 
 
+def test_no_checkpoint_is_named_that_an_archive_does_not_have(tmp_path: Path) -> None:
+    for run in make_sweep(tmp_path / "here")[:2]:
+        write_result(tmp_path / "here" / run, best={"epoch": 1, "checkpoint": "checkpoints/best"})
+    pack(["some"], tmp_path / "a.tar.xz", tmp_path / "here")
+    records = [json.loads(content) for name, content in files_in(tmp_path / "a.tar.xz").items() if "result" in name]
+    assert [record["best"] for record in records] == [{"epoch": 1, "checkpoint": None}] * 2
+
+
 def test_the_same_records_make_the_same_bytes(tmp_path: Path) -> None:
     make_sweep(tmp_path)
     pack(["some"], tmp_path / "a.tar.xz", tmp_path)

@@ -91,6 +91,17 @@ def test_other_files_of_a_run_are_made_from_its_result(tmp_path: Path, good: dic
         "config.yaml", "epochs.jsonl", "job.json", "result.json"]
 
 
+@pytest.mark.parametrize(("best", "taken"), [
+    ({"epoch": 1, "checkpoint": "checkpoints/best"}, {"epoch": 1, "checkpoint": None}), ({}, {}), ("text", "text"),
+])
+def test_no_checkpoint_is_named_that_is_not_there(
+        tmp_path: Path, good: dict[str, Any], best: object, taken: object) -> None:
+    """Earlier versions exported its name."""
+    file = archive(tmp_path / "a.tar.xz", {f"{RUN}/result.json": {**good, "best": best}})
+    unpack(file, tmp_path / "there")
+    assert load_result(tmp_path / "there" / RUN)["best"] == taken
+
+
 def test_what_makes_a_terminal_do_something_is_replaced(tmp_path: Path, good: dict[str, Any]) -> None:
     good["reason"] = "\x1b]0;owned\x07 line\nline \x9b31m"
     unpack(archive(tmp_path / "x.tar.xz", {f"{RUN}/result.json": good}), tmp_path)

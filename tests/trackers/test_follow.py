@@ -2,16 +2,21 @@
 
 import json
 import os
+import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 from run_folder import write_epochs, write_job, write_result
+from unkillable import unkillable
 
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.follow import deliver_until_closed, follow
+
+__all__ = ["unkillable"]
 
 
 class Recorder(Tracker):
@@ -88,3 +93,13 @@ def test_a_store_that_never_answers_does_not_hold_up_the_end(tmp_path: Path) -> 
         follower = follow(tmp_path)
         assert "did not answer" in follower.finish(3.0)
     assert follower.process.poll() is not None
+
+
+def test_a_process_that_not_even_sigkill_ends_does_not_hold_it_up(
+    tmp_path: Path, unkillable: list[subprocess.Popen[Any]]
+) -> None:
+    write_job(tmp_path)
+    follower = follow(tmp_path)
+    follower.process.send_signal(signal.SIGSTOP)
+    assert "did not answer" in follower.finish(0.2)
+    assert unkillable == [follower.process]

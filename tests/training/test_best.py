@@ -39,6 +39,11 @@ def test_it_is_the_epoch_that_tables_report(metrics: list[dict[str, float]]) -> 
     assert best.epoch == summarize(epochs, "acc").get("best_epoch", -1)
 
 
+def test_an_epoch_that_is_done_again_counts_as_it_was_recorded() -> None:
+    best = Best().after(0, {"acc/val": 0.1}, "acc", {"acc/val": 0.9}).after(1, {"acc/val": 0.2}, "acc")
+    assert (best.epoch, best.value) == (1, 0.2)
+
+
 def configured(epochs: int = 6, **training: Any) -> dict[str, Any]:
     config = small_config(MODELS["sage"], train={"epochs": epochs, "batch_size": 8, "checkpoint_every": 1,
                                                  "checkpoints_kept": 1, "lr": 0.1, "eval_every": 1, **training})
@@ -46,8 +51,9 @@ def configured(epochs: int = 6, **training: Any) -> dict[str, Any]:
 
 
 def described(folder: str) -> tuple[dict[str, Any], int]:
-    summary = summarize(read_epochs(Path(folder)), "acc")
-    return describe_best(Path(folder), summary), int(summary["best_epoch"])
+    epochs = read_epochs(Path(folder))
+    summary = summarize(epochs, "acc")
+    return describe_best(Path(folder), epochs, summary), int(summary["best_epoch"])
 
 
 def test_its_checkpoint_stays_and_holds_its_model(ranks):
@@ -126,8 +132,31 @@ def test_without_checkpoints_or_with_a_damaged_one_none_is_named(ranks):
         assert described(folder)[0]["checkpoint"] is None, "a link that leads nowhere"
 
 
+def test_a_checkpoint_whose_bytes_have_changed_is_not_named(ranks):
+    with tempfile.TemporaryDirectory() as folder:
+        ranks(1).run(attempt, configured(epochs=1), folder, None)
+        assert described(folder)[0]["checkpoint"]
+        file = Path(folder) / "checkpoints" / "best" / "shared.pt"
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+        assert described(folder)[0] == {"epoch": 0, "checkpoint": None}
+
+
+def test_the_model_of_an_epoch_that_came_out_differently_is_not_named(ranks):
+    """It was recorded, its checkpoint was not written; then other code goes on, as another rate does here."""
+    with tempfile.TemporaryDirectory() as folder:
+        ranks(1).run(attempt, configured(epochs=1), folder, None)
+        shutil.rmtree(Path(folder) / "checkpoints")
+        ranks(1).run(attempt, configured(epochs=1), folder, None)
+        assert described(folder)[0] == {"epoch": 0, "checkpoint": "checkpoints/best"}, "it came out the same"
+        shutil.rmtree(Path(folder) / "checkpoints")
+        ranks(1).run(attempt, configured(epochs=1, lr=0.01), folder, None)
+        assert described(folder)[0] == {"epoch": 0, "checkpoint": None}
+
+
 def test_nothing_is_said_where_nothing_was_evaluated(tmp_path):
-    assert describe_best(tmp_path, {"loss/train": 1.0}) == {}
+    assert describe_best(tmp_path, [], {"loss/train": 1.0}) == {}
 
 
 def test_the_link_names_one_checkpoint_at_any_time(tmp_path):

@@ -131,6 +131,22 @@ def test_damage_is_found_and_the_earlier_checkpoint_taken(tmp_path, seed):
         assert len(problems) == 1 and "remove this checkpoint" in problems[0].mend
 
 
+def test_one_that_the_disk_does_not_read_is_damaged(tmp_path, monkeypatch):
+    save(tmp_path, 1)
+    save(tmp_path, 2)
+    checksum = checkpoint._checksum
+
+    def read(path: Path) -> str:
+        if path.parent.name == Position(2).folder:
+            raise OSError(5, "Input/output error", str(path))
+        return checksum(path)
+
+    monkeypatch.setattr(checkpoint, "_checksum", read)
+    found, problems = latest_checkpoint(tmp_path)
+    assert found is not None and found.position == Position(1)
+    assert len(problems) == 1 and "Input/output error" in problems[0].allowed
+
+
 class Executes:
     def __reduce__(self) -> tuple[Any, ...]:
         return os.system, ("touch executed",)

@@ -91,7 +91,8 @@ class Check:
             mean: as the statistic says where there is no `over`, else as a ratio.
         along: a config key, for `growth` and `steps`.
         tolerance: how far outside, as a share of the published number, is still inside.
-        within: for a mean of 0: how far from it is still it, in the unit of the statistic.
+        within: how far outside of the published range still counts as equal, in the unit of the statistic. An interval
+            over seeds that reaches both sides of such an end decides nothing.
         effect: of a difference: the paper says that there is one, so that an interval with 0 inside decides nothing;
             else "no loss" is the claim.
         equal_epochs: both runs of a pair are looked at after as many epochs as the shorter one has.
@@ -103,6 +104,8 @@ class Check:
         cells: what the paper prints for every pair; each is then compared with its own.
         counts: what the claim rests on, where graphs are synthetic: `()` where it does not depend on the graph.
         unlike: why the synthetic graph cannot show it, whatever it counts.
+        unpriced: what the claim is about and the profile has no price for: the estimate is shown, and decides nothing.
+        lower_bound: what the values leave out: below the published range they decide nothing.
         by_construction: why nothing that is counted could refute it: it is then shown.
     """
 
@@ -126,6 +129,8 @@ class Check:
     cells: Cells | None = None
     counts: Sequence[Count] | None = None
     unlike: str = ""
+    unpriced: str = ""
+    lower_bound: str = ""
     by_construction: str = ""
 
 

@@ -55,7 +55,7 @@ class Outcome:
         if not self.measured and not self.estimated:
             return "not run"
         by_machine = needs_estimate(self.claim)
-        if by_machine and not self.estimated:
+        if by_machine and (check.unpriced or not self.estimated or self._lacks_pairs(check)):
             return NOT_HERE
         found, value = (self.estimated, check.estimate or check.value) if by_machine else (self.measured, check.value)
         measures = not can_estimate(value) if by_machine else of_seconds(value)
@@ -63,6 +63,11 @@ class Outcome:
             return NOT_HERE
         word = self._on_these_graphs(found, check)
         return f"only estimated: {word}" if by_machine and word != NOT_ON_THIS_GRAPH else word
+
+    def _lacks_pairs(self, check: Check) -> bool:
+        """Whether a mean is asked for and pairs are missing there: their runs do not fit, or are too many ranks."""
+        of_mean = check.take == "mean" or prints_mean(self.claim.expects)
+        return of_mean and len(self.estimated) < len(self.measured)
 
     def _on_these_graphs(self, found: Sequence[Found], check: Check) -> str:
         """What the pairs say whose graphs are like the paper's.

@@ -27,12 +27,12 @@ _CAPTION = (
     "passed, and a printed mean has to agree too. Exceeds: some pairs are better than claimed, the others hold. In "
     "direction: outside of the range, but at least a quarter as far from no effect (a ratio of 1, a difference of 0) "
     "as published, and on the same side. Too weak: less than that quarter. Does not hold: neither. Shown: the paper "
-    "names no number, or the number follows from a definition. Not decided: seeds spread too much, or a load cannot "
-    "be told from what chance alone gives. Only estimated: the claim is about other hardware; this is what the "
-    f"estimate says. Not decidable on this graph: a count of the stand-in is more than {TOO_FAR:g} times off, or the "
-    "stand-in lacks what the claim is about. Not decidable here: seconds of other hardware, and no profile to "
-    "estimate them with; or seconds measured on more ranks than cores, or on different kinds of machine. Not checked:"
-    " see why."
+    "names no number, or the number follows from a definition. Not decided: seeds spread too much, a load cannot "
+    "be told from what chance alone gives, or a lower bound is below the range. Only estimated: the claim is about "
+    "other hardware; this is what the estimate says. Not decidable on this graph: a count of the stand-in is more than "
+    f"{TOO_FAR:g} times off, or the stand-in lacks what the claim is about. Not decidable here: seconds of other "
+    "hardware, and no profile that has a price for them; a mean of which pairs are missing there, because their runs "
+    "do not fit; or seconds measured on more ranks than cores, or on different kinds of machine. Not checked: see why."
 )
 
 
@@ -72,7 +72,7 @@ def _cells(one: Outcome) -> tuple[str, str]:
 
 
 def _reasons(check: Check | None) -> tuple[str, ...]:
-    return () if check is None else (check.unlike, check.by_construction)
+    return () if check is None else (check.unlike, check.unpriced, check.lower_bound, check.by_construction)
 
 
 def published_cell(expects: Expects) -> str:

@@ -14,8 +14,6 @@ Judged = tuple[float, float, Expects]
 # A claim is as good as its worst pair.
 _WORST_FIRST: Sequence[Verdict] = ("does not hold", "too weak", "not decided", "in direction", "exceeds", "holds",
                                    "shown")
-# An interval this many times as wide as the difference that would still count as none decides nothing.
-_TOO_WIDE = 2.0
 # A share of the published distance from "no effect": below it an effect is not the one that was claimed.
 _ENOUGH = 0.25
 
@@ -25,8 +23,10 @@ def verdict(found: Sequence[Judged], check: Check) -> Verdict:
 
     `holds`: inside of the published range. `exceeds`: outside of it on the better side. `in direction`: outside, but at
     least a quarter as far from "no effect" (a ratio of 1, a reduction or difference of 0) as published, on the same
-    side; `too weak`: less than that. `not decided`: the spread is wider than what would count as equal, or reaches both
-    the claimed effect and none. `shown`: the paper names no number, or the number follows from a definition.
+    side; `too weak`: less than that.
+    `not decided`: the interval over seeds reaches what would count as equal and what would not, or both the claimed
+    effect and none, or a lower bound is below the range. `shown`: the paper names no number, or the number follows from
+    a definition.
     """
     known = [(value, 0.0 if math.isnan(half) else half, expects) for value, half, expects in found
              if not math.isnan(value)]
@@ -41,14 +41,26 @@ def verdict(found: Sequence[Judged], check: Check) -> Verdict:
 def _of_one(value: float, half: float, expects: Expects, check: Check) -> Verdict:
     if expects.low is None and expects.high is None and expects.mean is None:
         return "shown"
-    if check.within is not None and half > _TOO_WIDE * check.within:
-        return "not decided"
     claimed, neutral = _claimed(expects), _neutral(expects)
     low, high = _widened(claimed, neutral, check)
+    if check.within is not None and _straddles(value, half, low, high):
+        return "not decided"
     if value + half >= low and value - half <= high:
         return "not decided" if _may_be_none(value, half, expects, check) else "holds"
+    if check.lower_bound and value < low:
+        return "not decided"
     if _is_better(value, expects, (low, high)):
         return "exceeds"
+    return _of_distance(value, claimed, neutral)
+
+
+def _straddles(value: float, half: float, low: float, high: float) -> bool:
+    """Whether an interval lies on both sides of an end of what counts as equal: then more seeds are needed."""
+    return value - half < low <= value + half or value - half <= high < value + half
+
+
+def _of_distance(value: float, claimed: tuple[float, float], neutral: float | None) -> Verdict:
+    """Outside of the published range, and not better: how far from no effect."""
     if neutral is None or _claims_none(claimed, neutral):
         return "does not hold"
     nearest = min(filter(math.isfinite, claimed), key=lambda end: abs(end - neutral))
@@ -69,7 +81,7 @@ def _claimed(expects: Expects) -> tuple[float, float]:
 def _widened(claimed: tuple[float, float], neutral: float | None, check: Check) -> tuple[float, float]:
     """What counts as inside: where an effect is claimed, the tolerance takes half of it at most."""
     low, high = claimed
-    if low == high and check.within is not None:
+    if check.within is not None:
         return low - check.within, high + check.within
     effect = None if neutral is None or _claims_none(claimed, neutral) else neutral
     return low - _allowed(low, effect, check), high + _allowed(high, effect, check)

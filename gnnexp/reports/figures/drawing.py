@@ -117,6 +117,7 @@ def save(figures: Mapping[str, Figure], folder: Path, title: str) -> list[Path]:
     """Each figure as png and svg under its name; the files. Without figures no folder is made."""
     files = []
     for name, figure in figures.items():
+        folder.mkdir(parents=True, exist_ok=True)
         figure.suptitle(title, fontsize=10)
         for suffix in ("png", "svg"):
             files.append(folder / f"{name}.{suffix}")

@@ -25,6 +25,7 @@ _MOST_ROWS = 2000
 
 def write_html(page: Page, file: Path) -> None:
     """Write `page` to `file`, atomically."""
+    file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file, render(page))
 
 

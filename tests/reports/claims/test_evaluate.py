@@ -93,21 +93,34 @@ def test_one_side_along_a_key_is_compared_as_the_statistic_says(take: str, value
     assert outcome(claim_of(check), {"s": runs[:1]}).verdict == "not run", "one step compares nothing"
 
 
-def test_crossings_and_collectives_are_estimated_from_their_bytes() -> None:
-    """Half the published graph; HongTu's server: 31.5 GB/s to the host, 200 GB/s between GPUs, 30 us an exchange."""
-    def crossing(system: str, h2d: float) -> Run:
-        counted = {"tier/h2d_bytes": h2d, "comm/bytes_activations": 8e9, "comm/rounds_activations": 10.0,
-                   "work/vertices_layer1": 5.0}
-        run = run_of(system, 1, workers=4, **counted, **{"time/h2d_s": 1.0, "time/d2h_s": 1.0, "time/comm_s": 1.0})
-        return replace(run, config={**run.config, "dataset": {"scale": 0.5}},
-                       provenance={**run.provenance, "graph": {"num_features": 2, "num_classes": 2}})
+def crossing(system: str, h2d: float) -> Run:
+    """A run of half the published graph."""
+    counted = {"tier/h2d_bytes": h2d, "comm/bytes_activations": 8e9, "comm/rounds_activations": 10.0,
+               "work/vertices_layer1": 5.0}
+    run = run_of(system, 1, workers=4, **counted, **{"time/h2d_s": 1.0, "time/d2h_s": 1.0, "time/comm_s": 1.0})
+    return replace(run, config={**run.config, "dataset": {"scale": 0.5}},
+                   provenance={**run.provenance, "graph": {"num_features": 2, "num_classes": 2}})
 
+
+def test_crossings_and_collectives_are_estimated_from_their_bytes() -> None:
+    """HongTu's server: 31.5 GB/s to the host, 200 GB/s between GPUs, 30 us an exchange."""
     check = check_of(value="[time/h2d_s] + [time/d2h_s] + [time/comm_s]", hardware="a100x4_nvlink")
     runs = [crossing("slow", 63e9), crossing("fast", 31.5e9)]
     found = outcome(claim_of(check, hardware=True), {"s": runs})
     assert [one.value for one in found.measured] == [1]
     collectives = 2 * 8e9 / 4 / 200e9 + 10 * 0.00003
     assert [one.value for one in found.estimated] == [pytest.approx((1 + collectives) / (0.5 + collectives))]
+
+
+def test_an_estimate_without_the_cost_that_the_claim_is_about_decides_nothing() -> None:
+    """It is shown with the reason."""
+    runs = [crossing("slow", 126e9), crossing("fast", 31.5e9)]
+    check = check_of(value="[time/h2d_s]", hardware="a100x4_nvlink")
+    assert outcome(claim_of(check, hardware=True), {"s": runs}).verdict == "only estimated: exceeds"
+    found = outcome(claim_of(replace(check, unpriced="no link to other sockets"), hardware=True), {"s": runs})
+    assert (found.verdict, [one.value for one in found.estimated]) == ("not decidable here", [4])
+    (row,) = make_table([found]).rows
+    assert row[5].startswith("4 ") and row[9] == "no link to other sockets a reason a note"
 
 
 def test_where_leaves_out_and_take_chooses() -> None:

@@ -78,6 +78,16 @@ def test_what_follows_from_a_definition_is_shown() -> None:
     assert verdict([(4.0, math.nan)], FOUR, Check(("some",), "[a]", {}, by_construction="counted so")) == "shown"
 
 
+@pytest.mark.parametrize(("values", "found"), [
+    ([0.8], "not decided"), ([1.2], "holds"), ([7.0, 0.8], "not decided"), ([0.95], "not decided")])
+def test_a_lower_bound_below_the_range_decides_nothing(values: list[float], found: str) -> None:
+    """Bytes that were counted are some of those that a program takes."""
+    at_least = Expects("value", 1.0, None, None, "higher")
+    check = Check(("some",), "[a]", {}, tolerance=0, lower_bound="what an allocator takes is not counted")
+    assert verdict([(value, math.nan) for value in values], at_least, check) == found
+    assert verdict([(0.8, math.nan)], at_least, EXACT) == "does not hold"
+
+
 @given(st.floats(0.1, 50), st.sampled_from([RANGE, UP_TO, AT_LEAST, MEAN, COST, SMALL, STABLE]))
 def test_on_the_wrong_side_of_no_effect_nothing_speaks_for_a_claim(value: float, expects: Expects) -> None:
     found = verdict([(value, math.nan)], expects, CHECK)
@@ -88,11 +98,20 @@ def test_on_the_wrong_side_of_no_effect_nothing_speaks_for_a_claim(value: float,
 
 
 @pytest.mark.parametrize(("value", "half", "found"), [
-    (0.005, math.nan, "holds"), (0.02, math.nan, "does not hold"), (0.025, 0.016, "holds"),
-    (0.001, 0.05, "not decided"), (0.04, 0.015, "does not hold"),
+    (0.005, math.nan, "holds"), (0.02, math.nan, "does not hold"), (0.005, 0.004, "holds"),
+    (0.025, 0.016, "not decided"), (0.005, 0.006, "not decided"), (0.001, 0.05, "not decided"),
+    (0.04, 0.015, "does not hold"),
 ])
 def test_the_same_within_what_seeds_spread(value: float, half: float, found: str) -> None:
     assert verdict([(value, half)], SAME, WITHIN) == found
+
+
+@pytest.mark.parametrize(("value", "half", "found"), [
+    (0.5, 0.3, "holds"), (0.5, 3.0, "not decided"),
+    (-0.005, 0.004, "holds"), (-0.005, 0.006, "not decided"), (-0.03, 0.01, "does not hold")])
+def test_no_loss_within_what_is_allowed_needs_the_whole_interval(value: float, half: float, found: str) -> None:
+    no_loss = Expects("difference", 0, None, None, "higher")
+    assert verdict([(value, half)], no_loss, WITHIN) == found
 
 
 def test_an_interval_that_reaches_the_range_is_inside() -> None:

@@ -136,7 +136,8 @@ class _Shown:
         """`orkut_like sage: dgl over gsplit`."""
         differing = [said(key, label) for index, (key, label) in enumerate(zip(self.keys, row.place, strict=True))
                      if len({other.place[index] for other in self.rows}) > 1 and label != "null"]
-        sides = " over ".join(" ".join(side) for side in row.sides if side)
+        named = (" ".join(label for label in side if label != "null") for side in row.sides)
+        sides = " over ".join(filter(None, named))
         return ": ".join(filter(None, (" ".join(dict.fromkeys([*differing, *step])), sides)))
 
 

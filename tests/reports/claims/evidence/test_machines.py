@@ -40,6 +40,20 @@ def test_a_profile_without_an_estimate_does_not_decide_either() -> None:
     assert outcome(claim_of(check, hardware=True), {"s": pair(workers=4)}).verdict.startswith("only estimated")
 
 
+@pytest.mark.parametrize(("expects", "take"), [
+    (Expects("ratio", None, None, 2, "higher"), "mean"), (Expects("ratio", None, 2, 2.5, "higher"), "greatest")])
+def test_a_mean_needs_all_pairs_there(expects: Expects, take: str) -> None:
+    """Twelve ranks are more than the machine has: what is left is a mean of others."""
+    check = check_of(hardware="a100x4_nvlink", take=take)
+    runs = [*pair(workers=4), *pair(slow=7, workers=12)]
+    found = outcome(claim_of(check, expects, hardware=True), {"s": runs})
+    assert (len(found.measured), len(found.estimated)) == (2, 1) and found.verdict == "not decidable here"
+    assert outcome(claim_of(check, expects, hardware=True), {"s": runs[:2]}).verdict.startswith("only estimated")
+    best = replace(expects, low=1, high=2, mean=None)
+    assert outcome(claim_of(check_of(hardware="a100x4_nvlink"), best, hardware=True), {"s": runs}).verdict.startswith(
+        "only estimated"), "each pair by itself is decided"
+
+
 def test_bytes_against_a_machine_s_memory_need_no_seconds() -> None:
     claim = replace(claim_of(check_of(value="[memory/device_peak_bytes]"), hardware=True), kind="memory")
     runs = [run_of("slow", 1, **{"memory/device_peak_bytes": 4.0}),

@@ -1,10 +1,18 @@
-"""Whether a process lives or is frozen, seen from outside."""
+"""Whether a process lives or is frozen, seen from outside; and how one is ended that may not end."""
 
 from __future__ import annotations
 
+import platform
+import subprocess
 import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import psutil
+
+# What a killed process has until nobody waits for it any more.
+KILLED_S = 5.0
 
 
 class Pulse:
@@ -30,12 +38,12 @@ class Pulse:
         return now - self._since
 
     def _look(self) -> tuple[float, ...]:
-        """Empty once the process is gone."""
+        """Empty once the process is gone, and while no file handle is free to look."""
         try:
             process = psutil.Process(self._pid)
             with process.oneshot():
                 times, switches = process.cpu_times(), process.num_ctx_switches()
-        except psutil.Error:
+        except (psutil.Error, OSError):
             return ()
         return (times.user, times.system, switches.voluntary, switches.involuntary)
 
@@ -46,3 +54,30 @@ def is_stopped(pid: int) -> bool:
         return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
     except psutil.Error:
         return False
+
+
+def kill(process: subprocess.Popen[Any]) -> bool:
+    """Kill a child; whether it has ended.
+
+    Not even SIGKILL ends one that waits for a dead file system or driver, or that is in a frozen container. It ends
+    when that is over, and nobody waits for it.
+    """
+    process.kill()
+    try:
+        process.wait(KILLED_S)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def process_table() -> str:
+    """Where this process has its number: equal texts, equal processes behind a number.
+
+    Containers of one machine may have its name and yet number their processes each for itself; so do machines of one
+    name that share a file system.
+    """
+    found = [platform.node()]
+    with suppress(OSError):  # no Linux
+        found += [Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip(),
+                  str(Path("/proc/self/ns/pid").readlink())]
+    return "/".join(found)
