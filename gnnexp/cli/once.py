@@ -13,11 +13,12 @@ from rich.console import Console
 
 from gnnexp.cli.cases import STATES, State, run_case
 from gnnexp.cli.known_runs import Looking, known_of, stand
+from gnnexp.cli.prepare import inputs_of
 from gnnexp.config.compose import Composed
 from gnnexp.disk import DiskError, in_words, one_line, try_lock
-from gnnexp.errors import DataError
+from gnnexp.errors import ProblemsError
 from gnnexp.launchers.kept import Launchers
-from gnnexp.provenance.code import Code, code_of_config
+from gnnexp.provenance.code import code_of_config
 from gnnexp.provenance.run_key import run_key
 from gnnexp.sweep import Sweep
 
@@ -51,18 +52,22 @@ def turn_of(composed: Composed, state: State, looking: Looking) -> Iterator[Stat
         now = look_again(composed, state, looking)
         if now.status == "waiting" and not mine:
             now = replace(now, status="running elsewhere", reason="another sweep is running this case")
-        elif now.status == "waiting" and run_key(composed.config, state.dataset_key, _code(composed)) != state.key:
-            now = replace(now, status="failed", run_dir="", reason="its code was edited since the sweep began: start "
+        elif now.status == "waiting" and (changed := _changed(composed, state)):
+            now = replace(now, status="failed", run_dir="", reason=f"its {changed} edited since the sweep began: start "
                           "the sweep again")
         yield now
 
 
-def _code(composed: Composed) -> Code:
-    """The code that the case would execute now; one that cannot be read fails where it is imported."""
+def _changed(composed: Composed, state: State) -> str:
+    """What is not as it was when the sweep was planned; empty where everything is."""
+    config = composed.config
     try:
-        return code_of_config(composed.config)
-    except DataError:
-        return Code({}, {})
+        code, inputs = code_of_config(config), inputs_of(config)
+    except ProblemsError:  # it is not there any more
+        return "code or its stored partition was"
+    if run_key(config, state.dataset_key, code, inputs) == state.key:
+        return ""
+    return "code or its stored partition was" if inputs else "code was"
 
 
 def look_again(composed: Composed, state: State, looking: Looking) -> State:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -192,6 +194,18 @@ def dataset_of(config: Mapping[str, Any]) -> Dataset:
         ConfigError: if it needs a package that is not installed.
     """
     return build(config["dataset"], Dataset)
+
+
+def inputs_of(config: Mapping[str, Any]) -> dict[str, str]:
+    """Digests of what components other than the dataset read from files, by config key: of a stored partition.
+
+    Raises:
+        ConfigError, DataError: it is not there, or damaged.
+    """
+    if not config["partitioner"].get("path"):
+        return {}
+    options = json.dumps(build(config["partitioner"], Partitioner).options(), sort_keys=True)
+    return {"partitioner": hashlib.sha256(options.encode()).hexdigest()[:16]}
 
 
 def prepare(config: Mapping[str, Any], run_dir: Path, profile: Profile | None = None) -> Prepared:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import gnnexp
+from gnnexp.cli.prepare import inputs_of
 from gnnexp.config.build import build
 from gnnexp.config.compose import Composed
 from gnnexp.config.folders import files_of
@@ -31,11 +32,12 @@ LIBRARIES = ("torch", "numpy", "numba", "scipy", "dgl", "hydra-core", "omegaconf
 
 def make_provenance(composed: Composed, dataset_key: str, partition: str | None, sweep: str | None) -> dict[str, Any]:
     """Everything but the configuration itself."""
-    code = code_of_config(composed.config)
+    code, inputs = code_of_config(composed.config), inputs_of(composed.config)
     return {
         "uid": uuid.uuid4().hex,
-        "run_key": run_key(composed.config, dataset_key, code),
+        "run_key": run_key(composed.config, dataset_key, code, inputs),
         "code": code.to_json(),
+        "inputs": inputs,
         "repositories": [one.to_json() for one in repositories(_own_places(composed))],
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
         "code_version": code_version(),

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from gnnexp.cli.console import make_console, marked
 from gnnexp.cli.execute import carry_out, complete, tell_preflight, tell_result, write_job
-from gnnexp.cli.prepare import prepare, problems_of
+from gnnexp.cli.prepare import inputs_of, prepare, problems_of
 from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.launchers.base import Outcome
@@ -28,7 +28,7 @@ from gnnexp.launchers.slurm_jobs import forget_submission
 from gnnexp.measure.needs import Profile
 from gnnexp.provenance.code import Code, as_known_today, code_of_config
 from gnnexp.provenance.imported import imported_from
-from gnnexp.provenance.run_key import recorded_key, run_key
+from gnnexp.provenance.run_key import recorded_inputs, recorded_key, run_key
 from gnnexp.record.attempts import BUSY, alone, codes_of, read_attempts
 from gnnexp.record.owner import check_own
 from gnnexp.record.records import JOB_FILE, RESULT_FILE, load_job, read_epochs
@@ -126,6 +126,7 @@ def check_job(run_dir: Path, controller: Controller | None = None, *, job_ended:
 def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, changed_code: bool) -> None:
     job = read_job(run_dir)
     provenance = going_on(job, config, code_of_config(config), run_dir, changed_code=changed_code)
+    _check_inputs(config, job["provenance"])
     known = job.get("profile")  # other parts would not fit the checkpoints
     prepared = prepare(config, run_dir / "checkpoints", None if known is None else Profile(**known))
     if prepared.key != job["provenance"]["dataset_key"]:
@@ -146,6 +147,19 @@ def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, chang
     reopen(run_dir)
 
 
+def _check_inputs(config: Mapping[str, Any], provenance: Mapping[str, Any]) -> None:
+    """What components read from files is what the run began with.
+
+    Raises:
+        DataError: it is not.
+    """
+    began, now = recorded_inputs(provenance), inputs_of(config)
+    if began is not None and began != now:
+        names = [key for key in {**began, **now} if began.get(key) != now.get(key)]
+        raise DataError(Problem(f"{names[0]}.path", config[names[0]].get("path"), "holds something else than when the "
+                                "run began", "bring that back, or start a new run"))
+
+
 def going_on(job: Mapping[str, Any], config: Mapping[str, Any], code: Code, run_dir: Path, *, changed_code: bool,
              ) -> Mapping[str, Any]:
     """The provenance of a run that goes on with `config` and `code`.
@@ -157,7 +171,7 @@ def going_on(job: Mapping[str, Any], config: Mapping[str, Any], code: Code, run_
         ConfigError: the code is not that of the run's beginning, and nobody said that this is right.
     """
     provenance = job["provenance"]
-    key, now = run_key(config, str(provenance["dataset_key"]), code), code.to_json()
+    key, now = run_key(config, str(provenance["dataset_key"]), code, recorded_inputs(provenance)), code.to_json()
     if not checkpoint_folders(run_dir) and not read_epochs(run_dir):
         return {**provenance, "code": now, "run_key": key}
     executed = codes_of(read_attempts(run_dir))

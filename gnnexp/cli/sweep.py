@@ -21,7 +21,7 @@ from gnnexp.cli.execute import complete
 from gnnexp.cli.known_runs import Looking, all_there, known_runs, stand
 from gnnexp.cli.once import looked_at_the_end, run_once
 from gnnexp.cli.plan import disk_of, tell_plan
-from gnnexp.cli.prepare import check_folder, checked, dataset_of
+from gnnexp.cli.prepare import check_folder, checked, dataset_of, inputs_of
 from gnnexp.cli.provenance import with_root
 from gnnexp.cli.report import of_sweep, show
 from gnnexp.cli.side_by_side import run_side_by_side
@@ -141,7 +141,8 @@ def _keys_of(composed: list[Composed]) -> list[tuple[str, str]]:
                 known[node] = dataset_of(item.config).key()
             except ModuleNotFoundError as error:
                 raise ConfigError(missing_module("dataset", item.config["dataset"]["_target_"], error)) from error
-        keys.append((run_key(item.config, known[node], code_of_config(item.config)), known[node]))
+        key = run_key(item.config, known[node], code_of_config(item.config), inputs_of(item.config))
+        keys.append((key, known[node]))
     return keys
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from gnnexp.errors import DataError, Problem
 from gnnexp.provenance.bytecode import drop_if_stale
 from gnnexp.provenance.installed import digest_of_installed, existing
-from gnnexp.provenance.source import Closure, closure, digest_of, file_of, is_within
+from gnnexp.provenance.source import Closure, closure, digest_of, file_of, imports_of, is_within
 
 PACKAGE = "gnnexp"
 # `RESULT_VERSION`: raised when the same configuration starts to give other results everywhere.
@@ -224,6 +224,7 @@ def _own_sources(modules: Iterable[str]) -> tuple[dict[str, Path], list[str]]:
     files: dict[str, Path] = {}
     seen: set[str] = set()
     waiting = list(modules)
+    named = set(waiting)
     while waiting:
         name = waiting.pop()
         if name in seen:
@@ -232,6 +233,8 @@ def _own_sources(modules: Iterable[str]) -> tuple[dict[str, Path], list[str]]:
         if is_within(name, (PACKAGE,)):
             continue
         found = _own_closure(name)
+        if name in named and all(file.stem == "__init__" for file in found.files.values()) and name not in found.files:
+            found = _elsewhere(name, found)
         files |= found.files
         seen |= set(found.files)
         waiting += found.outside
@@ -257,6 +260,25 @@ def _own_closure(name: str) -> Closure:
     if not files and spec.origin is not None:
         files = {name: existing(Path(spec.origin))}  # compiled, or in an archive
     return Closure(files, frozenset().union(*(one.outside for one in found)) - {name})
+
+
+def _elsewhere(name: str, found: Closure) -> Closure:
+    """`found`, with a module that is in none of its package's folders, if Python finds it.
+
+    A package may say where its modules are (`__path__`, `pkgutil.extend_path`). Python executes the package to know.
+    """
+    if not found.files:
+        return found
+    try:
+        spec = importlib.util.find_spec(name)
+    except Exception:  # whatever the package raises: who imports it next reports it
+        return found
+    if spec is None or spec.origin is None or not spec.has_location:
+        return found
+    file = Path(spec.origin)
+    base = file.parents[min(name.count("."), len(file.parents) - 1)]
+    more = closure([name], base, (PACKAGE,)) if file_of(name, base) == file else Closure({name: file}, frozenset())
+    return Closure({**more.files, **found.files}, found.outside | more.outside | frozenset(imports_of(file, name)))
 
 
 def _places(spec: ModuleSpec) -> list[Path]:

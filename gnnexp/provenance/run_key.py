@@ -16,7 +16,7 @@ _WITHOUT_RESULTS = {
 }
 
 
-def run_key(config: Mapping[str, Any], dataset_key: str, code: Code) -> str:
+def run_key(config: Mapping[str, Any], dataset_key: str, code: Code, inputs: Mapping[str, str] | None = None) -> str:
     """What makes two runs the same: configuration, data and code.
 
     Where records and files are is no part of it. The machine is none either: a run on another machine is found, and it
@@ -26,13 +26,15 @@ def run_key(config: Mapping[str, Any], dataset_key: str, code: Code) -> str:
         config: resolved.
         dataset_key: of the data's content.
         code: that the run executes (`code_of_config`).
+        inputs: digests of what components other than the dataset read from files, by config key.
     """
     content = {name: value for name, value in config.items() if name not in ("tracker", "name", "preflight")}
     for group, unimportant in _WITHOUT_RESULTS.items():
         content[group] = {key: value for key, value in config[group].items() if key not in unimportant}
     content["dataset"] = {key: value for key, value in config["dataset"].items() if key != "path"}
     # Code of which nothing is new adds nothing: runs made before code was a part of the key keep theirs.
-    parts = [int(BASELINE), content, dataset_key, *([code.to_json()] if code else [])]
+    parts = [int(BASELINE), content, dataset_key, *([code.to_json()] if code else []),
+             *([{"inputs": dict(inputs)}] if inputs else [])]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -44,7 +46,14 @@ def recorded_key(config: Mapping[str, Any], provenance: Mapping[str, Any]) -> st
     key, code = str(provenance.get("run_key") or ""), provenance.get("code") or {}
     if not key or not code.get("changed"):
         return key
-    return run_key(config, str(provenance.get("dataset_key")), Code(still_changed(code["changed"]), code["own"]))
+    known = Code(still_changed(code["changed"]), code["own"])
+    return run_key(config, str(provenance.get("dataset_key")), known, recorded_inputs(provenance))
+
+
+def recorded_inputs(provenance: Mapping[str, Any]) -> Mapping[str, str] | None:
+    """What a recorded run read from files besides its dataset (`run_key`); None where the record does not say."""
+    inputs = provenance.get("inputs")
+    return {str(key): str(digest) for key, digest in inputs.items()} if isinstance(inputs, Mapping) else None
 
 
 def as_executed(provenance: Mapping[str, Any], codes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

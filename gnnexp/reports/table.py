@@ -197,6 +197,12 @@ def mixtures(groups: Sequence[Group]) -> list[str]:
     return names if more <= 0 else [*names[:_MOST_NAMED], f"{more} more keys"]
 
 
+def _made_again(groups: Sequence[Group]) -> int:
+    """How many runs are another one of their row made again (`--rerun`): of equal configuration, data and code."""
+    known = [[run.key for run in group.runs if run.key] for group in groups]
+    return sum(len(keys) - len(set(keys)) for keys in known)
+
+
 def _differing(found: Sequence[Mapping[str, str]]) -> set[str]:
     return {key for one in found for key in one if any(other.get(key) != one[key] for other in found)}
 
@@ -252,6 +258,9 @@ def shared_caption(groups: Sequence[Group], keys: Sequence[str] = ()) -> str:
     notes = [f"Times, bytes and counts: {typical_epoch(runs)}."]
     if any(len(group.runs) > 1 for group in groups):
         notes.append("Over several runs: mean ± half the width of the 95 % interval (Student's t).")
+    if again := _made_again(groups):
+        notes.append(f"{again} of the runs {'repeats' if again == 1 else 'repeat'} another one of its row, seed "
+                     "included: the interval takes them as independent.")
     if found := mixtures(groups):
         notes.append(f"Rows take runs together that differ in {', '.join(found)}.")
     if unequal := [key for key in _HYPER_PARAMETERS if key not in keys and len(_values(runs, key)) > 1]:

@@ -96,6 +96,28 @@ def test_an_installed_package_is_its_version() -> None:
     assert code_of(["json", "sys"]).own.keys() <= {"json", "sys"}, "Python itself"
 
 
+def test_a_package_that_says_where_its_modules_are_is_followed(
+        folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Checkouts that share a package (`pkgutil.extend_path`), and a folder that has another name."""
+    other = tmp_path_factory.mktemp("other")
+    monkeypatch.syspath_prepend(str(other))
+    for place in (other, folder):
+        (place / "shared").mkdir()
+        (place / "shared" / "__init__.py").write_text(
+            f"__path__ = __import__('pkgutil').extend_path(__path__, __name__) + [{str(folder / 'more')!r}]\n")
+    (folder / "more").mkdir()
+    (folder / "more" / "far.py").write_text("import myparts\nrate = 1\n")
+    (folder / "shared" / "mine.py").write_text("from shared import near\n")
+    (folder / "shared" / "near.py").write_text("rate = 1\n")
+    assert set(code_of(["shared.mine"]).own) == {"shared", "shared.mine", "shared.near"}
+    before = code_of(["shared.far"]).own
+    assert set(before) == {"shared", "shared.far", "myparts"}
+    (folder / "more" / "far.py").write_text("import myparts\nrate = 2\n")
+    assert code_of(["shared.far"]).own != before
+    for name in [name for name in sys.modules if name.partition(".")[0] == "shared"]:
+        del sys.modules[name]
+
+
 def test_trackers_and_launchers_change_no_result(folder: Path) -> None:
     assert all("tracker" not in name and "launcher" not in name for name in modules_of(config()))
     assert own_files(config()) == [folder / "mymodel.py", folder / "myparts.py"]

@@ -124,6 +124,16 @@ def test_rows_say_that_their_runs_executed_different_code(tmp_path: Path) -> Non
         run.provenance["code"] = {"changed": {}, "own": {"mymodel": digest, "myparts": "3"}}
     table = make_table(group_runs(runs, ("system",)), ("system",))
     assert "Rows take runs together that differ in the code of mymodel." in table.caption
+
+
+def test_a_run_that_was_made_again_is_named(tmp_path: Path) -> None:
+    """`--rerun` keeps the earlier run: the same seed twice is no second draw of the test metric."""
+    runs = [make_run(tmp_path / f"{place}", seed=seed) for place, seed in enumerate((0, 1, 1))]
+    said = "1 of the runs repeats another one of its row, seed included"
+    assert said in make_table(group_runs(runs, ("system",)), ("system",)).caption
+    assert "repeat" not in make_table(group_runs(runs[:2], ("system",)), ("system",)).caption
+
+
 def test_texts_of_records_are_no_markup_in_markdown() -> None:
     evil = "<script>alert(1)</script> [x](javascript:alert(1)) a|b\nc"
     text = Table((evil, "n"), ((evil, "1"),), f"caption {evil}", f"heading {evil}").markdown()
