@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import secrets
+import shlex
 import shutil
 import time
 from collections.abc import Iterator
@@ -43,6 +44,8 @@ _NO_FOLDER = {
 }
 # Bytes of a name that are left when a prefix, a process's number and an ending are added.
 _LONGEST = 200
+# A missing name, a file in its place, or a directory that the file server no longer knows.
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 # Where nothing more can be written, whatever is tried.
 NO_ROOM = frozenset(_NO_ROOM)
 
@@ -255,3 +258,56 @@ def _is_there(handle: int, file: Path) -> bool:
         return os.path.samestat(os.fstat(handle), file.stat())
     except FileNotFoundError:
         return False
+
+
+class Place:
+    """Keeps a directory open, so that it is recognised when somebody moves or removes it.
+
+    Args:
+        folder: the directory.
+        holding: a file in it that is there as long as the directory is whole: what `rm -r` could not remove lacks it.
+
+    Raises:
+        OSError: there is no such directory.
+    """
+
+    def __init__(self, folder: Path, holding: str = "") -> None:
+        self.folder = folder
+        self._handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._held = folder / holding if (folder / holding).exists() else folder
+
+    def is_left(self) -> bool:
+        """Whether the name leads to nothing, to another directory, or to the rest of a removed one.
+
+        Any other error of the file system (no answer, no right) says nothing about where the directory is.
+        """
+        try:
+            self._held.stat()
+            return not os.path.samestat(self.folder.stat(), os.fstat(self._handle))
+        except OSError as error:
+            return error.errno in _GONE
+
+    def fix(self, command: str) -> str:
+        """How a user goes on with `command` after the directory has left its place."""
+        now = self._now()
+        if now is None:
+            return put_back(self.folder, command)
+        return f"it is {now} now: {command} {shlex.quote(str(now))}"
+
+    def close(self) -> None:
+        """Let go of the directory."""
+        os.close(self._handle)
+
+    def _now(self) -> Path | None:
+        """Where the directory is; None where it was removed, or where the system does not say (no /proc)."""
+        try:
+            found = Path(f"/proc/self/fd/{self._handle}").readlink()
+            moved = os.path.samestat(found.stat(), os.fstat(self._handle)) and found != self.folder.absolute()
+            return found if moved else None
+        except OSError:
+            return None
+
+
+def put_back(folder: Path, command: str) -> str:
+    """How a user goes on with `command` after `folder` was moved nobody knows where."""
+    return f"put it back, then: {command} {shlex.quote(str(folder))}"

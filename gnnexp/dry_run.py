@@ -17,7 +17,7 @@ import torch
 
 from gnnexp.comm.environment import Environment
 from gnnexp.job import Job
-from gnnexp.launchers.parent import die_with_parent
+from gnnexp.launchers.parent import die_with_parent, import_from_here
 from gnnexp.measure.memory import own_bytes, own_peak_bytes, reset_host_peak
 from gnnexp.measure.needs import Profile
 from gnnexp.paradigms.base import Paradigm
@@ -32,6 +32,7 @@ BATCHES = 3
 def main() -> int:
     """Measure; what goes wrong is on standard error."""
     die_with_parent()
+    import_from_here()
     folder = Path(sys.argv[1])
     request = json.loads((folder / DRY_RUN).read_text(encoding="utf-8"))
     before = own_bytes()

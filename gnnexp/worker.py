@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.disk import EXIT_CODE
-from gnnexp.launchers.parent import die_with_parent
+from gnnexp.launchers.parent import die_with_parent, import_from_here
 
 if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
     from gnnexp.job import Job
@@ -58,6 +58,7 @@ def as_rank(work: Callable[[Path, Environment, list[Job], Heartbeat], str]) -> i
             what is timed; returns who asked it to stop, empty if it is over.
     """
     die_with_parent()
+    import_from_here()
     run_dir, environment = Path(sys.argv[1]), read_environment()
     from gnnexp.record.heartbeat import Heartbeat
 
@@ -122,17 +123,22 @@ def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat:
 def note_ranks(run_dir: Path, job: Job, code: Code) -> None:
     """Note on which machines the ranks of this attempt run, and which code they execute.
 
-    Seconds belong to a kind of machine. Code may have been edited since the run was submitted.
+    Seconds belong to a kind of machine. Code may have been edited since the run was submitted, and a node of a cluster
+    may see the edit later than another one: each code has a line, and a result of several is the result of none.
     """
     from gnnexp.provenance.machine import this_node
     from gnnexp.record.attempts import RANKS, note
     from gnnexp.record.records import read_epochs
     from gnnexp.training.checkpoint import checkpoint_folders
 
-    nodes: Any = job.comm.gather_objects(this_node())
+    ranks: Any = job.comm.gather_objects((this_node(), code.to_json()))
     if job.comm.rank == 0:
-        note(run_dir, RANKS, nodes=[node.to_json() for node in dict.fromkeys(nodes)], code=code.to_json(),
-             from_start=not checkpoint_folders(run_dir) and not read_epochs(run_dir))
+        from_start = not checkpoint_folders(run_dir) and not read_epochs(run_dir)
+        codes = [code for place, (_, code) in enumerate(ranks) if code not in [other for _, other in ranks[:place]]]
+        for place, one in enumerate(codes):
+            nodes = dict.fromkeys(node for node, code in ranks if code == one)
+            note(run_dir, RANKS, nodes=[node.to_json() for node in nodes], code=one,
+                 from_start=from_start and place == 0)
 
 
 def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: Paradigm[Any]) -> None:

@@ -12,7 +12,9 @@ import pytest
 from launching import wait_until
 
 from gnnexp.cli.main import run_command
-from gnnexp.launchers.place import Place
+from gnnexp.disk import Place, put_back
+from gnnexp.errors import ConfigError
+from gnnexp.record.attempts import alone, note
 
 LONG = ("dataset=digits", "hardware.workers=2", "model.hidden=8", "tracker=none", "train.epochs=100000",
         "train.checkpoint_every=1")
@@ -40,7 +42,7 @@ def test_a_moved_run_says_where_it_is_and_goes_on_there(tmp_path: Path, capfd: p
     place.parent.mkdir()
     assert _run_and(lambda run_dir: run_dir.rename(place), tmp_path) == 1
     said = capfd.readouterr().err
-    assert f"was moved or removed while the run trained: it is {place} now; go on with: gnnexp resume '{place}'" in said
+    assert f"was moved or removed while the run trained; it is {place} now: gnnexp resume '{place}'" in said
     assert "Traceback" not in said
     assert not (tmp_path / "m").exists(), "its old name is made again"
     epochs = [json.loads(line)["epoch"] for line in (place / "epochs.jsonl").read_text().splitlines()]
@@ -62,37 +64,55 @@ def test_a_run_whose_directory_is_replaced_writes_nothing_into_the_new_one(
         (run_dir / "mine").touch()
 
     assert _run_and(replace, tmp_path) == 1
-    assert f"go on with: gnnexp resume {tmp_path / 'm2'}" in capfd.readouterr().err
+    assert f"it is {tmp_path / 'm2'} now: gnnexp resume {tmp_path / 'm2'}" in capfd.readouterr().err
     assert [file.name for file in (tmp_path / "m").iterdir() if file.name != "attempts.jsonl"] == ["mine"]
 
 
 def test_a_removed_run_ends_in_words(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert _run_and(lambda run_dir: shutil.rmtree(run_dir, ignore_errors=True), tmp_path) == 1
     said = capfd.readouterr().err
-    assert "was moved or removed while the run trained: put it back, then go on with: gnnexp resume" in said
+    assert f"was moved or removed while the run trained; put it back, then: gnnexp resume {tmp_path / 'm'}" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("removed", [False, True])
+def test_a_run_that_is_moved_before_its_ranks_start_is_explained(tmp_path: Path, *, removed: bool) -> None:
+    run_dir = tmp_path / "m"
+    run_dir.mkdir()
+    now = put_back(run_dir, "gnnexp resume") if removed else f"it is {tmp_path / 'm2'} now"
+    with pytest.raises(ConfigError, match="moved or removed") as caught, alone(run_dir):
+        shutil.rmtree(run_dir) if removed else run_dir.rename(tmp_path / "m2")
+        note(run_dir, "start")
+    assert now in caught.value.problems[0].mend
+    with pytest.raises(ConfigError, match="moved or removed"), alone(run_dir):
+        pass
+
+
+def test_another_missing_file_is_no_moved_run(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), alone(tmp_path):
+        (tmp_path / "job.json").read_text()
 
 
 def test_a_directory_is_known_by_what_it_is_not_by_its_name(tmp_path: Path) -> None:
     folder = tmp_path / "m"
     folder.mkdir()
     place = Place(folder)
-    assert not place.is_left() and place.now() is None
+    assert not place.is_left()
     folder.rename(tmp_path / "m2")
-    assert place.is_left() and place.now() == tmp_path / "m2"
+    assert place.is_left() and place.fix("go") == f"it is {tmp_path / 'm2'} now: go {tmp_path / 'm2'}"
     folder.mkdir()
-    assert place.is_left() and place.now() == tmp_path / "m2"
+    assert place.is_left() and str(tmp_path / "m2") in place.fix("go")
     folder.rmdir()
     (tmp_path / "m2").rename(folder)
     assert not place.is_left(), "it is back"
     folder.rmdir()
-    assert place.is_left() and place.now() is None
+    assert place.is_left() and place.fix("go") == f"put it back, then: go {folder}"
     place.close()
 
 
 def test_what_rm_could_not_remove_of_a_run_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "job.json").touch()
-    place = Place(tmp_path)
+    place = Place(tmp_path, "job.json")
     assert not place.is_left()
     (tmp_path / "job.json").unlink()
     assert place.is_left()

@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+from gnnexp.provenance.code import Code
+from gnnexp.provenance.machine import this_node
+from gnnexp.provenance.run_key import as_executed
+from gnnexp.record.attempts import codes_of, nodes_of, read_attempts
+from gnnexp.worker import note_ranks
 
 FORKED = """
 import sys, threading
@@ -21,3 +29,17 @@ print(threads, sorted(set(sys.modules) - before))
 def test_a_fork_has_nothing_left_to_import() -> None:
     said = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=True).stdout
     assert said.strip() == "1 []"
+
+
+def test_ranks_that_execute_different_code_make_the_result_of_none(tmp_path: Path) -> None:
+    """A node of a cluster may see an edit a minute after another one."""
+    here, before = this_node(), Code({}, {"mymodel": "a"})
+    after = Code({}, {"mymodel": "b"})
+    for codes in ([before, before], [before, after], [after, after]):
+        told = [(here, code.to_json()) for code in codes]
+        comm = SimpleNamespace(rank=0, gather_objects=lambda _, told=told: told)
+        note_ranks(tmp_path, SimpleNamespace(comm=comm), codes[0])
+        attempts, planned = read_attempts(tmp_path), {"run_key": "key", "code": codes[0].to_json()}
+        assert codes_of(attempts) == [code.to_json() for place, code in enumerate(codes) if code not in codes[:place]]
+        assert bool(as_executed(planned, codes_of(attempts))["run_key"]) == (codes[0] == codes[1])
+        assert nodes_of(attempts) == [here.to_json()]

@@ -160,7 +160,8 @@ def store_problems(store: Path, run_dirs: Sequence[Path]) -> list[str]:
     """MLflow's SQLite file: one run for every run directory and none besides, each metric of each epoch once."""
     with sqlite3.connect(f"file:{store}?mode=ro", uri=True, timeout=30) as database:
         rows = database.execute("select run_uuid, value from tags where key = 'gnnexp.uid' and run_uuid not in "
-                                "(select run_uuid from tags where key = 'gnnexp.sweep')").fetchall()  # a report's
+                                "(select run_uuid from tags where key = 'gnnexp.sweep') and run_uuid in "
+                                "(select run_uuid from runs where lifecycle_stage = 'active')").fetchall()  # a report's
         runs: dict[str, list[str]] = {}
         for run, uid in rows:
             runs.setdefault(uid, []).append(run)

@@ -58,6 +58,7 @@ def main(options: argparse.Namespace) -> int:
     console.print(table_of(figures))
     write_profile(path, profile_text(config["hardware"], figures, source, command))
     if options.json:
+        Path(options.json).parent.mkdir(parents=True, exist_ok=True)
         write_json(Path(options.json), record_of(config, extent, measured, figures, command))
     _tell(console, path, load)
     return 0

@@ -138,7 +138,7 @@ def refused(sweep: Sweep, composed: Composed, state: State, error: ProblemsError
             _record(run_dir, composed, state, sweep)
         settle(run_dir, Outcome(2, "failed", reason, reason, kind))
     except OSError as full:
-        if refusal(full) is None:
+        if refusal(full) is None and run_dir.is_dir():
             raise
         return replace(state, status="failed", reason=reason)  # without a record: there is no room for one
     deliver(run_dir, composed.config)

@@ -6,12 +6,12 @@ import argparse
 import signal
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import FrameType
 
 from gnnexp.cli.output import open_standard_streams, patient_output
 from gnnexp.disk import in_words
 from gnnexp.errors import GnnexpError, ProblemsError
+from gnnexp.launchers.parent import import_from_here
 
 _EPILOG = """examples:
   gnnexp run dataset=digits hardware.workers=2
@@ -51,13 +51,10 @@ def run_command(arguments: Sequence[str]) -> int:
 def guarded(command: Callable[[], int]) -> int:
     """Run `command`, with errors in a user's words; returns the exit code."""
     try:
-        here = str(Path.cwd())
+        import_from_here()  # a user's own package in the current folder can be named in `_target_`
     except FileNotFoundError:
         print("gnnexp: the current folder was removed: go to one that is there", file=sys.stderr)
         return 2
-    # As `python -m` does: a user's own package in the current folder can be named in `_target_`.
-    if here not in sys.path:
-        sys.path.insert(0, here)
     with patient_output():
         return _guarded(command)
 
@@ -245,10 +242,13 @@ def _lazy(name: str, function: str = "main") -> Callable[[argparse.Namespace], i
     def command(options: argparse.Namespace) -> int:
         from importlib import import_module
 
+        from gnnexp.cli.here import check_here
         from gnnexp.cli.kernels import place_kernels
         from gnnexp.config.packages import check_commands
 
         check_commands()
+        if name in _COMPUTING:
+            check_here()
         place_kernels(tell=name in _COMPUTING and not getattr(options, "cfg", False))
         found: Callable[[argparse.Namespace], int] = getattr(import_module(f"gnnexp.cli.{name}"), function)
         return found(options)

@@ -5,6 +5,7 @@ For sweeps that are checked whole, skip what is finished and resume, there is `g
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,14 +17,15 @@ from rich.console import Console
 from gnnexp.cli.console import make_console, marked, states_table
 from gnnexp.cli.execute import execute
 from gnnexp.cli.main import print_problems
-from gnnexp.cli.prepare import problems_of
+from gnnexp.cli.prepare import check_folder, problems_of
 from gnnexp.config.compose import Composed, compose
 from gnnexp.config.composition import register_resolvers
 from gnnexp.config.folders import product_folder
 from gnnexp.config.overrides import parse
+from gnnexp.disk import in_words
 from gnnexp.errors import ConfigError, Problem, ProblemsError
 from gnnexp.launchers.kept import Launchers
-from gnnexp.record.runs import read_run
+from gnnexp.record.runs import RUNS, read_run
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -55,10 +57,10 @@ class Jobs:
         label = " ".join(composed.overrides) or "run"
         self.console.print(marked(f"\njob {len(self.rows)}", "bold", f" {label}"), soft_wrap=True)
         try:
-            if problems := problems_of(composed.config):
+            if problems := [*problems_of(composed.config), *_free(composed.run_dir)]:
                 raise ConfigError(problems)
-            composed.run_dir.rmdir()  # Hydra has made it, and nothing is in it; a run makes its own
-            outcome = execute(composed, self.console, self.launchers)
+            with in_words():
+                outcome = execute(composed, self.console, self.launchers)
         except ProblemsError as error:
             print_problems(error)
             self.rows.append((label, "failed", str(error.problems[0]).splitlines()[0]))
@@ -67,6 +69,18 @@ class Jobs:
         if outcome.status == "interrupted":
             raise KeyboardInterrupt
         return read_run(composed.run_dir).best("val")[1] if outcome.status == "finished" else float("nan")
+
+
+def _free(run_dir: Path) -> list[Problem]:
+    """Have the folder away that Hydra has made for a job, and in which nothing is: a run makes its own."""
+    try:
+        run_dir.rmdir()
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY:
+            raise
+        return [Problem("hydra.sweep.dir", str(run_dir), "a run never writes into a folder that exists",
+                        "name a new one, or leave it out; every job needs its own hydra.sweep.subdir")]
+    return []
 
 
 def main(overrides: Sequence[str], config_dir: str | None) -> int:
@@ -99,16 +113,28 @@ def _check(overrides: Sequence[str], config_dir: str | None) -> None:
         ConfigError: another launcher is asked for, or an override is wrong.
     """
     parsed, problems = parse(overrides)
-    for override in parsed:
-        if override.key_or_group == "hydra/launcher" and override.value() != "basic":
-            problems.append(Problem(
-                "hydra/launcher", override.value(), "gnnexp starts the ranks of every job itself (the submitit plugin "
-                "calls failed jobs COMPLETED)", "leave it out; hardware=slurm_cpu, or gnnexp sweep NAME --jobs N"))
+    problems += [problem for override in parsed for problem in _of_hydra(override)]
+    if not any(override.key_or_group == "hydra.sweep.dir" for override in parsed):
+        problems += check_folder("hydra.sweep.dir", RUNS)
     if problems:
         raise ConfigError(problems)
     fixed = [line for override in parsed if not str(override.key_or_group).startswith("hydra")
              for line in _first_value(override)]
     compose(fixed, config_dir)
+
+
+def _of_hydra(override: Override) -> list[Problem]:
+    """What is wrong with an override of Hydra's own."""
+    key, value = str(override.key_or_group), override.value()
+    if key == "hydra.job.chdir" and value:
+        return [Problem(key, value, "every job runs in the folder of the command: paths are relative to it",
+                        "leave it out")]
+    if key == "hydra.sweep.dir" and isinstance(value, str) and "${" not in value:
+        return check_folder(key, Path(value))
+    if key == "hydra/launcher" and value != "basic":
+        return [Problem(key, value, "gnnexp starts the ranks of every job itself (the submitit plugin calls failed "
+                        "jobs COMPLETED)", "leave it out; hardware=slurm_cpu, or gnnexp sweep NAME --jobs N")]
+    return []
 
 
 def _first_value(override: Override) -> list[str]:

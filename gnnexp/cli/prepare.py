@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -85,8 +86,8 @@ def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
     problems = list(made.problems)
     if made.composed is not None:
         config = made.composed.config
+        _remember(config)
         problems += check_config(config, known=problems, unsure=made.unsure)
-        remember_own(config)
         problems += check_run_dir(made.composed.run_dir)
         if "hardware" not in made.unsure:
             problems += _machine_problems(config)
@@ -103,7 +104,14 @@ def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
 
 def problems_of(config: Mapping[str, Any]) -> list[Problem]:
     """Everything wrong with a configuration that is resolved already."""
+    _remember(config)
     return check_config(config) or [*_machine_problems(config), *_tracker_problems(config)]
+
+
+def _remember(config: Mapping[str, Any]) -> None:
+    """Keep which code this command begins with, before it imports any; what cannot be read fails at its import."""
+    with suppress(DataError):
+        remember_own(config)
 
 
 def _machine_problems(config: Mapping[str, Any]) -> list[Problem]:
@@ -200,6 +208,7 @@ def prepare(config: Mapping[str, Any], run_dir: Path, profile: Profile | None = 
         ConfigError: the configuration does not fit the data or the memory, or needs a package that is not installed.
         DataError: the data is damaged or missing.
     """
+    _remember(config)  # a process that makes one case of a sweep has not imported the user's code yet
     try:
         dataset = dataset_of(config)
         graph, folder = prepare_graph(dataset, cache_root())

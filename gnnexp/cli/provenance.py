@@ -16,6 +16,7 @@ from typing import Any
 import gnnexp
 from gnnexp.config.build import build
 from gnnexp.config.compose import Composed
+from gnnexp.config.folders import files_of
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.graph.graph import Graph
 from gnnexp.paradigms.base import Paradigm
@@ -53,9 +54,9 @@ def make_provenance(composed: Composed, dataset_key: str, partition: str | None,
 
 
 def _own_places(composed: Composed) -> list[Path]:
-    """Where code and configuration of the user's own are: their repositories are recorded."""
-    folder = [] if composed.config_dir is None else [Path(composed.config_dir).expanduser().resolve()]
-    return [*own_files(composed.config), *folder]
+    """Files of the user's own code and configuration: their repositories are recorded."""
+    files = [] if composed.config_dir is None else files_of(Path(composed.config_dir).expanduser())
+    return [*own_files(composed.config), *files]
 
 
 def graph_sizes(graph: Graph) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 
 from gnnexp.errors import ConfigError, Problem
 
@@ -29,10 +30,11 @@ def main(options: argparse.Namespace) -> int:
     from gnnexp.cli.set_aside import made_again
     from gnnexp.launchers.kept import Launchers
 
-    composed = made_again(options) if options.rerun else checked(options.overrides, options.config_dir)
     console = make_console()
-    with Launchers() as launchers:
-        outcome = execute(composed, console, launchers)
+    with ExitStack() as stack:
+        again = stack.enter_context(made_again(options)) if options.rerun else None
+        composed = again or checked(options.overrides, options.config_dir)
+        outcome = execute(composed, console, stack.enter_context(Launchers()))
     if outcome.status == "finished":
         tell_result(composed.run_dir, console)
     return outcome.exit_code

@@ -98,6 +98,11 @@ def _check_scalars(config: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
+# More fanouts than this help nobody who reads them.
+_MOST_SHOWN = 20
+# Thirty years: the clocks of the system take no more than some centuries. The threads that one process may start.
+LONGEST_S, MOST_THREADS = 10**9, 1 << 15
+
 Rule = tuple[str, Callable[[Any], bool], str, str]
 
 _RULES: tuple[Rule, ...] = (
@@ -114,10 +119,12 @@ _RULES: tuple[Rule, ...] = (
     ("train.checkpoints_kept", lambda v: v >= 1, "must be at least 1", "train.checkpoints_kept=2"),
     ("hardware.nodes", lambda v: v >= 1, "must be at least 1", "hardware.nodes=1"),
     ("hardware.workers", lambda v: v >= 1, "must be at least 1", "hardware.workers=2"),
-    ("hardware.threads", lambda v: v >= 0, "must be 0 (cores / workers) or more", "hardware.threads=0"),
+    ("hardware.threads", lambda v: 0 <= v <= MOST_THREADS, f"must be 0 (cores / workers) or more, up to {MOST_THREADS}",
+     "hardware.threads=0"),
     ("hardware.device_memory", lambda v: v is None or v >= 1, "must be a positive number of bytes, or null",
      "hardware.device_memory=null"),
-    ("hardware.timeout_s", lambda v: 0 < v < math.inf, "must be positive and finite", "hardware.timeout_s=300"),
+    ("hardware.timeout_s", lambda v: 0 < v <= LONGEST_S, f"must be positive, and at most {LONGEST_S:,} s",
+     "hardware.timeout_s=300"),
     ("hardware.throttle", lambda v: v is None or 0 < v < math.inf, "must be positive bytes per second, or null",
      "hardware.throttle=null"),
     ("hardware.max_restarts", lambda v: v >= 0, "must be 0 or more", "hardware.max_restarts=0"),
@@ -148,8 +155,10 @@ def _check_fanouts(config: Mapping[str, Any]) -> list[Problem]:
     fanouts, layers = config["sampler"].get("fanouts"), config["model"].get("layers")
     if not isinstance(fanouts, list) or not isinstance(layers, int) or layers < 1 or len(fanouts) == layers:
         return []
-    fitting = (fanouts + fanouts[-1:] * layers)[:layers] if fanouts else [10] * layers
-    mend = f"sampler.fanouts={str(fitting).replace(' ', '')}, or model.layers={max(1, len(fanouts))}"
+    mend = f"model.layers={max(1, len(fanouts))}"
+    if layers <= _MOST_SHOWN:
+        fitting = (fanouts + fanouts[-1:] * layers)[:layers] if fanouts else [10] * layers
+        mend = f"sampler.fanouts={str(fitting).replace(' ', '')}, or {mend}"
     return [Problem("sampler.fanouts", fanouts, f"needs one fanout per layer: model.layers={layers}", mend)]
 
 

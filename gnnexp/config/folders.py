@@ -36,7 +36,7 @@ class ConfigFolders:
 
     def stamp(self) -> int:
         """Another number when a file has been written, added or removed."""
-        files = (file for folder in self.folders for level in ("*.yaml", "*/*.yaml") for file in folder.glob(level))
+        files = (file for folder in self.folders for file in files_of(folder))
         return hash(frozenset((str(file), _written(file)) for file in files))
 
     def groups(self) -> set[str]:
@@ -46,6 +46,11 @@ class ConfigFolders:
     def choices(self, group: str) -> set[str]:
         """Names of all choices of `group`."""
         return {file.stem for folder in self.folders for file in (folder / group).glob("*.yaml")}
+
+
+def files_of(folder: Path) -> list[Path]:
+    """The YAML files in a folder of configurations."""
+    return [file for level in ("*.yaml", "*/*.yaml") for file in folder.glob(level)]
 
 
 def find_folders(config_dir: str | None) -> ConfigFolders:

@@ -40,6 +40,17 @@ class Outcome:
         return self.status == "failed" and self.kind not in ("mistake", "diverged", "interrupted", "disk")
 
 
+def lost_place(run_dir: Path, fix: str) -> Outcome:
+    """The outcome of a run whose directory was moved or removed: the record and the checkpoints are in it.
+
+    Args:
+        run_dir: where the run began. Nothing is written under this name any more.
+        fix: how to go on.
+    """
+    reason = f"the run directory {run_dir} was moved or removed while the run trained"
+    return Outcome(1, "failed", reason, f"{reason}; {fix}", "disk")
+
+
 class Launcher(ABC):
     """Has every rank do what `python -m gnnexp.worker RUN_DIR` does, waits, and says how it ended."""
 

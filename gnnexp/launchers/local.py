@@ -16,15 +16,15 @@ from typing import Any
 import psutil
 
 from gnnexp.config.schema import HardwareConfig, run_config
-from gnnexp.disk import subfolder
+from gnnexp.disk import Place, subfolder
 from gnnexp.errors import Problem
-from gnnexp.launchers.base import Launcher, Outcome
+from gnnexp.launchers.base import Launcher, Outcome, lost_place
 from gnnexp.launchers.interrupts import Interrupts, noted
-from gnnexp.launchers.place import Place, lost_place
 from gnnexp.launchers.ranks import END_S, Ranks
 from gnnexp.launchers.status import Death, have_finished, judge, kernel_kills, read_statuses
 from gnnexp.launchers.variables import worker_variables
 from gnnexp.launchers.watch import Watchdog
+from gnnexp.record.records import JOB_FILE
 
 _LISTEN_S = 0.1
 # After so long somebody who has asked the ranks to stop is told what they are doing.
@@ -66,9 +66,11 @@ class LocalLauncher(Launcher):
         shutil.rmtree(run_dir / "status", ignore_errors=True)  # words of an earlier attempt
         for folder in ("logs", "status"):
             subfolder(run_dir, folder)
-        with closing(Place(run_dir)) as place:
+        with closing(Place(run_dir, JOB_FILE)) as place:
             outcome = self._launched(place, run_config(config).hardware)
-            return replace(lost_place(run_dir, place.now()), asked=outcome.asked) if place.is_left() else outcome
+            if not place.is_left():
+                return outcome
+            return replace(lost_place(run_dir, place.fix("gnnexp resume")), asked=outcome.asked)
 
     def close(self, end_s: float = END_S) -> None:
         """End the process that ranks are forked from; it is killed if it has not ended after `end_s`."""

@@ -20,6 +20,9 @@ from gnnexp.models.backends import KERNELS, make_backend
 from gnnexp.models.layer import Activation, BlockLayer, GraphFacts, Layer, activate
 from gnnexp.models.local import destination_rows, preactivated_rows
 
+# The deepest published GNN has 1,001 layers (Li et al., ICML 2021); columns are counted in 32 bits.
+MOST_LAYERS, MOST_COLUMNS = 10_000, (1 << 31) - 1
+
 Exchange = Callable[[int, Rows], Rows]
 Preactivate = Callable[[int, Block, Rows, BatchKey | None], Tensor]
 
@@ -64,9 +67,11 @@ class Model(nn.Module, ABC):
     def problems(self) -> list[Problem]:
         """What is wrong with the arguments."""
         wrong = []
-        for name, value, usual in (("hidden", self.hidden, 64), ("layers", self.num_layers, 2)):
-            if value < 1:
-                wrong.append(Problem(f"model.{name}", value, "must be at least 1", f"model.{name}={usual}"))
+        for name, value, most, usual in (("hidden", self.hidden, MOST_COLUMNS, 64),
+                                         ("layers", self.num_layers, MOST_LAYERS, 2)):
+            if not 1 <= value <= most:
+                wrong.append(Problem(f"model.{name}", value, f"must be at least 1, and at most {most:,}",
+                                     f"model.{name}={usual}"))
         for name in ("dropout", "input_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 wrong.append(Problem(f"model.{name}", getattr(self, name), "must be in [0, 1)", f"model.{name}=0.5"))

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.errors import DataError, Problem
+from gnnexp.provenance.bytecode import drop_if_stale
+from gnnexp.provenance.installed import digest_of_installed, existing
 from gnnexp.provenance.source import Closure, closure, digest_of, file_of, is_within
 
 PACKAGE = "gnnexp"
@@ -98,10 +100,14 @@ def code_of(modules: Iterable[str]) -> Code:
 
 
 def remember_own(config: Mapping[str, Any]) -> None:
-    """Keep the digests of the user's modules that this process has just imported: it does not read later edits."""
+    """Keep the digests of the user's modules, before this process imports them: it does not read later edits.
+
+    Raises:
+        DataError: a source file cannot be read.
+    """
     for name, file in _own_sources(modules_of(config))[0].items():
-        if name in sys.modules:
-            _imported_digest(name, file)
+        drop_if_stale(file)
+        _imported_digest(name, file)
 
 
 def refuse_edited(modules: Iterable[str]) -> None:
@@ -123,7 +129,7 @@ def refuse_edited(modules: Iterable[str]) -> None:
 
 @cache
 def _imported_digest(name: str, file: Path) -> str:
-    """The digest of a module of the user's when this process first asked."""
+    """The digest of a module of the user's when this process first asked (`remember_own`)."""
     return digest_of(file)
 
 
@@ -196,15 +202,17 @@ def own_files(config: Mapping[str, Any]) -> list[Path]:
 def _own_code(modules: Iterable[str]) -> tuple[dict[str, str], list[str]]:
     """Identities of the code outside of gnnexp that `modules` may execute; and the modules of gnnexp among the imports.
 
-    A component's package that was installed is known by its version, and is not looked into.
+    A component's package that was installed is known by its version and its files. Its imports are not followed.
     """
     modules = list(modules)
     files, ours = _own_sources(modules)
+    for file in files.values():
+        drop_if_stale(file)
     found = {name: digest_of(file) for name, file in files.items()}
     for top in {name.partition(".")[0] for name in modules} - {PACKAGE}:
         spec = _spec(top)
-        if spec is not None and _installed(spec):
-            found[_distribution(top)] = "installed"
+        if spec is not None and (places := [place for place in _places(spec) if _is_installed(spec, place)]):
+            found[_distribution(top)] = digest_of_installed(places)
     return dict(sorted(found.items())), ours
 
 
@@ -241,31 +249,36 @@ def _spec(top: str) -> ModuleSpec | None:
 def _own_closure(name: str) -> Closure:
     """A module of the user's own, and what it imports from the folders that hold its topmost package."""
     spec = _spec(name.partition(".")[0])
-    if spec is None or _installed(spec):
+    places = [] if spec is None else [place for place in _places(spec) if not _is_installed(spec, place)]
+    if spec is None or not places:
         return Closure({}, frozenset())
-    places = list(spec.submodule_search_locations or [str(spec.origin)])
-    found = [closure([name], Path(place).parent, (PACKAGE,)) for place in places]
+    found = [closure([name], place.parent, (PACKAGE,)) for place in places]
     files = {module: file for one in found for module, file in one.files.items()}
     if not files and spec.origin is not None:
-        files = {name: Path(spec.origin)}  # compiled
+        files = {name: existing(Path(spec.origin))}  # compiled, or in an archive
     return Closure(files, frozenset().union(*(one.outside for one in found)) - {name})
 
 
-def _installed(spec: ModuleSpec) -> bool:
+def _places(spec: ModuleSpec) -> list[Path]:
+    """The folders of a package, several of a namespace package; the file of a module. Nothing of a built-in one."""
+    if spec.origin in ("built-in", "frozen"):
+        return []
+    return [Path(place) for place in spec.submodule_search_locations or [spec.origin or ""]]
+
+
+def _is_installed(spec: ModuleSpec, place: Path) -> bool:
     """Whether a package manager put it there: such a package has a version, and nobody edits it.
 
     A distribution must name it, and it must lie where distributions lie: a file that was copied into such a folder has
-    no version, and a package that was installed to be edited lies elsewhere.
+    no version, and a package that was installed to be edited lies elsewhere. Of a namespace package one folder may be
+    installed, and another one the user's own.
 
     This may be another environment than the one of this Python: a cluster's modules, the user's or the system's folder.
     """
-    if spec.origin in ("built-in", "frozen"):
-        return True
-    places = [Path(place).resolve() for place in spec.submodule_search_locations or [spec.origin or ""]]
+    place = place.resolve()
     python = [Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "platstdlib")]
-    managed = bool(_distributions(tuple(sys.path)).get(spec.name))
-    return any((managed and _is_managed(place.parent)) or any(place.is_relative_to(folder) for folder in python)
-               for place in places)
+    managed = bool(_distributions(tuple(sys.path)).get(spec.name)) and _is_managed(place.parent)
+    return managed or any(place.is_relative_to(folder) for folder in python)
 
 
 @cache

@@ -124,11 +124,19 @@ def gpus() -> list[str]:
     return output_of(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]).splitlines()
 
 
-def output_of(command: Sequence[str]) -> str:
-    """What a command prints, empty when it is missing, fails, or takes long."""
+def output_of(command: Sequence[str], without: Sequence[str] = ()) -> str:
+    """What a command prints, empty when it is missing, fails, or takes long.
+
+    What is no UTF-8 in it (a text in another encoding) has a replacement.
+
+    Args:
+        command: and its arguments.
+        without: variables of the environment that it does not get.
+    """
+    environment = {name: value for name, value in os.environ.items() if name not in without}
     try:
-        process = subprocess.Popen(command, text=True, errors="replace", stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(command, encoding="utf-8", errors="replace", stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment)
     except OSError:
         return ""
     assert process.stdout is not None

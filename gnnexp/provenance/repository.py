@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import os
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +14,10 @@ from gnnexp.provenance.machine import output_of
 
 # Longer differences are cut: a record is not the place for somebody's data.
 _MOST_CHARACTERS = 200_000
+# Git's name of a tree without files: what a repository without a commit is compared with.
+_NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+# They name a repository, whatever folder is asked for: a hook of git has them.
+_ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX")
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class Repository:
         commit: empty before the first one.
         dirty: whether there is a difference.
         diff: of tracked files against the commit, and the files that the run reads and git does not know; at most
-            200,000 characters of it.
+            200,000 characters of it. Bytes that are no UTF-8 have a replacement.
         diff_sha256: of the whole difference, empty where there is none.
     """
 
@@ -43,36 +48,40 @@ def repositories(places: Iterable[Path]) -> list[Repository]:
     """The repositories that hold `places`, in order of their paths; none where git is missing.
 
     Args:
-        places: files and folders that a run reads its code and configuration from.
+        places: files that a run reads its code and configuration from.
     """
     by_root: dict[str, list[Path]] = {}
-    for place in places:
+    for place in map(Path.resolve, places):  # git looks behind no link
         if root := _git(place if place.is_dir() else place.parent, "rev-parse", "--show-toplevel"):
             by_root.setdefault(root, []).append(place)
     return [_look(Path(root), held) for root, held in sorted(by_root.items())]
 
 
 def _look(root: Path, places: Iterable[Path]) -> Repository:
-    commit = _git(root, "rev-parse", "HEAD")
-    unknown = _git(root, "ls-files", "-z", "--others", "--", *map(str, places)).split("\0")
-    new = [_as_new(root, name) for name in sorted(unknown) if name]
+    commit = _git(root, "rev-parse", "--verify", "HEAD")
+    known_names = set(_git(root, "ls-files", "-z", "--", *map(str, places)).split("\0"))
+    names = {os.path.relpath(place, root): place for place in places if place.is_file()}
+    new = [_as_new(place, name) for name, place in sorted(names.items()) if name not in known_names]
     edited = bool(_git(root, "status", "--porcelain", "--untracked-files=no"))
-    known = _git(root, "diff", "HEAD", "--no-color", "--no-ext-diff", "--no-textconv") if commit else ""
-    if edited and commit and not known:
+    known = _git(root, "diff", commit or _NOTHING, "--no-color", "--no-ext-diff", "--no-textconv")
+    if edited and not known:
         known = "(git did not say in 10 seconds what differs)"
     diff = "\n".join([*([known] if known else []), *new])
     digest = hashlib.sha256(diff.encode()).hexdigest() if diff else ""
     return Repository(str(root), commit, edited or bool(diff), diff[:_MOST_CHARACTERS], digest)
 
 
-def _as_new(root: Path, name: str) -> str:
-    """An untracked file as a difference; of one that is no text, only what it is known by."""
-    content = (root / name).read_bytes()
+def _as_new(file: Path, name: str) -> str:
+    """An untracked file as a difference; of one that is no text, its digest."""
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        return f"+++ b/{name} ({error.strerror})"
     if b"\0" in content:
-        return f"Binary file b/{name}, SHA-256 {hashlib.sha256(content).hexdigest()}"
-    lines = content.decode("utf-8", errors="replace")[:_MOST_CHARACTERS].splitlines()
+        return f"+++ b/{name} (no text, SHA-256 {hashlib.sha256(content).hexdigest()})"
+    lines = content.decode(errors="replace")[:_MOST_CHARACTERS].splitlines()
     return "\n".join(difflib.unified_diff([], lines, "/dev/null", f"b/{name}", lineterm=""))
 
 
 def _git(folder: Path, *words: str) -> str:
-    return output_of(["git", "-C", str(folder), *words])
+    return output_of(["git", "-C", str(folder), *words], without=_ELSEWHERE)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import tokenize
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -117,9 +118,10 @@ def _unreadable(file: Path, why: str) -> DataError:
 @lru_cache(maxsize=4096)
 def _tree(file: Path, stamp: tuple[int, int]) -> tuple[str, ast.Module]:
     try:
-        text = file.read_text(encoding="utf-8")
+        with tokenize.open(file) as source:  # in the encoding that the file names
+            text = source.read()
         return text, ast.parse(text)
-    except (OSError, ValueError, SyntaxError) as error:
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
         raise _unreadable(file, str(error)) from None
 
 

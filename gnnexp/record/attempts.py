@@ -10,14 +10,14 @@ import platform
 import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from gnnexp.disk import flock, writing
+from gnnexp.disk import Place, flock, put_back, writing
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.files import SMALL_BYTES, parse_json, read_limited
 from gnnexp.pulse import process_table
@@ -141,8 +141,34 @@ def alone(run_dir: Path) -> Iterator[None]:
     """Be the only process that starts ranks for this run.
 
     Raises:
-        ConfigError: another process does.
+        ConfigError: another process does, or somebody moves or removes the run directory meanwhile.
     """
+    with _staying(run_dir), _locked(run_dir):
+        yield
+
+
+@contextmanager
+def _staying(run_dir: Path) -> Iterator[None]:
+    """Explain a file that is not found because the run directory has left its place."""
+    try:
+        place = Place(run_dir)
+    except (FileNotFoundError, NotADirectoryError):
+        raise _left(run_dir, put_back(run_dir, "gnnexp resume")) from None
+    with closing(place):
+        try:
+            yield
+        except FileNotFoundError:
+            if not place.is_left():
+                raise
+            raise _left(run_dir, place.fix("gnnexp resume")) from None
+
+
+def _left(run_dir: Path, fix: str) -> ConfigError:
+    return ConfigError(Problem("run", str(run_dir), "was moved or removed by somebody a moment ago", fix))
+
+
+@contextmanager
+def _locked(run_dir: Path) -> Iterator[None]:
     handle = _open_lock(run_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT)
     try:
         for tried in range(_TRIES):

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.config.build import build
-from gnnexp.disk import one_line, refusal
-from gnnexp.launchers.base import Outcome
-from gnnexp.launchers.place import lost_place
+from gnnexp.disk import one_line, put_back, refusal
+from gnnexp.launchers.base import Outcome, lost_place
 from gnnexp.record.attempts import nodes_of, note, read_attempts
 from gnnexp.record.records import RESULT_FILE, read_epochs, summarize, write_json
 from gnnexp.trackers.base import Tracker, TrackingError
@@ -77,7 +76,7 @@ def refused_by_disk(run_dir: Path, error: OSError, before: str = "") -> Outcome:
         OSError: `error`, if it is of another kind.
     """
     if not run_dir.is_dir():
-        return lost_place(run_dir, None)
+        return lost_place(run_dir, put_back(run_dir, "gnnexp resume"))
     problem = refusal(error, f"gnnexp resume {shlex.quote(str(run_dir))}")
     if problem is None:
         raise error

@@ -145,6 +145,7 @@ class _Import:
             del self._made[run]
         for name, state in self._states.items():
             if not os.path.lexists(self._folder / name):
+                self._need(self._folder / STATES)
                 write_json(self._folder / name, self._own(name.stem, state))
         return new, len(self._ended) - new
 

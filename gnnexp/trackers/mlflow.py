@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from gnnexp.config.check import LONGEST_S
 from gnnexp.config.packages import is_installed, missing_package
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.trackers.base import Tracker, TrackingError
@@ -33,6 +34,7 @@ from gnnexp.trackers.report_record import ReportRecord, read_report, read_report
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities import Run
 
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 # What MLflow can store in (its documentation's list of backend stores).
@@ -42,6 +44,8 @@ _UID_TAG = "gnnexp.uid"
 _TABLES_S = 120.0
 # What one request may carry (MLflow's own limits).
 _MAX_METRICS, _MAX_PARAMS, _MAX_VALUE, _MAX_DIGEST = 1000, 100, 6000, 36
+# Runs of one uid that are looked at: each lost answer makes one more.
+_MOST_DOUBLES = 100
 
 
 class MlflowTracker(Tracker):
@@ -61,6 +65,9 @@ class MlflowTracker(Tracker):
         if kind not in _STORES:
             allowed = f"must start with one of {', '.join(sorted(_STORES - {''}))}, or be a folder"
             raise ConfigError(Problem("tracker.uri", uri, allowed, "tracker.uri=sqlite:///mlflow.db, or null"))
+        if not 0 < timeout_s <= LONGEST_S:
+            raise ConfigError(Problem("tracker.timeout_s", timeout_s, f"must be positive, and at most {LONGEST_S:,} s",
+                                      "tracker.timeout_s=30"))
         self.uri = uri or os.environ.get(URI_VARIABLE) or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
         self.experiment = experiment
         self.timeout_s = timeout_s
@@ -101,6 +108,7 @@ class MlflowTracker(Tracker):
         delivery = _deliver_epochs(client, run_dir, record, delivery)
         if end and record.result is not None:
             _deliver_end(client, run_dir, record, delivery)
+            self._remove_doubles(client, str(record.job["provenance"]["uid"]), delivery.run_id)
             delivery = replace(delivery, done=True)
             delivery.save(run_dir)
         return delivery.done
@@ -120,6 +128,7 @@ class MlflowTracker(Tracker):
                     run_id = delivery.run_id or self._report_run(client, record)
                     replace(delivery, run_id=run_id).save(folder)
                     _fill_report_run(client, run_id, folder, record)
+                    self._remove_doubles(client, record.uid, run_id)
                     replace(delivery, run_id=run_id, digest=record.digest).save(folder)
         except Exception as error:  # as in `deliver`
             raise TrackingError(f"{self.where()}: {_first_line(error)}") from error
@@ -140,8 +149,7 @@ class MlflowTracker(Tracker):
 
     def _report_run(self, client: MlflowClient, record: ReportRecord) -> str:
         """The report's run in the store, made here before or now."""
-        found = client.search_runs([self._experiment_id], f"tags.`{_UID_TAG}` = '{record.uid}'", max_results=1)
-        if found:
+        if found := self._runs_of(client, record.uid):
             return str(found[0].info.run_id)
         tags = {**report_tags(record), _UID_TAG: record.uid}
         return str(client.create_run(self._experiment_id, tags=tags, run_name=f"sweep {record.sweep}").info.run_id)
@@ -187,6 +195,20 @@ class MlflowTracker(Tracker):
         file = _sqlite_file(self.uri)
         return None if file is None else (file.parent.absolute() / "mlartifacts" / self.experiment).as_uri()
 
+    def _runs_of(self, client: MlflowClient, uid: str) -> list[Run]:
+        """The runs in the store that were made for `uid`, those with contents first."""
+        found = client.search_runs([self._experiment_id], f"tags.`{_UID_TAG}` = '{uid}'", max_results=_MOST_DOUBLES)
+        return sorted(found, key=_is_empty)
+
+    def _remove_doubles(self, client: MlflowClient, uid: str, run_id: str) -> None:
+        """Delete the empty runs that were made for `uid`, all but `run_id`.
+
+        MLflow's client sends a request again when its answer was lost, and the server makes a run for each request.
+        """
+        for run in self._runs_of(client, uid):
+            if run.info.run_id != run_id and _is_empty(run):
+                client.delete_run(run.info.run_id)
+
     def _find_or_create(
         self, client: MlflowClient, run_dir: Path, record: RunRecord, delivery: Delivery
     ) -> Delivery:
@@ -194,8 +216,7 @@ class MlflowTracker(Tracker):
         if delivery.run_id:
             return _go_on(client, run_dir, delivery) if delivery.reopened else delivery
         uid = str(record.job["provenance"]["uid"])
-        found = client.search_runs([self._experiment_id], f"tags.`{_UID_TAG}` = '{uid}'", max_results=1)
-        if found:
+        if found := self._runs_of(client, uid):
             delivery = replace(delivery, run_id=found[0].info.run_id, epochs=0)
         else:
             tags = {**make_tags(run_dir, record), _UID_TAG: uid}
@@ -209,6 +230,11 @@ class MlflowTracker(Tracker):
         client.log_inputs(delivery.run_id, [_dataset(record)])
         delivery.save(run_dir)
         return delivery
+
+
+def _is_empty(run: Run) -> bool:
+    """Whether a run was created and nothing else: it has its tags only."""
+    return run.info.status == "RUNNING" and not run.data.params and not run.data.metrics
 
 
 def _describe_experiment(client: MlflowClient, experiment_id: str, tags: Mapping[str, str]) -> None:

@@ -9,6 +9,7 @@ checkpoint of the best validation epoch (`gnnexp.training.best`), which stays as
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import shutil
 import zipfile
@@ -25,6 +26,8 @@ from gnnexp.errors import DataError, Problem
 from gnnexp.files import read_json
 from gnnexp.graph.writer import sync
 from gnnexp.record.records import write_json
+
+logger = logging.getLogger(__name__)
 
 FOLDER = "checkpoints"
 SHARED, META = "shared.pt", "checkpoint.json"
@@ -161,7 +164,8 @@ def open_checkpoint(folder: Path) -> Checkpoint:
 def checkpoint_folders(run_dir: Path) -> list[Path]:
     """Folders of the run's checkpoints, the latest first."""
     folder = run_dir / FOLDER
-    found = [item for item in folder.iterdir() if not item.name.startswith(".")] if folder.is_dir() else []
+    items = folder.iterdir() if folder.is_dir() else ()
+    found = [item for item in items if not item.name.startswith(".") and item.name != BEST]
     return sorted((item for item in found if item.is_dir() and not item.is_symlink()), reverse=True)
 
 
@@ -246,7 +250,7 @@ def _finish(
             _remove(folder)
         unfinished.rename(folder)
         if best:
-            point_best(folder.parent.parent, position)
+            point_best_or_say(folder.parent.parent, position)
         sync(folder.parent)
         for old in list(_old(folder, keep)):
             _remove(old)
@@ -260,10 +264,36 @@ def point_best(run_dir: Path, position: Position) -> None:
     link = run_dir / FOLDER / BEST
     if link.is_symlink() and link.readlink() == Path(position.folder):
         return
+    if link.is_dir() and not link.is_symlink():  # of a copy of the run (`link_copied_best`)
+        _remove(link)
     new = link.with_name(f".{BEST}.{os.getpid()}")
     new.unlink(missing_ok=True)
     new.symlink_to(position.folder)
     new.replace(link)
+
+
+def link_copied_best(run_dir: Path) -> None:
+    """Have a link again where a copy of the run has a folder: `scp -r` and archives follow links. By one process."""
+    copy = run_dir / FOLDER / BEST
+    if copy.is_symlink() or not copy.is_dir():
+        return
+    try:
+        found: Any = read_json(copy / META)
+        position = Position(int(found["position"]["epoch"]), int(found["position"]["step"]))
+        if not copy.with_name(position.folder).exists():
+            copy.rename(copy.with_name(position.folder))
+    except (OSError, ValueError, KeyError, TypeError):  # no checkpoint
+        _remove(copy)
+        return
+    point_best_or_say(run_dir, position)
+
+
+def point_best_or_say(run_dir: Path, position: Position) -> None:
+    """As `point_best`; a file system without links takes nothing from the checkpoint, which can be gone on from."""
+    try:
+        point_best(run_dir, position)
+    except OSError as error:
+        logger.warning("no link to the checkpoint of the best epoch: %s", error)
 
 
 def _old(latest: Path, keep: int) -> Iterator[Path]:

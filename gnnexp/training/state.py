@@ -19,7 +19,8 @@ from gnnexp.training.checkpoint import (
     Checkpoint,
     Position,
     latest_checkpoint,
-    point_best,
+    link_copied_best,
+    point_best_or_say,
     remove_unfinished,
     save_checkpoint,
 )
@@ -99,7 +100,7 @@ class RunState:
         self._restore_parameters(found)
         best = Best(**found.shared().get("best", {}))
         if self._job.comm.rank == 0 and found.position == best.position:
-            point_best(self._job.directory, best.position)  # the ranks may have been killed before that
+            point_best_or_say(self._job.directory, best.position)  # the ranks may have been killed before that
         return found.position, self._restore_own(found), best
 
     def _restore_parameters(self, found: Checkpoint) -> None:
@@ -125,6 +126,7 @@ class RunState:
         answer: object = None
         if comm.rank == 0:
             remove_unfinished(self._job.directory)
+            link_copied_best(self._job.directory)
             answer = latest_checkpoint(self._job.directory)
             position = Position() if answer[0] is None else answer[0].position
             if log.num_epochs < position.epoch:

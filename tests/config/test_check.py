@@ -47,6 +47,7 @@ def test_the_default_is_right(default: dict[str, Any]) -> None:
     ("hardware__workers", 0), ("hardware__workers", True), ("hardware__threads", -1), ("hardware__timeout_s", 0),
     ("hardware__nodes", 2), ("hardware__device", "gpu"), ("hardware__latency", -1), ("hardware__flops", 0),
     ("hardware__links__network", -1), ("hardware__links__h2d", float("nan")), ("hardware__links", 5),
+    ("hardware__threads", 10**20), ("hardware__timeout_s", 1e300), ("model__hidden", 10**20),
     ("seed", -1), ("seed", "x"), ("name", "a/b"),
     ("model__hidden", "wide"), ("model__hiden", 3), ("unknown", {}), ("sampler", None),
     ("hardware__launcher", {"_target_": "gnnexp.launchers.local.NoLauncher"}),
@@ -68,6 +69,13 @@ def test_one_fanout_per_layer(default: dict[str, Any]) -> None:
     (problem,) = check_config(wrong)
     assert problem.key == "sampler.fanouts"
     assert "sampler.fanouts=[5,5,5]" in problem.mend and "model.layers=2" in problem.mend
+
+
+@pytest.mark.parametrize("layers", [10_001, 10**9, 10**20])
+def test_a_number_of_layers_that_no_model_has_is_refused_in_few_words(default: dict[str, Any], layers: int) -> None:
+    problems = check_config(changed(default, model__layers=layers, sampler__fanouts=[5, 5]))
+    assert keys(problems) == ["model.layers", "sampler.fanouts"]
+    assert all(len(str(problem)) < 300 for problem in problems)
 
 
 def test_a_straggler_must_be_a_rank(default: dict[str, Any]) -> None:

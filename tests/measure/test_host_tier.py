@@ -20,6 +20,7 @@ def mapped_kilobytes() -> int:
 
 def test_rows_are_zeros_and_counted_wherever_they_lie(tmp_path):
     for place in ("ram", "file"):
+        (tmp_path / place).mkdir()
         tier = HostTier(place, tmp_path / place, pinned=False)
         rows = tier.rows(5, 3, torch.float64)
         assert rows.shape == (5, 3) and rows.eq(0).all() and tier.num_bytes == 120

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from gnnexp.cli.main import run_command
+from gnnexp.errors import ConfigError, Problem
 from gnnexp.launchers.queue.answers import Alive, Unknown
 from gnnexp.provenance import machine
 from gnnexp.provenance.code import _imported_digest, code_of_config
@@ -215,6 +217,33 @@ def test_run_again_keeps_the_earlier_run(workplace: Path, capsys: pytest.Capture
     assert run_command(["run", "-m", "--rerun", "seed=0,1"]) == 2
 
 
+def test_a_run_that_cannot_be_made_again_keeps_its_place(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the memory does not hold, or Ctrl-C: after the directory was set aside."""
+    command = ["run", "dataset=digits", "tracker=none", "hardware.launcher.worker_module=pretending_worker", "--rerun",
+               "hydra.run.dir=runs/one"]
+    assert run_command(command) == 0
+    first = (workplace / "runs" / "one" / "job.json").read_text()
+    for error, code in ((ConfigError(Problem("a", "b", "c", "d")), 2), (KeyboardInterrupt(), 130)):
+        def refuse(*_: Any, error: BaseException = error) -> None:
+            raise error
+
+        monkeypatch.setattr("gnnexp.cli.execute.prepare", refuse)
+        assert run_command(command) == code
+        assert [path.name for path in (workplace / "runs").iterdir()] == ["one"]
+        assert (workplace / "runs" / "one" / "job.json").read_text() == first
+
+
+@pytest.mark.parametrize("inside", [".", "logs"])
+def test_the_current_folder_is_not_set_aside(workplace: Path, monkeypatch: pytest.MonkeyPatch, inside: str,
+                                             capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["run", "dataset=digits", "tracker=none", "hardware.launcher.worker_module=pretending_worker", "--rerun"]
+    assert run_command([*command, "hydra.run.dir=runs/one"]) == 0
+    monkeypatch.chdir(workplace / "runs" / "one" / inside)
+    assert run_command([*command, f"hydra.run.dir={'.' if inside == '.' else '..'}"]) == 2
+    assert "go to another folder" in capsys.readouterr().err
+    assert [path.name for path in (workplace / "runs").iterdir()] == ["one"]
+
+
 def test_a_run_whose_job_may_be_alive_is_not_set_aside(
         workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody holds the lock of a detached job's run; its ranks would write into the new one."""
@@ -226,3 +255,49 @@ def test_a_run_whose_job_may_be_alive_is_not_set_aside(
         assert run_command([*arguments, "--rerun"]) == 2
         assert "4711" in capsys.readouterr().err
         assert [path.name for path in (workplace / "runs").iterdir()] == ["one"]
+
+
+PARTITIONER = """from gnnexp.partitioners.random import RandomPartitioner
+
+
+class Mine(RandomPartitioner):
+    rate = 1
+"""
+
+
+@pytest.mark.parametrize("words", [["run"], ["run", "-m"]])
+def test_what_earlier_code_made_is_not_kept_as_that_of_the_edited_code(
+        workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    """The graph is prepared for minutes; the partitioner, which is imported, is edited meanwhile."""
+    from gnnexp.cli import prepare
+
+    file = workplace / "mypartitioner.py"
+    file.write_text(PARTITIONER)
+    prepare_graph = prepare.prepare_graph
+
+    def slowly(*arguments: Any) -> Any:
+        file.write_text(PARTITIONER.replace("= 1", "= 2"))
+        return prepare_graph(*arguments)
+
+    monkeypatch.setattr(prepare, "prepare_graph", slowly)
+    monkeypatch.setenv("GNNEXP_CACHE", str(workplace / "cache"))
+    _imported_digest.cache_clear()
+    assert run_command([*words, "dataset=digits", "tracker=none", "paradigm=split_parallel", "hardware.workers=2",
+                        "partitioner._target_=mypartitioner.Mine"]) in (1, 2)
+    assert "mypartitioner.py='was edited'" in capsys.readouterr().err
+    assert (workplace / "cache" / "graphs").is_dir() and not list((workplace / "cache").glob("partitions/*"))
+    sys.modules.pop("mypartitioner")
+
+
+def test_of_a_folder_of_configurations_only_these_are_recorded(workplace: Path) -> None:
+    """It may be the project's own folder: with data, runs, links to nowhere, and other repositories."""
+    subprocess.run(["git", "init", "-q", str(workplace)], check=True)
+    (workplace / "model").mkdir()
+    shutil.copy("conf/model/mine.yaml", "model/mine.yaml")
+    (workplace / "nowhere").symlink_to("there is none")
+    (workplace / "folder").symlink_to("conf")
+    (workplace / "data.bin").write_bytes(b"a lot of data\n")
+    assert command("run", "dataset=digits", "tracker=none", "model=mine", "--config-dir", ".", "hydra.run.dir=one",
+                   "sampler.fanouts=[3]", "hardware.launcher.worker_module=pretending_worker") == 0
+    (found,) = json.loads(Path("one", "job.json").read_text())["provenance"]["repositories"]
+    assert "b/model/mine.yaml" in found["diff"] and "b/mymodel.py" in found["diff"] and "a lot" not in found["diff"]

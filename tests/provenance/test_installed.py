@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import zipfile
 from importlib.util import spec_from_file_location
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from wheels import build_wheel, unpack
 
 import gnnexp
 from gnnexp.config.compose import compose
-from gnnexp.provenance.code import _installed, code_of_config
+from gnnexp.provenance.code import _is_installed, code_of, code_of_config
 from gnnexp.provenance.run_key import run_key
 from gnnexp.provenance.source import closure
 
@@ -94,4 +95,55 @@ def test_what_a_package_manager_put_there_is_installed(
     package = spec_from_file_location("package", folder / "package" / "__init__.py",
                                       submodule_search_locations=[str(folder / "package")])
     assert module is not None and package is not None
-    assert [_installed(module), _installed(package)] == [installed, installed]
+    found = [_is_installed(module, folder / "theirs.py"), _is_installed(package, folder / "package")]
+    assert found == [installed, installed]
+
+
+def _install(folder: Path, package: str, source: str) -> None:
+    """What pip leaves of a package of one module."""
+    (folder / package).mkdir(parents=True, exist_ok=True)
+    (folder / package / "part.py").write_text(source)
+    described = folder / f"{package}-1.0.dist-info"
+    described.mkdir(exist_ok=True)
+    (described / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (described / "RECORD").write_text(f"{package}/part.py,,\n{package}-1.0.dist-info/METADATA,,\n")
+
+
+def test_a_package_that_was_edited_and_installed_again_under_its_version_is_other_code(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pip install .` without a new version: the result of the earlier code is not its result."""
+    folder = tmp_path / "site-packages"
+    _install(folder, "labplugin", "rate = 1\n")
+    monkeypatch.syspath_prepend(str(folder))
+    before = code_of(["labplugin.part"]).own
+    assert set(before) == {"labplugin==1.0"}
+    _install(folder, "labplugin", "rate = 2\n")
+    assert code_of(["labplugin.part"]).own != before
+
+
+def test_a_folder_of_the_users_own_in_a_namespace_that_others_install_into_is_followed(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lab's packages share a name without `__init__.py`: one of them is installed, another one is being written."""
+    _install(tmp_path / "site-packages", "labspace", "")
+    own = tmp_path / "project" / "labspace"
+    own.mkdir(parents=True)
+    (own / "mine.py").write_text("from labspace import helper\n")
+    (own / "helper.py").write_text("rate = 1\n")
+    for folder in ("site-packages", "project"):
+        monkeypatch.syspath_prepend(str(tmp_path / folder))
+    before = code_of(["labspace.mine"]).own
+    assert set(before) == {"labspace==1.0", "labspace.mine", "labspace.helper"}
+    (own / "helper.py").write_text("rate = 2\n")
+    assert code_of(["labspace.mine"]).own != before
+
+
+def test_code_in_an_archive_is_its_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tmp_path / "lab.zip"
+    found = []
+    for rate in (1, 2):
+        with zipfile.ZipFile(archive, "w") as content:
+            content.writestr("labzip/__init__.py", "")
+            content.writestr("labzip/part.py", f"rate = {rate}")
+        monkeypatch.syspath_prepend(str(archive))
+        found.append(code_of(["labzip.part"]).own)
+    assert set(found[0]) == {"labzip", "labzip.part"} and found[0] != found[1]

@@ -63,3 +63,44 @@ def test_a_long_difference_is_cut(checkout: Path) -> None:
     (checkout / "model.py").write_text("x = 1\n" * 100_000)
     (found,) = repositories([checkout])
     assert found.dirty and len(found.diff) == 200_000
+
+
+def test_texts_in_other_encodings_are_shown(checkout: Path) -> None:
+    (checkout / "notes.txt").write_bytes(b"caf\xe9\n")
+    git(checkout, "add", ".")
+    git(checkout, "commit", "-qm", "second")
+    (checkout / "notes.txt").write_bytes(b"th\xe9\n")
+    (found,) = repositories([checkout / "model.py"])
+    assert found.dirty and "+th\ufffd" in found.diff
+
+
+def test_files_that_were_added_before_the_first_commit(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / "model.py").write_text("rate = 1\n")
+    git(tmp_path, "add", ".")
+    (found,) = repositories([tmp_path / "model.py"])
+    assert (found.commit, found.dirty) == ("", True) and "+rate = 1" in found.diff
+
+
+def test_a_package_behind_a_link_is_recorded(checkout: Path) -> None:
+    (checkout / "source").mkdir()
+    (checkout / "source" / "mine.py").write_text("rate = 3\n")
+    (checkout / "package").symlink_to("source")
+    (found,) = repositories([checkout / "package" / "mine.py"])
+    assert found.dirty and "+rate = 3" in found.diff and "b/source/mine.py" in found.diff
+
+
+def test_what_is_no_text_is_its_digest(checkout: Path) -> None:
+    (checkout / "library.zip").write_bytes(b"PK\0\1")
+    (found,) = repositories([checkout / "library.zip"])
+    assert found.dirty and "no text, SHA-256" in found.diff and "PK" not in found.diff
+
+
+def test_a_hook_of_git_names_no_other_repository(checkout: Path, tmp_path_factory: pytest.TempPathFactory,
+                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path_factory.mktemp("other")
+    git(other, "init", "-q")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    (found,) = repositories([checkout / "model.py"])
+    monkeypatch.delenv("GIT_DIR")
+    assert (found.path, found.commit) == (str(checkout), git(checkout, "rev-parse", "HEAD").strip())

@@ -78,6 +78,23 @@ def test_an_edit_of_the_same_length_is_seen(tmp_path: Path) -> None:
     assert digest(tmp_path, "rate = 1\n") != digest(tmp_path, "rate = 2\n")
 
 
+@pytest.mark.parametrize("content", [
+    b"\xef\xbb\xbfx = 'caf\xc3\xa9'\n",  # the mark of UTF-8, as editors of Windows write it
+    b"# -*- coding: latin-1 -*-\nx = 'caf\xe9'\n",
+])
+def test_every_encoding_that_python_reads_is_read(tmp_path: Path, content: bytes) -> None:
+    file, plain = tmp_path / "mine.py", tmp_path / "plain.py"
+    file.write_bytes(content)
+    plain.write_text("x = 'caf\u00e9'\n", encoding="utf-8")
+    assert digest_of(file) == digest_of(plain)
+
+
+def test_a_program_that_is_nested_too_deeply_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("x = " + "+".join(["1"] * 20_000))
+    with pytest.raises(DataError, match=r"mine\.py"):
+        digest_of(tmp_path / "mine.py")
+
+
 def test_what_is_no_python_is_named(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("def (:\n")
     with pytest.raises(DataError, match=r"broken\.py"):

@@ -87,6 +87,43 @@ def test_bookkeeping_behind_the_store_duplicates_nothing(tmp_path: Path, store: 
     assert len(found) == 1
 
 
+def _sent_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each request that makes a run is sent again, because its answer was lost: the server makes two runs."""
+    from mlflow import MlflowClient
+
+    create = MlflowClient.create_run
+
+    def twice(*arguments: Any, **more: Any) -> object:
+        create(*arguments, **more)
+        return create(*arguments, **more)
+
+    monkeypatch.setattr(MlflowClient, "create_run", twice)
+
+
+def _runs_of(store: str, uid: str) -> list[Any]:
+    experiment = client_of(store).get_experiment_by_name("gnnexp")
+    return list(client_of(store).search_runs([experiment.experiment_id], f"tags.`gnnexp.uid` = '{uid}'"))
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_run_whose_creation_was_sent_twice_is_one_run(
+        tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch, *, forgotten: bool) -> None:
+    run = tmp_path / "run"
+    write_job(run, uid=str(run))
+    write_epochs(run, 2)
+    _sent_twice(monkeypatch)
+    MlflowTracker(store).deliver(run)
+    assert len(_runs_of(store, str(run))) == 2
+    if forgotten:  # its bookkeeping is lost: the run with contents is found, not the empty one
+        (run / DELIVERY_FILE).unlink()
+    write_epochs(run, 3)
+    write_result(run)
+    assert MlflowTracker(store).deliver(run) is True
+    (only,) = _runs_of(store, str(run))
+    assert only.info.status == "FINISHED" and only.info.run_id == read_delivery(run, store).run_id
+    assert len(history(store, run, "time/epoch_s")) == 3
+
+
 def test_a_failed_run_is_delivered_as_failed(tmp_path: Path, store: str) -> None:
     run = tmp_path / "run"
     write_job(run, uid=str(run))

@@ -18,7 +18,13 @@ from stopping import attempt
 from gnnexp.record.records import read_epochs, summarize
 from gnnexp.testing.steps import MODELS, small_config
 from gnnexp.training.best import Best, describe_best
-from gnnexp.training.checkpoint import Position, checkpoint_folders, open_checkpoint, point_best
+from gnnexp.training.checkpoint import (
+    Position,
+    checkpoint_folders,
+    latest_checkpoint,
+    open_checkpoint,
+    point_best,
+)
 
 METRICS = st.fixed_dictionaries({}, optional={"acc/val": st.sampled_from([math.nan, 0.1, 0.2, 0.3]),
                                               "acc/test": st.sampled_from([math.nan, 0.5])})
@@ -85,6 +91,30 @@ def test_a_link_that_a_kill_left_behind_is_made_right(ranks):
         (Path(folder) / "checkpoints" / "best").unlink()
         ranks(1).run(attempt, config, folder, None)
         assert described(folder) == ({"epoch": 0, "checkpoint": "checkpoints/best"}, 0)
+
+
+def test_a_copy_of_the_run_without_links_goes_on(ranks):
+    """`scp -r` and `cp -rL` make a folder of the link."""
+    config = configured(epochs=3)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as copied:
+        ranks(1).run(attempt, {**config, "train": {**config["train"], "epochs": 1}}, folder, None)
+        shutil.copytree(folder, copied, dirs_exist_ok=True)  # it follows links
+        assert not (Path(copied) / "checkpoints" / "best").is_symlink()
+        assert len(checkpoint_folders(Path(copied))) == 1, "the copy of the best one is none"
+        assert latest_checkpoint(Path(copied))[1] == []
+        ranks(1).run(attempt, config, copied, None)
+        best, epoch = described(copied)
+        assert best == {"epoch": epoch, "checkpoint": "checkpoints/best"}
+        assert (Path(copied) / "checkpoints" / "best").is_symlink()
+
+
+def test_a_copy_of_the_run_keeps_the_best_model_where_no_later_one_is_better(ranks):
+    config = configured(epochs=4, lr=0.0)
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as copied:
+        ranks(1).run(attempt, {**config, "train": {**config["train"], "epochs": 2}}, folder, None)
+        shutil.copytree(folder, copied, dirs_exist_ok=True)
+        ranks(1).run(attempt, config, copied, None)
+        assert described(copied) == ({"epoch": 0, "checkpoint": "checkpoints/best"}, 0)
 
 
 def test_without_checkpoints_or_with_a_damaged_one_none_is_named(ranks):

@@ -19,16 +19,24 @@ from gnnexp.comm.environment import Environment
 from gnnexp.errors import DataError
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.training import checkpoint
-from gnnexp.training.checkpoint import Position, checkpoint_folders, latest_checkpoint, open_checkpoint, save_checkpoint
+from gnnexp.training.checkpoint import (
+    Position,
+    checkpoint_folders,
+    latest_checkpoint,
+    link_copied_best,
+    open_checkpoint,
+    save_checkpoint,
+)
 
 
 def alone() -> Communicator:
     return Communicator(Environment(), PhaseTimer(), torch.device("cpu"))
 
 
-def save(run_dir: Path, epoch: int = 0, step: int = 0, keep: int = 2) -> str:
+def save(run_dir: Path, epoch: int = 0, step: int = 0, keep: int = 2, *, best: bool = False) -> str:
     shared = {"parameters": {"w": {"value": torch.arange(50.0), "step": torch.tensor(3.0)}}}
-    return save_checkpoint(run_dir, alone(), Position(epoch, step), shared, {"paradigm": {}, "record": None}, keep)
+    return save_checkpoint(run_dir, alone(), Position(epoch, step), shared, {"paradigm": {}, "record": None}, keep,
+                           best=best)
 
 
 def test_what_was_saved_is_read(tmp_path):
@@ -46,6 +54,23 @@ def test_the_latest_stay_in_order_of_their_positions(tmp_path):
     names = [folder.name for folder in checkpoint_folders(tmp_path)]
     assert names == sorted(names, reverse=True) and len(names) <= 3
     assert latest_checkpoint(tmp_path)[0].position == Position(10)
+
+
+def test_a_file_system_without_links_takes_no_checkpoint_away(tmp_path, monkeypatch, caplog):
+    def refuse(link: Path, target: Path) -> None:
+        raise PermissionError(1, "Operation not permitted", str(link))
+
+    monkeypatch.setattr(checkpoint.Path, "symlink_to", refuse)
+    assert [save(tmp_path, epoch, best=True) for epoch in (1, 2, 3)] == ["", "", ""]
+    assert [item.name for item in checkpoint_folders(tmp_path)] == [Position(3).folder, Position(2).folder]
+    assert "no link to the checkpoint of the best epoch" in caplog.text
+
+
+def test_a_folder_in_the_place_of_the_link_that_is_no_checkpoint_is_removed(tmp_path):
+    save(tmp_path, 1)
+    (tmp_path / "checkpoints" / "best").mkdir()
+    link_copied_best(tmp_path)
+    assert [item.name for item in (tmp_path / "checkpoints").iterdir()] == [Position(1).folder]
 
 
 def test_a_full_disk_leaves_the_earlier_checkpoint(tmp_path, monkeypatch):

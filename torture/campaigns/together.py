@@ -14,6 +14,7 @@ from torture.setups import Setup, random_setup
 from torture.storm import DELIVERY_S, RANKS_S, Command, Storm
 
 # What the second command says: somebody works on the run, or has made its directory.
+_MOVED = ("was moved or removed", "must be the directory of a run")
 _BUSY = ("another process is working on this run", "into a folder that exists")
 
 
@@ -143,8 +144,42 @@ def _run_and_removed_cache(storm: Storm) -> None:
     _compared(storm, setup)
 
 
+def _until_recorded(storm: Storm, command: Command, place: Path, epochs: int) -> None:
+    """Below 0: as soon as there is a directory."""
+    storm.until(lambda: place.exists() and recorded(place) > epochs, command, 120)
+
+
+def _run_that_is_moved(storm: Storm) -> None:
+    """It ends in words, `resume` goes on where the directory is now, and nothing appears under the old name."""
+    setup = random_setup(storm.random)
+    places = [storm.folder / "run", storm.folder / "elsewhere"]
+    storm.undisturbed(setup)
+    command = storm.start("run", *setup.overrides, "hydra.run.dir=run")
+    for _ in range(storm.random.randint(1, 3)):
+        place, other = places
+        _until_recorded(storm, command, place, storm.random.randrange(-4, 12))
+        if not place.exists():  # it has ended before it had a directory
+            break
+        place.rename(other)
+        places.reverse()
+        code = storm.done(command)
+        if code not in (0, 1, 2) or (code and not any(words in command.said() for words in _MOVED)):
+            storm.problems.append(f"a moved run exits {code}: {command.said()[-500:]}")
+        if place.exists():
+            storm.problems.append(f"{place.name} is there again: {sorted(item.name for item in place.iterdir())}")
+            return
+        storm.numbers["moved"] += 1
+        command = storm.start("resume", other.name)
+    if storm.done(command) != 0:
+        storm.problems.append(f"resume after a move: exit {command.code}: {command.said()[-500:]}")
+    storm.expect_quiet(DELIVERY_S)
+    if places[0].name != "run":
+        places[0].rename(storm.folder / "run")
+    _compared(storm, setup)
+
+
 _KINDS: Mapping[str, Callable[[Storm], None]] = {
     "run_and_resume": _run_and_resume, "resume_and_resume": _resume_and_resume, "run_and_run": _run_and_run,
     "sweep_and_sweep": _sweep_and_sweep, "sync_and_sync": _sync_and_sync,
-    "run_and_removed_cache": _run_and_removed_cache,
+    "run_and_removed_cache": _run_and_removed_cache, "run_that_is_moved": _run_that_is_moved,
 }
