@@ -14,7 +14,10 @@ from launching import wait_until
 from gnnexp.cli.main import run_command
 from gnnexp.disk import Place, put_back
 from gnnexp.errors import ConfigError
+from gnnexp.files import read_json
 from gnnexp.record.attempts import alone, note
+from gnnexp.record.records import read_epochs
+from gnnexp.training.checkpoint import checkpoint_folders
 
 LONG = ("dataset=digits", "hardware.workers=2", "model.hidden=8", "tracker=none", "train.epochs=100000",
         "train.checkpoint_every=1")
@@ -56,7 +59,7 @@ def test_a_moved_run_says_where_it_is_and_goes_on_there(tmp_path: Path, capfd: p
     assert [line["epoch"] for line in result["epochs"]] == [*range(len(epochs) + 2)]
 
 
-def test_a_run_whose_directory_is_replaced_writes_nothing_into_the_new_one(
+def test_a_run_whose_directory_is_replaced_ends_and_goes_on_in_the_old_one(
         tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def replace(run_dir: Path) -> None:
         run_dir.rename(tmp_path / "m2")
@@ -65,7 +68,10 @@ def test_a_run_whose_directory_is_replaced_writes_nothing_into_the_new_one(
 
     assert _run_and(replace, tmp_path) == 1
     assert f"it is {tmp_path / 'm2'} now: gnnexp resume {tmp_path / 'm2'}" in capfd.readouterr().err
-    assert [file.name for file in (tmp_path / "m").iterdir() if file.name != "attempts.jsonl"] == ["mine"]
+    assert (tmp_path / "m" / "mine").exists()
+    epochs = [line["epoch"] for line in read_epochs(tmp_path / "m2")]
+    position = read_json(next(iter(checkpoint_folders(tmp_path / "m2"))) / "checkpoint.json")["position"]
+    assert epochs == [*range(len(epochs))] and position["epoch"] <= len(epochs), "the next attempt leaves no gap"
 
 
 def test_a_removed_run_ends_in_words(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

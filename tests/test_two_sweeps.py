@@ -109,16 +109,25 @@ def test_a_begun_run_that_executed_other_code_is_left_alone(sweeps: Path) -> Non
 
 
 def test_a_rerun_runs_again_what_was_there_and_not_what_came_since(sweeps: Path) -> None:
-    assert run_command(["sweep", "one.yaml", "seed=0"]) == 0
-    (first,) = all_there()
+    assert run_command(["sweep", "one.yaml", "seed=1"]) == run_command(["sweep", "one.yaml", "seed=0"]) == 0
+    before = {run: (Path(run) / "result.json").read_bytes() for run in all_there()}
     looking = Looking(passed_over=all_there())
     _, composed, state = planned("one.yaml", "seed=0", looking=looking)
     assert state.status == "waiting" and state.run_dir == ""
     assert look_again(composed, state, Looking()).status == "finished before"
     assert run_command(["sweep", "one.yaml", "seed=0", "--rerun"]) == 0
-    (again,) = all_there() - {first}
+    (again,) = all_there() - set(before)
+    assert {run: (Path(run) / "result.json").read_bytes() for run in before} == before, "cases of other calls too"
     with turn_of(composed, state, looking) as now:
         assert (now.status, now.run_dir) == ("finished before", again), "another rerun has made it since"
+
+
+def test_runs_on_another_disk_are_found(sweeps: Path) -> None:
+    (sweeps / "disk").mkdir()
+    (sweeps / "runs").mkdir()
+    (sweeps / "runs" / "one").symlink_to("../disk")
+    for _ in range(2):
+        assert run_command(["sweep", "one.yaml"]) == 0 and len(list((sweeps / "disk").iterdir())) == CASES
 
 
 def planned(*arguments: str, looking: Looking | None = None) -> tuple[Sweep, Composed, State]:

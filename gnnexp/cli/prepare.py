@@ -170,8 +170,13 @@ def check_folder(key: str, folder: Path) -> list[Problem]:
     above = next((one for one in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(one)), Path("/"))
     if above.is_dir() and os.access(above, os.W_OK | os.X_OK):
         return []
-    why = "may not be written to" if above.is_dir() else "is no folder"
+    why = "may not be written to" if above.is_dir() else _no_folder(above)
     return [Problem(key, str(folder), f"cannot be made: {above} {why}", f"{key}=<a folder that you may write to>")]
+
+
+def _no_folder(path: Path) -> str:
+    leads_nowhere = path.is_symlink() and not path.exists()
+    return f"is a link that leads nowhere ({path.readlink()})" if leads_nowhere else "is no folder"
 
 
 def check_new_file(key: str, file: Path) -> list[Problem]:

@@ -29,7 +29,9 @@ class Heartbeat(threading.Thread):
 
     def __init__(self, run_dir: Path, environment: Environment) -> None:
         super().__init__(name="gnnexp-heartbeat", daemon=True)
-        self._run_dir, self._name = run_dir, f"rank_{environment.rank}.json"
+        with suppress(OSError):  # a full disk: there may be room at the first beat
+            subfolder(run_dir, "status")
+        self._file = run_dir / "status" / f"rank_{environment.rank}.json"
         self._who = {"rank": environment.rank, "host": environment.host, "pid": os.getpid()}
         self._timer: PhaseTimer | None = None
         self._marks, self._since = -1, time.time()
@@ -67,7 +69,7 @@ class Heartbeat(threading.Thread):
         if marks != self._marks:
             self._marks, self._since = marks, now
         exchanging = timer is not None and timer.activity.exchanging
-        write_json(subfolder(self._run_dir, "status") / self._name, {
+        write_json(self._file, {
             **self._who, "state": state, "time": now, "phase": self.phase(), "exchanging": exchanging,
             "since": self._since, **more,
         })

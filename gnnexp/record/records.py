@@ -221,11 +221,41 @@ def summarize(epochs: Sequence[Mapping[str, Any]], primary: str) -> dict[str, fl
 
 
 def run_dirs(folder: Path, file: str) -> Iterator[Path]:
-    """Directories below `folder` that hold `file`, in order of their names.
+    """Directories below `folder` that hold `file`, each once, in order of their names.
 
-    Folders whose name starts with a dot are no runs: an import makes a run in one before it gets its name.
+    What links lead to comes after that (another disk, for example), unless `folder` lies in it. Folders whose name
+    starts with a dot are no runs: an import makes a run in one before it gets its name.
     """
-    for place, folders, files in os.walk(folder):
-        if file in files or file in folders:  # whoever reads a folder of that name says what is wrong
-            yield Path(place)
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+    seen: set[tuple[int, int]] = set()
+    waiting = [folder]
+    while waiting:
+        for name, folders, files in os.walk(waiting.pop(0)):
+            place = Path(name)
+            if not _is_new(place, seen):
+                folders.clear()
+                continue
+            inside = sorted(one for one in folders if not one.startswith("."))
+            links = {one for one in inside if (place / one).is_symlink()}
+            waiting += [place / one for one in sorted(links) if not _lies_in(folder, place / one)]
+            if file in files or file in folders:  # whoever reads a folder of that name says what is wrong
+                yield place
+            folders[:] = [one for one in inside if one not in links]
+
+
+def _is_new(place: Path, seen: set[tuple[int, int]]) -> bool:
+    """Whether a folder was not seen under another name; now it was. One that was removed is none."""
+    try:
+        status = place.stat()
+    except OSError:
+        return False
+    known = (status.st_dev, status.st_ino)
+    new = known not in seen
+    seen.add(known)
+    return new
+
+
+def _lies_in(folder: Path, link: Path) -> bool:
+    try:
+        return folder.resolve().is_relative_to(link.resolve())
+    except (OSError, RuntimeError):  # a loop of links
+        return True

@@ -45,7 +45,7 @@ def test_edits_and_files_that_git_does_not_know_are_in_the_difference(checkout: 
 def test_of_a_file_that_is_no_text_there_is_a_digest(checkout: Path) -> None:
     (checkout / "fast.so").write_bytes(b"\x7fELF\0" + bytes(range(256)))
     (found,) = repositories([checkout / "fast.so"])
-    assert found.dirty and found.diff.startswith("Binary file b/fast.so, SHA-256 ") and found.diff.isprintable()
+    assert found.dirty and "b/fast.so (no text, SHA-256 " in found.diff and found.diff.isprintable()
 
 
 def test_before_the_first_commit(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_a_package_behind_a_link_is_recorded(checkout: Path) -> None:
 def test_what_is_no_text_is_its_digest(checkout: Path) -> None:
     (checkout / "library.zip").write_bytes(b"PK\0\1")
     (found,) = repositories([checkout / "library.zip"])
-    assert found.dirty and found.diff.startswith("Binary file b/library.zip, SHA-256 ") and "PK" not in found.diff
+    assert found.dirty and "no text, SHA-256" in found.diff and "PK" not in found.diff
 
 
 def test_a_hook_of_git_names_no_other_repository(checkout: Path, tmp_path_factory: pytest.TempPathFactory,
