@@ -14,6 +14,7 @@ from gnnexp.cli.resume import check_job
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.record.attempts import alone
+from gnnexp.trackers.delivery import REOPEN_S, undisturbed
 
 _RUN_DIR = "hydra.run.dir"
 
@@ -55,6 +56,6 @@ def set_aside(run_dir: Path) -> Path:
         raise ConfigError(Problem(_RUN_DIR, str(run_dir), "is the current folder, or one above it: it cannot get "
                                   "another name", "go to another folder"))
     check_job(run_dir)
-    with alone(run_dir):
+    with alone(run_dir), undisturbed(run_dir, REOPEN_S):  # whoever delivers it would write into the new run
         number = next(n for n in range(1, sys.maxsize) if not os.path.lexists(f"{run_dir}.before-{n}"))
         return run_dir.rename(f"{run_dir}.before-{number}")

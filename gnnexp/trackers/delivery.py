@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from gnnexp.record.records import (
 )
 
 DELIVERY_FILE = "delivery.json"
+_LOCK_FILE = "delivery.lock"
 # How long a run that goes on waits for a process that still delivers its earlier attempt: one takes seconds.
 REOPEN_S = 60.0
 _POLL_S = 0.05
@@ -87,14 +88,29 @@ def reopen(run_dir: Path, timeout_s: float = REOPEN_S) -> None:
     """
     if not (run_dir / DELIVERY_FILE).exists():
         return
-    try:
-        with delivering(run_dir, timeout_s):
-            found = _stored(run_dir)
-            if found is not None:
-                replace(found, done=False, reopened=True).save(run_dir)
-    except TimeoutError as error:
-        problem = Problem(BUSY, str(run_dir), str(error), "end that process, then repeat the command")
-        raise ConfigError(problem) from None
+    with undisturbed(run_dir, timeout_s):
+        found = _stored(run_dir)
+        if found is not None:
+            replace(found, done=False, reopened=True).save(run_dir)
+
+
+@contextmanager
+def undisturbed(run_dir: Path, timeout_s: float = REOPEN_S) -> Iterator[None]:
+    """Nobody delivers the run inside of this context; the child of a launcher that was killed may have until then.
+
+    Raises:
+        ConfigError: another process, of an earlier attempt, has been delivering the run for `timeout_s`.
+    """
+    if not (run_dir / _LOCK_FILE).exists():
+        yield
+        return
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(delivering(run_dir, timeout_s))
+        except TimeoutError as error:
+            problem = Problem(BUSY, str(run_dir), str(error), "end that process, then repeat the command")
+            raise ConfigError(problem) from None
+        yield
 
 
 @contextmanager
@@ -106,7 +122,7 @@ def delivering(folder: Path, timeout_s: float) -> Iterator[None]:
     Raises:
         TimeoutError: another process has not ended its delivery within `timeout_s`.
     """
-    with locked(folder / "delivery.lock", timeout_s):
+    with locked(folder / _LOCK_FILE, timeout_s):
         for leftover in folder.glob(f".{DELIVERY_FILE}.*.tmp"):  # of a delivery that was killed while it wrote
             leftover.unlink(missing_ok=True)
         yield
@@ -120,11 +136,15 @@ def locked(file: Path, timeout_s: float) -> Iterator[None]:
         TimeoutError: another process holds it for longer than `timeout_s`. A frozen one would for ever.
     """
     end = time.monotonic() + timeout_s
-    with file.open("a+") as lock:
+    with ExitStack() as opened:
+        lock = opened.enter_context(file.open("a+"))
         while True:
             try:
                 flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB, file)
-                break
+                if _is_there(lock.fileno(), file):
+                    break
+                opened.close()  # the run was set aside meanwhile: this is the lock of another folder
+                lock = opened.enter_context(file.open("a+"))
             except BlockingIOError:
                 if time.monotonic() > end:
                     lock.seek(0)
@@ -135,6 +155,14 @@ def locked(file: Path, timeout_s: float) -> Iterator[None]:
         lock.write(str(os.getpid()))  # for whoever waits in vain
         lock.flush()
         yield
+
+
+def _is_there(handle: int, file: Path) -> bool:
+    """Whether `file` is still what was opened as `handle`."""
+    try:
+        return os.path.samestat(os.fstat(handle), file.stat())
+    except FileNotFoundError:
+        return False
 
 
 @dataclass(frozen=True)
