@@ -14,6 +14,7 @@ from gnnexp.record.runs import MACHINE, Run, read_run
 from gnnexp.reports import overview
 from gnnexp.reports.compare import compare
 from gnnexp.reports.figures.description import Figure
+from gnnexp.reports.figures.draw import draw
 from gnnexp.reports.figures.panels import cut
 from gnnexp.reports.kinds import kinds
 from gnnexp.reports.table import Table, group_runs, make_columns, make_table, row_keys, stack
@@ -50,6 +51,14 @@ def test_a_comparison_has_a_row_for_each_kind(two_kinds: list[Run]) -> None:
             assert MACHINE in table.header and {row[len(keys) - 1] for row in table.rows} == {SMALL.kind, LARGE.kind}
     assert row_keys(two_kinds[:2]) == ("system",), "equal nodes are one machine"
     assert row_keys(two_kinds, ("machine",)) == ("machine",), "a sweep may ask for it"
+
+
+def test_no_speed_up_is_drawn_between_them() -> None:
+    runs = [made_on(figure_run("dgl", 4.0), SMALL), made_on(figure_run("p3", 1.0), SMALL),
+            made_on(figure_run("dgl", 100.0), LARGE)]
+    table = draw(Figure("speedup", "matrix", ("time/epoch_s",), series=("system",)), runs, ()).table
+    assert len(table.rows) == 2 * 2 + 1
+    assert all((SMALL.cpu in row[1]) == (SMALL.cpu in row[2]) for row in table.rows)
 
 
 def test_the_list_of_runs_names_them(two_kinds: list[Run]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.drawing import Drawn, finish, panel_figure
 from gnnexp.reports.figures.panels import Panel, caption_of
-from gnnexp.reports.table import Table
+from gnnexp.reports.table import Group, Table
 from gnnexp.reports.values.metrics import values_of
 from gnnexp.reports.values.spread import mean_and_interval
 
@@ -27,9 +27,7 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     metric = figure.y[0]
     sizes = [max(2.0, 0.75 * len(panel.series)) for panel in panels]
     canvas, spaces = panel_figure(panels, [size + 0.6 for size in sizes], 1.2 + max(sizes, default=2.0), beside=1.0)
-    means = [[mean_and_interval(values_of(group.runs, metric))[0] for group in panel.series.values()]
-             for panel in panels]
-    ratios = [[[column / row if row else math.nan for column in of_panel] for row in of_panel] for of_panel in means]
+    ratios = [_ratios(list(panel.series.values()), metric) for panel in panels]
     known = [ratio for of_panel in ratios for line in of_panel for ratio in line if ratio > 0]
     span = max([_LEAST_SPAN, *known, *(1 / ratio for ratio in known)])
     for axes, panel, of_panel in zip(spaces, panels, ratios, strict=True):
@@ -42,6 +40,14 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
                f"{caption_of(panels, [metric])}")
     finish(canvas, caption)
     return Drawn(canvas, Table(("panel", "row", "column", "metric", "column / row"), tuple(rows), caption))
+
+
+def _ratios(groups: Sequence[Group], metric: str) -> list[list[float]]:
+    """The column's mean over the row's; NaN for seconds of different kinds of machine, which are not compared."""
+    means = [mean_and_interval(values_of(group.runs, metric))[0] for group in groups]
+    kinds = [{run.machine for run in group.runs} if "time/" in metric else set() for group in groups]
+    return [[column / row if row and of_row == of_column else math.nan
+             for column, of_column in zip(means, kinds, strict=True)] for row, of_row in zip(means, kinds, strict=True)]
 
 
 def _heat(axes: Axes, panel: Panel, ratios: Sequence[Sequence[float]], span: float) -> None:

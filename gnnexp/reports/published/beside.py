@@ -175,9 +175,9 @@ def any_of(group: Group) -> Run:
 
 
 def place_of(group: Group, beside: Beside) -> tuple[str, ...]:
-    """What systems are compared within: the published graph, the model, and the settings."""
+    """What systems are compared within: the published graph, the model, the settings, and the kind of machine."""
     run = any_of(group)
-    return published_graph(run), run.value("model"), *beside.settings_of(run).values()
+    return published_graph(run), run.value("model"), *beside.settings_of(run).values(), run.machine
 
 
 def _mean(group: Group, metric: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,19 @@ def test_cells_by_hand() -> None:
     # Ours p3 < gsplit < dgl < quiver, the paper's p3 < gsplit < quiver < dgl.
     assert "By epoch_s, 5 of 6 pairs of systems are in the paper's order." in table.caption
     assert "median of the 2 epochs after the first" in table.caption
+
+
+def test_rows_are_compared_with_those_of_their_own_machine() -> None:
+    """Seconds of two kinds of machine are no ratio, and no pair in anybody's order."""
+    def on(cpu: str, group: Group) -> Group:
+        node = {"host": "a", "cpu": cpu, "cores": 2, "gpus": [], "torch": "2"}
+        return Group((*group.labels, cpu), tuple(replace(run, nodes=[node]) for run in group.runs), ())
+
+    groups = [on("EPYC", group_of(run_of("gsplit", 2.0))), on("EPYC", group_of(run_of("dgl", 4.0))),
+              on("Xeon", group_of(run_of("gsplit", 200.0))), on("Xeon", group_of(run_of("dgl", 300.0)))]
+    table = make_table(groups, ["system", "machine"], read_beside(OPTIONS))
+    assert [row[-2] for row in table.rows] == ["1.00", "2.00", "1.00", "1.50"]
+    assert "2 of 2 pairs" in table.caption
 
 
 def test_another_system_of_ours_may_stand_for_a_papers() -> None:
