@@ -21,6 +21,7 @@ from gnnexp.cli.console import make_console
 from gnnexp.cli.known_runs import Looking, all_there
 from gnnexp.cli.main import run_command
 from gnnexp.cli.once import look_again, looked_at_the_end, turn_of
+from gnnexp.cli.report import choose
 from gnnexp.cli.submitted import run_submitted
 from gnnexp.cli.sweep import check_all
 from gnnexp.config.compose import Composed
@@ -255,3 +256,13 @@ def test_a_process_of_a_case_that_not_even_sigkill_ends_is_left(
     unkillable: list[subprocess.Popen[Any]], frozen_case: State
 ) -> None:
     assert frozen_case.status == "failed" and f"({unkillable[0].pid}) is frozen" in frozen_case.reason
+
+
+def test_cases_that_are_the_same_run_are_one_run_of_the_report(sweeps: Path) -> None:
+    """How often checkpoints are written makes no other run: counted three times it would have no spread."""
+    (sweeps / "one.yaml").write_text(SWEEP.partition("axes")[0] + "axes: {train.checkpoint_every: [1, 2, 3]}")
+    assert run_command(["sweep", "one.yaml"]) == 0
+    (run,) = sweeps.glob("runs/one/*")
+    for words in (["one"], ["runs/one", str(run)], ["balance", "one", str(run)]):
+        assert len(choose(words).paths) == 1
+    assert "±" not in (sweeps / "reports" / "one" / "table.md").read_text().splitlines()[2]

@@ -25,7 +25,8 @@ from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.slurm_jobs import read_job_id
 from gnnexp.record.attempts import BUSY
 from gnnexp.record.ending import deliver, settle
-from gnnexp.record.records import write_json, write_text
+from gnnexp.record.failure import describe
+from gnnexp.record.records import RESULT_FILE, write_json, write_text
 from gnnexp.record.runs import RUNS, read_run
 from gnnexp.sweep import Sweep
 
@@ -101,8 +102,14 @@ def run_case(sweep: Sweep, composed: Composed, state: State, console: Console, l
     try:
         with in_words(f"gnnexp sweep {sweep.name}"):
             run_dir = ready(sweep, composed, state, console, launchers.controller)
-            outcome = carry_out(run_dir, composed.config, console, launchers)
     except ProblemsError as error:  # found in the data, which is only read when its turn comes
+        return refused(sweep, composed, state, error)
+    except Exception as error:  # memory ran out, or a dataset of the user's own is wrong
+        return broken(sweep, composed, state, error)
+    try:
+        with in_words(f"gnnexp sweep {sweep.name}"):
+            outcome = carry_out(run_dir, composed.config, console, launchers)
+    except ProblemsError as error:
         return refused(sweep, composed, state, error)
     now = ended(state, run_dir, outcome, composed.config)
     if outcome.status == "finished" and now.reason:
@@ -129,20 +136,42 @@ def refused(sweep: Sweep, composed: Composed, state: State, error: ProblemsError
     """A case that could not be started is a result too: it is recorded as a failed run."""
     print(f"gnnexp: {error}", file=sys.stderr)
     reason = str(error.problems[0]).splitlines()[0]
-    run_dir = Path(state.run_dir) if state.run_dir else composed.run_dir
     if any(problem.key == BUSY for problem in error.problems):
         return replace(state, status="running elsewhere", reason=reason)
     kind = "disk" if isinstance(error, DiskError) else "mistake"
+    return _recorded(sweep, composed, state, Outcome(2, "failed", reason, reason, kind))
+
+
+def broken(sweep: Sweep, composed: Composed, state: State, error: Exception) -> State:
+    """A case that met an error while it was prepared, in a component of the user's own or in ours: the others go on.
+
+    Called while the error is handled.
+    """
+    failure = describe(error)
+    print(failure.trace, file=sys.stderr)
+    reason = " ".join(failure.reason.split())
+    memory = {name: number for name in ("needed_bytes", "available_bytes")
+              if (number := getattr(failure, name)) is not None}
+    return _recorded(sweep, composed, state, Outcome(1, "failed", reason, reason, failure.kind, memory))
+
+
+def _recorded(sweep: Sweep, composed: Composed, state: State, outcome: Outcome) -> State:
+    """The state of a case that failed as `outcome` says, with a record if there can be one."""
+    run_dir = Path(state.run_dir) if state.run_dir else composed.run_dir
+    now = replace(state, status="failed", reason=outcome.reason)
     try:
-        if not state.run_dir:
+        if not state.run_dir and not run_dir.exists():
             _record(run_dir, composed, state, sweep)
-        settle(run_dir, Outcome(2, "failed", reason, reason, kind))
+        if state.run_dir or not (run_dir / RESULT_FILE).exists():  # else it has its result: what came later failed
+            settle(run_dir, outcome)
+    except ProblemsError:  # the user's code cannot be read, for example: without a record
+        return now
     except OSError as full:
         if refusal(full) is None and run_dir.is_dir():
             raise
-        return replace(state, status="failed", reason=reason)  # without a record: there is no room for one
+        return now  # without a record: there is no room for one
     deliver(run_dir, composed.config)
-    return replace(state, status="failed", reason=reason, run_dir=str(run_dir))
+    return replace(now, run_dir=str(run_dir))
 
 
 def _record(run_dir: Path, composed: Composed, state: State, sweep: Sweep) -> None:

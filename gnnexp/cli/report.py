@@ -131,8 +131,8 @@ class Choice:
 
 
 def of_sweep(name: str, run_dirs: Iterable[str], layout: Layout) -> Choice:
-    """The runs of a sweep that have ended, be it well or not."""
-    paths = [Path(run_dir) for run_dir in run_dirs if run_dir]
+    """The runs of a sweep that have ended, be it well or not; one that several cases are is one run."""
+    paths = [Path(run_dir) for run_dir in dict.fromkeys(run_dirs) if run_dir]
     ended = [path for path in paths if os.path.lexists(path / RESULT_FILE)]
     return Choice(name, ended, layout, name, len(paths) - len(ended))
 
@@ -146,7 +146,15 @@ def choose(names: Sequence[str], command: str = "report") -> Choice:
     if names[0] not in KINDS:
         return _choose(names, command)
     chosen = [_choose([name], command) for name in names[1:]] or [Choice(names[0], _below(RUNS, command))]
-    return Choice(chosen[0].name, [path for one in chosen for path in one.paths], Layout(kind=names[0]))
+    return Choice(chosen[0].name, _each_once(path for one in chosen for path in one.paths), Layout(kind=names[0]))
+
+
+def _each_once(paths: Iterable[Path]) -> list[Path]:
+    """Run directories without those that another name leads to: a run and a folder that holds it, for example."""
+    found: dict[Path, Path] = {}
+    for path in paths:
+        found.setdefault(path.resolve(), path)
+    return list(found.values())
 
 
 def _choose(names: Sequence[str], command: str) -> Choice:
@@ -163,7 +171,7 @@ def _choose(names: Sequence[str], command: str) -> Choice:
         raise ConfigError(wrong)
     # A folder of runs stands for all of them.
     found = [run for path in paths for run in ([path] if os.path.lexists(path / JOB_FILE) else _below(path, command))]
-    return Choice(paths[0].resolve().name, found)
+    return Choice(paths[0].resolve().name, _each_once(found))
 
 
 def _below(folder: Path, command: str) -> list[Path]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from gnnexp.cli.cases import State, begun_jobs, ended, ready, refused
+from gnnexp.cli.cases import State, begun_jobs, broken, ended, ready, refused
 from gnnexp.cli.execute import draw_or_say
 from gnnexp.cli.known_runs import Looking
 from gnnexp.cli.once import not_started, turn_of
@@ -89,6 +89,9 @@ def _ready_alike(
                 run_dir = ready(sweep, composed[position], now, console, controller)
         except ProblemsError as error:
             states[position] = refused(sweep, composed[position], states[position], error)
+            continue
+        except Exception as error:  # as in `run_case`
+            states[position] = broken(sweep, composed[position], states[position], error)
             continue
         states[position] = replace(now, run_dir=str(run_dir))
         alike.setdefault(json.dumps(composed[position].config["hardware"], sort_keys=True), []).append(position)
