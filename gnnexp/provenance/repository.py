@@ -78,7 +78,7 @@ def _as_new(file: Path, name: str) -> str:
     except OSError as error:
         return f"+++ b/{name} ({error.strerror})"
     if b"\0" in content:
-        return f"Binary file b/{name}, SHA-256 {hashlib.sha256(content).hexdigest()}"
+        return f"+++ b/{name} (no text, SHA-256 {hashlib.sha256(content).hexdigest()})"
     lines = content.decode(errors="replace")[:_MOST_CHARACTERS].splitlines()
     return "\n".join(difflib.unified_diff([], lines, "/dev/null", f"b/{name}", lineterm=""))
 
