@@ -36,6 +36,28 @@ from gnnexp.sweep import Sweep, load_sweep
 __all__ = ["place", "unkillable"]
 
 CASES = 2
+# For the process of a case: Ctrl-C at a moment of its start.
+INTERRUPTED = """
+import os, sys
+if any(word.endswith("side_by_side") for word in sys.orig_argv):
+    import importlib.abc, signal
+    moment = os.environ["INTERRUPTED_AT"]
+
+    class Finder(importlib.abc.MetaPathFinder):
+        def find_spec(self, name, path=None, target=None):
+            if moment.startswith("import") and name == "gnnexp.cli.execute":
+                signal.raise_signal(signal.SIGINT)
+
+    def traced(frame, event, argument):
+        if frame.f_code.co_name == "create_run":
+            if moment == "create_run":
+                signal.raise_signal(signal.SIGINT)
+            return lambda frame, event, argument: signal.raise_signal(signal.SIGINT) if event == "return" else None
+
+    sys.meta_path.insert(0, Finder())
+    if not moment.startswith("import"):
+        sys.settrace(traced)
+"""
 SWEEP = f"""
 fixed: [tracker=none, hardware.launcher.worker_module=pretending_worker]
 axes: {{seed: {list(range(CASES))}}}
@@ -186,6 +208,24 @@ def test_a_case_is_submitted_once(place: Path, monkeypatch: pytest.MonkeyPatch) 
     assert first.status == "submitted" and [one.status for one in (*seen, second)] == ["running elsewhere"] * 2
     assert submitted == [Path(first.run_dir)] and len(all_there()) == 1
     assert second.run_dir == first.run_dir
+
+
+@pytest.mark.parametrize("moment", ["import gnnexp.cli.execute", "create_run", "after create_run"])
+def test_a_case_that_is_interrupted_before_its_ranks_start_has_not_failed(
+        sweeps: Path, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
+    """By Ctrl-C of `--jobs`; nothing half made is left, and the next call makes the case once."""
+    (sweeps / "sitecustomize.py").write_text(INTERRUPTED)
+    before = os.environ["PYTHONPATH"]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(sweeps), before]))
+    monkeypatch.setenv("INTERRUPTED_AT", moment)
+    assert run_command(["sweep", "one.yaml", "seed=0", "--jobs", "2"]) == 130
+    (case,) = json.loads((sweeps / "runs" / "sweeps" / "one.json").read_text())["cases"]
+    assert case["status"] == "interrupted", case
+    made = [path.name for path in sweeps.glob("runs/one/*")]
+    assert len(made) == (moment == "after create_run") and not list(sweeps.glob("runs/one/.*"))
+    monkeypatch.setenv("PYTHONPATH", before)
+    assert run_command(["sweep", "one.yaml", "seed=0", "--jobs", "2"]) == 0
+    assert seeds(sweeps) == {0: 1} and set(made) <= {path.name for path in sweeps.glob("runs/one/*")}
 
 
 @pytest.fixture

@@ -31,6 +31,8 @@ from gnnexp.record.records import write_json
 from gnnexp.sweep import Sweep
 
 _POLL_S = 0.2
+# What a process ends with that was asked to stop while it started, or prepared the case's data.
+_ASKED = frozenset({128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGINT, -signal.SIGTERM})
 # Folders of earlier calls, and what earlier versions called those of cases.
 _CALL = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d-\d+|\d{3}")
 
@@ -130,6 +132,8 @@ def _outcome(state: State, child: _Child) -> State:
         assert found.key == state.key, f"{path} is of another case"
         return found
     code = child.process.returncode
+    if code in _ASKED:
+        return replace(state, status="interrupted", reason="interrupted before its ranks were started")
     how = f"ended with {code}" if code != -signal.SIGKILL else "was killed, or was frozen and is killed now"
     if code is None:
         how = f"({child.process.pid}) is frozen, and SIGKILL does not end it"
