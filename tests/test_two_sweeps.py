@@ -68,7 +68,7 @@ axes: {{seed: {list(range(CASES))}}}
 def sweeps(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two sweeps with the same cases, on ranks that only pretend."""
     here = str(Path(__file__).parent / "support")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([here, os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")])))
     for name in ("one", "two"):
         (place / f"{name}.yaml").write_text(SWEEP)
     return place
@@ -214,9 +214,11 @@ def test_a_case_is_submitted_once(place: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_case_that_is_interrupted_before_its_ranks_start_has_not_failed(
         sweeps: Path, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     """By Ctrl-C of `--jobs`; nothing half made is left, and the next call makes the case once."""
-    (sweeps / "sitecustomize.py").write_text(INTERRUPTED)
+    interrupting = sweeps / "interrupting"  # not the current folder, where a process may look without being asked
+    interrupting.mkdir()
+    (interrupting / "sitecustomize.py").write_text(INTERRUPTED)
     before = os.environ["PYTHONPATH"]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(sweeps), before]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(interrupting), before]))
     monkeypatch.setenv("INTERRUPTED_AT", moment)
     assert run_command(["sweep", "one.yaml", "seed=0", "--jobs", "2"]) == 130
     (case,) = json.loads((sweeps / "runs" / "sweeps" / "one.json").read_text())["cases"]

@@ -24,7 +24,7 @@ def test_counts_add_up():
 
 
 def test_sessions_add_up_in_a_file(tmp_path):
-    file = tmp_path / "results" / "torture.json"
+    file = tmp_path / "torture.json"
     assert read_sessions(file) == []
     for seed in (1, 2):
         add_session(file, session(seed, *[FAILURE] * (seed - 1), kills=10 * seed, runs=seed))
