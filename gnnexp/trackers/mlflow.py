@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from gnnexp.config.check import LONGEST_S
@@ -30,6 +30,7 @@ from gnnexp.trackers.description import (
     report_tags,
     run_name,
 )
+from gnnexp.trackers.limited import Limited
 from gnnexp.trackers.report_record import ReportRecord, read_report, read_report_delivery
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 URI_VARIABLE = "MLFLOW_TRACKING_URI"
 # What MLflow can store in (its documentation's list of backend stores).
 _STORES = {"", "file", "sqlite", "postgresql", "mysql", "mssql", "http", "https", "databricks"}
+_SERVERS = {"http", "https", "databricks"}
 _UID_TAG = "gnnexp.uid"
 # Making the tables takes 5 s; several processes that start together on a busy machine wait for each other.
 _TABLES_S = 120.0
@@ -164,7 +166,7 @@ class MlflowTracker(Tracker):
         from mlflow.exceptions import MlflowException
 
         with self._making_tables():
-            client = MlflowClient(tracking_uri=self.uri)
+            client = self._limited(MlflowClient(tracking_uri=self.uri))
             found = client.get_experiment_by_name(self.experiment)
             if found is None:
                 try:
@@ -179,6 +181,11 @@ class MlflowTracker(Tracker):
                 _describe_experiment(client, found.experiment_id, found.tags)
         self._client = client
         return client
+
+    def _limited(self, client: MlflowClient) -> MlflowClient:
+        """`client`, each of whose requests ends within `timeout_s` where a server answers them."""
+        is_server = self.uri.partition(":")[0] in _SERVERS
+        return cast("MlflowClient", Limited(client, self.timeout_s)) if is_server else client
 
     def _making_tables(self) -> AbstractContextManager[None]:
         """One process at a time makes the tables of a SQLite store: 7 of 8 together failed (slurm/README)."""
@@ -285,9 +292,9 @@ def _deliver_end(client: MlflowClient, run_dir: Path, record: RunRecord, deliver
     for file in (run_dir / "config.yaml", run_dir / "result.json"):
         if file.exists():
             client.log_artifact(delivery.run_id, str(file))
-    for folder in ("logs", "figures"):
-        if (run_dir / folder).is_dir():
-            client.log_artifacts(delivery.run_id, str(run_dir / folder), folder)
+    for file in sorted(path for folder in ("logs", "figures") for path in (run_dir / folder).rglob("*")):
+        if file.is_file():  # each in a request of its own, which has its own time limit
+            client.log_artifact(delivery.run_id, str(file), str(file.parent.relative_to(run_dir)))
     for key, value in end_tags(run_dir, record).items():
         client.set_tag(delivery.run_id, key, value)
     status = "FINISHED" if record.result["status"] == "finished" else "FAILED"
