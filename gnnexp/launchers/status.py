@@ -104,14 +104,17 @@ class Death:
         return f"was ended by {name}" + (" (the kernel was out of memory)" if self.out_of_memory else "")
 
 
-# What a survivor says when another rank has vanished, or does not answer: never the cause.
+# What a survivor says when another rank has vanished, or does not answer: never the cause. torch has classes for its
+# store and its groups, gloo has words.
+_OF_TORCH = ("DistNetworkError", "DistStoreError", "DistBackendError")
 _LOST_PEER = ("closed by peer", "reset by peer", "broken pipe", "pair closure", "connection refused",
               "socket closed", "clients joined", "recvvalue failed", "sendbytes failed")
 _NO_ANSWER = ("timed out", "timeout", "clients joined")
 
 
 def _is_consequence(status: Status) -> bool:
-    return any(words in status.reason.lower() for words in (*_LOST_PEER, *_NO_ANSWER))
+    reason = status.reason.lower()
+    return status.reason.startswith(_OF_TORCH) or any(words in reason for words in (*_LOST_PEER, *_NO_ANSWER))
 
 
 @dataclass(frozen=True)

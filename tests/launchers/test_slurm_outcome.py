@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from gnnexp.launchers.queue.answers import Ended
 from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.slurm_jobs import ended_with_step, exited
+from gnnexp.launchers.status import Death, judge
 
 SRUN = """srun: error: n1: task 1: Killed
 srun: launch/slurm: _step_signal: Terminating StepId=23.0
@@ -43,6 +46,20 @@ def test_the_killed_rank_is_named_although_another_was_last_heard_before(tmp_pat
     assert "rank 1 on n1 vanished" in outcome_of(tmp_path, state, 4).reason
     write(tmp_path, 1, 12.0, "failed", "Connection closed by peer [127.0.0.1]:1")
     assert "rank 3 on n2 vanished" in outcome_of(tmp_path, state, 4).reason, "scancel and its like end all"
+
+
+@pytest.mark.parametrize("reason", [
+    "DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown?",
+    "DistStoreError: wait timeout after 60000ms, keys: /default_pg/0",
+    "RuntimeError: [tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:1",
+])
+def test_a_rank_that_lost_its_peer_is_not_the_cause(tmp_path: Path, reason: str) -> None:
+    """Rank 0 serves torch's store: whoever forms a group when rank 0 is killed hears of it from the store."""
+    write(tmp_path, 0, 12.0)
+    write(tmp_path, 1, 12.0, "failed", reason)
+    killed = judge(tmp_path, [Death(0, -9, 12.3), Death(1, 1, 12.2)])
+    assert killed.kind == "killed" and killed.reason == "rank 0 on n1 was ended by SIGKILL in phase wait"
+    assert judge(tmp_path, [Death(1, 1, 12.2)]).reason.endswith(reason), "nobody else has failed"
 
 
 def test_what_a_rank_says_of_itself_comes_before_those_that_were_ended_for_it(tmp_path: Path) -> None:
