@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-by-make
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow test-gpu test-slurm test-core wheel-smoke lint bench reproduce-small torture torture-slice ui docs clean
+.PHONY: help setup run test test-slow test-gpu test-emulated-gpu test-slurm test-core wheel-smoke lint bench reproduce-small torture torture-slice ui docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -34,6 +34,10 @@ test-slow: setup ## longer checks: every combination of the exactness tests, inj
 
 test-gpu: setup ## checks that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
+
+# One thread for each rank: the tests run several ranks side by side.
+test-emulated-gpu: setup ## the same checks on an emulated CUDA device: no GPU is needed (docs/howto/emulated_gpu.md)
+	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m gnnexp.testing.emulated -m pytest -m gpu -n $(TEST_JOBS) --dist worksteal
 
 test-slurm: setup ## a real SLURM of two virtual nodes on this machine (root; slurmctld slurmd slurm-client munge)
 	$(BIN)/python -m pytest -m "slurm and not slow" tests/slurm

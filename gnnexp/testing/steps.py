@@ -55,7 +55,7 @@ class Curve:
 
     Attributes:
         losses: of every step, the sum over this rank's targets and their number.
-        gradients: of the first step, by parameter; `rows`: those of trained rows, whole.
+        gradients: of the first step, by parameter, on the host; `rows`: those of trained rows, whole.
         sent_bytes: by tag, of all steps.
         rounds: of exchanges, likewise.
         work: what the paradigm counted, likewise.
@@ -95,7 +95,8 @@ def run_steps(
                 paradigm.synchronize()
                 if not gradients:
                     gradients = {
-                        name: p.grad.clone() for name, p in paradigm.module.named_parameters() if p.grad is not None
+                        name: p.grad.clone().cpu() for name, p in paradigm.module.named_parameters()
+                        if p.grad is not None
                     } | _row_gradients(job)
                 paradigm.update(optimizer)
                 losses.append((float(loss), count))

@@ -34,9 +34,7 @@ def _steps(config: dict[str, Any], size: int, steps: int) -> Curve:
     graph, partition = nasty_graph(), None
     if config["paradigm"]["_target_"].endswith(("VertexParallel", "Offload")):
         partition = (cut_parts if "libra" in config["partitioner"]["_target_"] else parts)(graph, size)
-    curve = run_steps(config, graph, steps, partition)
-    curve.gradients.update({name: value.cpu() for name, value in curve.gradients.items()})
-    return curve
+    return run_steps(config, graph, steps, partition)
 
 
 def assert_same(ranks: Any, size: int, system: str, model: str, **options: Any) -> None:

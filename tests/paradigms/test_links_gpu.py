@@ -20,9 +20,7 @@ STEPS = 20
 
 def _steps(config: dict[str, Any], way: str, size: int, typed: bool) -> Curve:
     graph = typed_links() if typed else plain_links()
-    curve = run_steps(config, graph, STEPS, placed(way, graph, size))
-    curve.gradients.update({name: value.cpu() for name, value in curve.gradients.items()})
-    return curve
+    return run_steps(config, graph, STEPS, placed(way, graph, size))
 
 
 @pytest.mark.parametrize("way", WAYS)

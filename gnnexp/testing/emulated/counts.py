@@ -1,0 +1,68 @@
+"""What a GPU would have done: launches, waits of the host, copies and their bytes, by kernel and by line of gnnexp."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+NAMES = ("launches", "waits", "stream_waits", "h2d_copies", "h2d_bytes", "pageable_h2d_bytes", "d2h_copies",
+         "d2h_bytes", "pinned_bytes")
+_GNNEXP = str(Path(__file__).parents[2])
+_TESTING = str(Path(__file__).parents[1])
+
+
+@dataclass
+class Counts:
+    """Since counting began.
+
+    Attributes:
+        totals: by the names of `NAMES`; bytes, or how often.
+        places: by name and the line of gnnexp that did it ("comm/rows.py:40"); "autograd" where no line of gnnexp is on
+            the thread's stack.
+        kernels: by name and kernel.
+    """
+
+    totals: Counter[str] = field(default_factory=Counter)
+    places: Counter[tuple[str, str]] = field(default_factory=Counter)
+    kernels: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+
+@contextmanager
+def counting(library: ctypes.CDLL) -> Iterator[Counts]:
+    """Count what all threads of this process do on the emulated device inside; one at a time."""
+    counts, lock = Counts(), threading.Lock()
+
+    def seen(what: int, amount: int, kernel: bytes) -> None:
+        name, place = NAMES[what], _place()
+        with lock:
+            counts.totals[name] += amount
+            counts.kernels[name, kernel.decode()] += amount
+            counts.places[name, place] += amount
+
+    observer = _OBSERVER(seen)
+    library.emulated_observe(observer)
+    try:
+        yield counts
+    finally:
+        library.emulated_observe(None)
+
+
+_OBSERVER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_int64, ctypes.c_char_p)
+
+
+def _place() -> str:
+    """The innermost line of gnnexp, its tests' helpers apart, on this thread's stack."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(_GNNEXP) and not file.startswith(_TESTING):
+            return f"{Path(file).relative_to(_GNNEXP)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "autograd"

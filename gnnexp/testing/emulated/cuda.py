@@ -1,0 +1,80 @@
+"""`torch.cuda` of a CPU build, over the emulated device: what gnnexp calls of it, and no more.
+
+A function that is not replaced raises, as it does without CUDA: nothing is made up.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+TOTAL_BYTES = 80 << 30
+NAME = "emulated CUDA device (gnnexp.testing.emulated)"
+
+
+def install(library: ctypes.CDLL) -> None:
+    """Let `torch.cuda` speak of the emulated device; torch is imported here."""
+    import torch
+
+    gpu, accelerator = torch.cuda, torch.accelerator
+
+    def _device(device: Any = None) -> torch.device:  # noqa: ANN401
+        """A device with its number: the thread's current one if there is none."""
+        if isinstance(device, int):
+            return torch.device("cuda", device)
+        asked = torch.device("cuda" if device is None else device)
+        assert asked.type == "cuda", f"{asked} is no CUDA device"
+        return torch.device("cuda", accelerator.current_device_index() if asked.index is None else asked.index)
+
+    def new_stream(device: Any = None, priority: int = 0) -> torch.Stream:  # noqa: ANN401
+        return torch.Stream(_device(device), priority=priority)
+
+    def new_event(enable_timing: bool = False, blocking: bool = False) -> torch.Event:
+        return torch.Event(torch.device("cuda"), enable_timing=enable_timing, blocking=blocking)
+
+    @contextmanager
+    def stream(chosen: torch.Stream | None) -> Iterator[None]:
+        if chosen is None:
+            yield
+            return
+        with chosen:
+            yield
+
+    def exchange_device(index: int) -> int:
+        before = accelerator.current_device_index()
+        if index >= 0:
+            accelerator.set_device_index(index)
+        return before
+
+    def properties(device: Any = None) -> SimpleNamespace:  # noqa: ANN401
+        index = _device(device).index
+        return SimpleNamespace(name=NAME, total_memory=TOTAL_BYTES, multi_processor_count=1, major=9, minor=0,
+                               uuid=f"emulated-{index}")
+
+    def allocated(device: Any, peak: bool) -> int:  # noqa: ANN401
+        return int(library.emulated_allocated_bytes(_device(device).index, int(peak)))
+
+    replaced = {
+        "_lazy_init": lambda: None, "is_initialized": lambda: True, "is_available": lambda: True,
+        "device_count": lambda: int(library.emulated_num_devices()), "current_device": accelerator.current_device_index,
+        "set_device": lambda device: accelerator.set_device_index(_device(device)),
+        "_exchange_device": exchange_device, "_maybe_exchange_device": exchange_device,
+        "Stream": new_stream, "Event": new_event, "stream": stream, "set_stream": accelerator.set_stream,
+        "current_stream": lambda device=None: accelerator.current_stream(_device(device)),
+        "synchronize": lambda device=None: accelerator.synchronize(_device(device)),
+        "is_current_stream_capturing": lambda: False, "empty_cache": lambda: None,
+        "memory_allocated": lambda device=None: allocated(device, peak=False),
+        "max_memory_allocated": lambda device=None: allocated(device, peak=True),
+        "reset_peak_memory_stats": lambda device=None: library.emulated_reset_peak(_device(device).index),
+        "mem_get_info": lambda device=None: (TOTAL_BYTES - allocated(device, peak=False), TOTAL_BYTES),
+        "get_device_name": lambda device=None: NAME, "get_device_properties": properties,
+        "get_device_capability": lambda device=None: (9, 0),
+    }
+    for name, value in replaced.items():
+        assert hasattr(gpu, name), f"torch.cuda.{name} is gone"
+        setattr(gpu, name, value)
+    # torch.manual_seed seeds the device's generator too: kernels here draw from the CPU's, which is seeded.
+    gpu.manual_seed_all = lambda seed: None

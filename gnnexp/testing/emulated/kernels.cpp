@@ -1,0 +1,455 @@
+// Every kernel of the emulated device: the CPU's, on the same bytes, after the checks that a real GPU makes.
+#include "device.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/SparseCsrTensorImpl.h>
+#include <ATen/SparseTensorImpl.h>
+#include <ATen/native/SparseTensorUtils.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_coalesced_native.h>
+#include <ATen/ops/_indices_native.h>
+#include <ATen/ops/_local_scalar_dense.h>
+#include <ATen/ops/_nnz_native.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/_sparse_coo_tensor_unsafe.h>
+#include <ATen/ops/_sparse_csr_tensor_unsafe.h>
+#include <ATen/ops/_values_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/col_indices_native.h>
+#include <ATen/ops/crow_indices_native.h>
+#include <ATen/ops/dense_dim_native.h>
+#include <ATen/ops/indices_native.h>
+#include <ATen/ops/is_coalesced_native.h>
+#include <ATen/ops/sparse_dim_native.h>
+#include <ATen/ops/values_native.h>
+#include <ATen/ops/view_native.h>
+#include <c10/core/CPUAllocator.h>
+#include <torch/library.h>
+
+#include <unordered_set>
+
+namespace emulated {
+namespace {
+
+using at::IValue;
+using at::Tensor;
+using torch::jit::Stack;
+
+bool on_device(const Tensor& tensor) { return tensor.defined() && tensor.is_cuda(); }
+
+// Kernels that end only when the host knows a number that the device computed.
+const std::unordered_set<std::string> kWaits{
+    "aten::_local_scalar_dense", "aten::nonzero", "aten::nonzero_static", "aten::_unique2", "aten::unique_dim",
+    "aten::unique_consecutive", "aten::unique_dim_consecutive", "aten::masked_select", "aten::equal",
+    "aten::is_nonzero", "aten::bincount", "aten::_coalesce", "aten::multinomial", "aten::histc"};
+// Kernels that take host tensors beside those of the device: indices are copied there first.
+const std::unordered_set<std::string> kIndexing{"aten::index", "aten::index_put", "aten::index_put_",
+                                                "aten::_index_put_impl_", "aten::_unsafe_index"};
+
+// --- one call: host tensors over the device's bytes, and back ------------------------------------------------------
+class Call {
+ public:
+  explicit Call(const std::string& name) : name_(name), indexing_(kIndexing.count(name) > 0) {}
+
+  IValue to_host(const IValue& value, bool written) {
+    if (value.isTensor()) return host_of(value.toTensor(), written);
+    if (value.isTensorList()) {
+      std::vector<Tensor> hosts;
+      for (const Tensor& one : value.toTensorVector()) hosts.push_back(host_of(one, written));
+      return hosts;
+    }
+    if (value.isOptionalTensorList()) {
+      c10::List<std::optional<Tensor>> hosts;
+      for (const std::optional<Tensor>& one : value.toOptionalTensorList())
+        hosts.push_back(one.has_value() ? std::optional<Tensor>(host_of(*one, written)) : one);
+      return hosts;
+    }
+    if (value.isDevice() && value.toDevice().is_cuda()) {
+      use(value.toDevice());
+      return c10::Device(c10::DeviceType::CPU);
+    }
+    return value;
+  }
+
+  IValue to_device(const IValue& value) {
+    if (value.isTensor()) return device_of(value.toTensor());
+    if (!value.isTensorList()) return value;
+    std::vector<Tensor> there;
+    for (const Tensor& one : value.toTensorVector()) there.push_back(device_of(one));
+    return there;
+  }
+
+  // After the kernel: tensors that it gave another size, or more elements, have it on the device too.
+  void take_over_sizes() {
+    for (auto& [original, host] : written_) {
+      if (original.is_sparse()) {
+        auto* sparse = at::sparse::get_sparse_impl(original);
+        sparse->raw_resize_(host.sparse_dim(), host.dense_dim(), host.sizes());
+        sparse->set_indices_and_values_unsafe(device_of(host._indices()), device_of(host._values()));
+        sparse->set_coalesced(host.is_coalesced());
+      } else if (host.sizes() != original.sizes()) {
+        original.unsafeGetTensorImpl()->set_storage_keep_dtype(storage_of(host.storage()));
+        original.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides());
+      }
+    }
+  }
+
+  c10::Device device() const { return device_; }
+  const std::vector<Memory*>& reads() const { return reads_; }
+  std::vector<Memory*>& writes() { return writes_; }
+  bool made_anything() const { return made_; }
+  bool boolean_index() const { return boolean_index_; }
+
+ private:
+  void use(c10::Device device) {
+    const c10::Device there(device.type(), device.index() < 0 ? static_cast<c10::DeviceIndex>(
+        c10::impl::getDeviceGuardImpl(c10::DeviceType::CUDA)->getDevice().index()) : device.index());
+    if (used_ && there != device_) refuse(there.str());
+    device_ = there;
+    used_ = true;
+    if (!on_host_.empty()) refuse("cpu");
+  }
+
+  void refuse(const std::string& other) const {
+    TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", device_.str(),
+                " and ", other, "! (", name_, " on the emulated device)");
+  }
+
+  Tensor host_of(const Tensor& tensor, bool written) {
+    if (!tensor.defined()) return tensor;
+    if (!tensor.is_cuda()) {
+      if (indexing_) boolean_index_ |= tensor.scalar_type() == at::kBool;
+      if (name_ == "aten::index") return tensor;  // torch has copied it to the device, in what precedes the kernel
+      if (indexing_ && used_) {
+        count(H2D_COPIES, 1, name_.c_str());
+        count(H2D_BYTES, static_cast<int64_t>(tensor.nbytes()), name_.c_str());
+        if (!is_pinned(tensor.data_ptr())) count(PAGEABLE_H2D_BYTES, static_cast<int64_t>(tensor.nbytes()), name_.c_str());
+        count(WAITS, 1, name_.c_str());
+      } else if (tensor.dim() > 0) {
+        if (used_) refuse("cpu");
+        on_host_.push_back(name_);
+      }
+      return tensor;
+    }
+    use(tensor.device());
+    if (indexing_) boolean_index_ |= tensor.scalar_type() == at::kBool;
+    const Tensor host = alias(tensor, written);
+    if (written) written_.emplace_back(tensor, host);
+    return host;
+  }
+
+  Tensor alias(const Tensor& tensor, bool written) {
+    if (tensor.is_sparse()) {
+      auto host = at::_sparse_coo_tensor_unsafe(alias(tensor._indices(), written), alias(tensor._values(), written),
+                                                tensor.sizes(), at::TensorOptions().device(at::kCPU).layout(at::kSparse)
+                                                    .dtype(tensor.scalar_type()));
+      host._coalesced_(tensor.is_coalesced());
+      return host;
+    }
+    if (tensor.is_sparse_csr())
+      return at::_sparse_csr_tensor_unsafe(alias(tensor.crow_indices(), written), alias(tensor.col_indices(), written),
+                                           alias(tensor.values(), written), tensor.sizes(),
+                                           at::TensorOptions().device(at::kCPU).layout(at::kSparseCsr)
+                                               .dtype(tensor.scalar_type()));
+    const c10::Storage& storage = tensor.storage();
+    Memory* memory = memory_of(storage);
+    TORCH_CHECK(memory != nullptr || storage.nbytes() == 0, "memory of cuda that the emulated device did not give out");
+    if (memory != nullptr) (written ? writes_ : reads_).push_back(memory);
+    c10::Storage bytes;
+    for (const auto& [device, host] : storages_)
+      if (device.unsafeGetStorageImpl() == storage.unsafeGetStorageImpl()) bytes = host;
+    if (!bytes) {
+      c10::DataPtr pointer(storage.mutable_data(), c10::Device(c10::DeviceType::CPU));
+      bytes = c10::Storage(c10::Storage::use_byte_size_t(), storage.nbytes(), std::move(pointer), c10::GetCPUAllocator(), true);
+      storages_.emplace_back(storage, bytes);
+    }
+    Tensor host = at::detail::make_tensor<c10::TensorImpl>(std::move(bytes), c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                           tensor.dtype());
+    host.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+    if (tensor.is_conj()) host._set_conj(true);
+    if (tensor.is_neg()) host._set_neg(true);
+    return host;
+  }
+
+  Tensor device_of(const Tensor& host) {
+    if (!host.defined() || !used_) return host;
+    for (const auto& [original, alias] : written_)
+      if (alias.is_same(host)) return original;
+    if (host.is_cuda()) return host;
+    if (host.is_sparse()) {
+      Tensor there = at::detail::make_tensor<at::SparseTensorImpl>(c10::DispatchKeySet(c10::DispatchKey::SparseCUDA),
+                                                                   host.dtype());
+      auto* sparse = at::sparse::get_sparse_impl(there);
+      sparse->raw_resize_(host.sparse_dim(), host.dense_dim(), host.sizes());
+      sparse->set_indices_and_values_unsafe(device_of(host._indices()), device_of(host._values()));
+      sparse->set_coalesced(host.is_coalesced());
+      return there;
+    }
+    if (host.is_sparse_csr()) {
+      Tensor there = at::detail::make_tensor<at::SparseCsrTensorImpl>(
+          c10::DispatchKeySet(c10::DispatchKey::SparseCsrCUDA), device_, at::kSparseCsr, host.dtype());
+      static_cast<at::SparseCsrTensorImpl*>(there.unsafeGetTensorImpl())->set_member_tensors(
+          device_of(host.crow_indices()), device_of(host.col_indices()), device_of(host.values()), host.sizes());
+      return there;
+    }
+    Tensor there = at::detail::make_tensor<c10::TensorImpl>(storage_of(host.storage()),
+                                                            c10::DispatchKeySet(c10::DispatchKey::CUDA), host.dtype());
+    there.unsafeGetTensorImpl()->set_sizes_and_strides(host.sizes(), host.strides(), host.storage_offset());
+    if (host.is_conj()) there._set_conj(true);
+    if (host.is_neg()) there._set_neg(true);
+    return there;
+  }
+
+  c10::Storage storage_of(const c10::Storage& host) {
+    for (const auto& [device, known] : storages_)
+      if (known.unsafeGetStorageImpl() == host.unsafeGetStorageImpl() && known.data() == device.data()) return device;
+    c10::Storage there = adopt(host, device_);
+    storages_.emplace_back(there, host);
+    if (auto* memory = memory_of(there)) writes_.push_back(memory);
+    made_ = true;
+    return there;
+  }
+
+  const std::string& name_;
+  const bool indexing_;
+  bool used_ = false, made_ = false, boolean_index_ = false;
+  c10::Device device_{c10::DeviceType::CUDA, 0};
+  std::vector<std::string> on_host_;
+  std::vector<std::pair<c10::Storage, c10::Storage>> storages_;  // of the device, and of the host over the same bytes
+  std::vector<std::pair<Tensor, Tensor>> written_;
+  std::vector<Memory*> reads_, writes_;
+};
+
+bool is_view(const c10::FunctionSchema& schema) {
+  for (const auto& value : schema.returns())
+    if (value.alias_info() != nullptr && !value.alias_info()->isWrite()) return true;
+  return false;
+}
+
+void run(const c10::OperatorHandle& op, Stack* stack) {
+  const auto& schema = op.schema();
+  const std::string& name = schema.name();
+  raise_pending();
+  const size_t first = stack->size() - schema.arguments().size();
+  Call call(name);
+  bool output_size = false;
+  for (size_t place = 0; place < schema.arguments().size(); ++place) {
+    const auto& argument = schema.arguments()[place];
+    const bool written = argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+    IValue& value = (*stack)[first + place];
+    output_size |= argument.name() == "output_size" && !value.isNone();
+    value = call.to_host(value, written);
+  }
+  {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    op.callBoxed(stack);
+  }
+  call.take_over_sizes();
+  const size_t results = stack->size() - schema.returns().size();
+  for (size_t place = results; place < stack->size(); ++place) (*stack)[place] = call.to_device((*stack)[place]);
+  if (is_view(schema)) return;
+  const bool waits = kWaits.count(name) > 0 || (kIndexing.count(name) > 0 && call.boolean_index()) ||
+                     (name == "aten::repeat_interleave" && !output_size);
+  const c10::Stream stream = current_stream(call.device().index());
+  launch(stream, name, call.reads(), call.writes());
+  count(LAUNCHES, 1, name.c_str());
+  if (waits) {
+    count(WAITS, 1, name.c_str());
+    host_waits(stream);
+  }
+}
+
+void kernel(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) { run(op, stack); }
+
+// --- what is not the CPU's kernel ------------------------------------------------------------------------------------
+Tensor empty(c10::SymIntArrayRef sizes, std::optional<at::ScalarType> dtype, std::optional<at::Layout>,
+             std::optional<at::Device> device, std::optional<bool> pinned, std::optional<at::MemoryFormat> format) {
+  TORCH_CHECK(!pinned.value_or(false), "Only dense CPU tensors can be pinned");
+  const c10::OptionalDeviceGuard guard(device);
+  return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(sizes), device_allocator(),
+                                   c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                   dtype.value_or(at::typeMetaToScalarType(at::get_default_dtype())), format);
+}
+
+Tensor empty_strided(c10::SymIntArrayRef sizes, c10::SymIntArrayRef strides, std::optional<at::ScalarType> dtype,
+                     std::optional<at::Layout>, std::optional<at::Device> device, std::optional<bool> pinned) {
+  TORCH_CHECK(!pinned.value_or(false), "Only dense CPU tensors can be pinned");
+  const c10::OptionalDeviceGuard guard(device);
+  return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(sizes), C10_AS_INTARRAYREF_SLOW(strides),
+                                           device_allocator(), c10::DispatchKeySet(c10::DispatchKey::CUDA),
+                                           dtype.value_or(at::typeMetaToScalarType(at::get_default_dtype())));
+}
+
+const Tensor& resize_(const Tensor& self, c10::SymIntArrayRef size, std::optional<at::MemoryFormat>) {
+  auto* impl = self.unsafeGetTensorImpl();
+  impl->set_sizes_contiguous(C10_AS_INTARRAYREF_SLOW(size));
+  const size_t needed = static_cast<size_t>(impl->numel() + impl->storage_offset()) * impl->itemsize();
+  if (impl->storage().nbytes() < needed) {
+    const c10::OptionalDeviceGuard guard(self.device());
+    auto bytes = device_allocator()->allocate(needed);
+    std::memcpy(bytes.get(), impl->storage().data(), impl->storage().nbytes());
+    impl->unsafe_storage().set_data_ptr_noswap(std::move(bytes));
+    impl->unsafe_storage().set_nbytes(needed);
+  }
+  return self;
+}
+
+// Over the bytes of a device tensor, for a copy.
+Tensor bytes_of(const Tensor& tensor) {
+  Tensor host = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(c10::Storage::use_byte_size_t(), tensor.storage().nbytes(),
+                   c10::DataPtr(tensor.storage().mutable_data(), c10::Device(c10::DeviceType::CPU)),
+                   c10::GetCPUAllocator(), false),
+      c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.dtype());
+  host.unsafeGetTensorImpl()->set_sizes_and_strides(tensor.sizes(), tensor.strides(), tensor.storage_offset());
+  return host;
+}
+
+Tensor& copy_(Tensor& self, const Tensor& source, bool non_blocking) {
+  raise_pending();
+  if (self.is_same(source) || source.numel() == 0) return self;
+  const at::AutoDispatchBelowADInplaceOrView below;
+  const c10::Device there = on_device(self) ? self.device() : source.device();
+  const c10::Stream stream = current_stream(there.index());
+  std::vector<Memory*> reads, writes;
+  if (auto* memory = on_device(source) ? memory_of(source.storage()) : nullptr) reads.push_back(memory);
+  if (auto* memory = on_device(self) ? memory_of(self.storage()) : nullptr) writes.push_back(memory);
+  Tensor into = on_device(self) ? bytes_of(self) : self;
+  const Tensor from = on_device(source) ? bytes_of(source) : source;
+  if (on_device(self) && on_device(source)) {
+    if (self.device() != source.device()) {  // both devices' streams wait for each other, as torch has it
+      Event event;
+      record(event, current_stream(self.device().index()));
+      stream_waits(event, current_stream(source.device().index()));
+      launch(current_stream(source.device().index()), "copy between devices", reads, writes);
+      record(event, current_stream(source.device().index()));
+      stream_waits(event, current_stream(self.device().index()));
+    } else {
+      launch(stream, "aten::copy_", reads, writes);
+    }
+    into.copy_(from);
+    count(LAUNCHES, 1, "aten::copy_");
+    return self;
+  }
+  launch(stream, on_device(self) ? "copy to the device" : "copy to the host", reads, writes);
+  const Tensor& host = on_device(self) ? source : self;
+  const auto num_bytes = static_cast<int64_t>(source.nbytes());
+  const bool pinned = is_pinned(host.data_ptr());
+  const bool simple = host.is_contiguous() && self.scalar_type() == source.scalar_type();
+  if (on_device(self)) {
+    count(H2D_COPIES, 1, "copy to the device");
+    count(H2D_BYTES, num_bytes, "copy to the device");
+    if (!pinned) count(PAGEABLE_H2D_BYTES, num_bytes, "copy to the device");
+    into.copy_(from);
+    if (non_blocking && pinned && simple) copy_to_device_later(stream, host.storage(), host.data_ptr(), host.nbytes());
+  } else {
+    count(D2H_COPIES, 1, "copy to the host");
+    count(D2H_BYTES, num_bytes, "copy to the host");
+    into.copy_(from);
+    if (non_blocking && pinned && simple)
+      copy_to_host_later(stream, host.storage(), host.data_ptr(), from.contiguous().data_ptr(), host.nbytes());
+  }
+  if (!non_blocking || !pinned || !simple) {
+    // What is not pinned is staged, and the host goes on only when that is over.
+    count(WAITS, 1, on_device(self) ? "copy to the device" : "copy to the host");
+    host_waits(stream);
+  }
+  return self;
+}
+
+at::Scalar local_scalar(const Tensor& self) {
+  raise_pending();
+  const c10::Stream stream = current_stream(self.device().index());
+  if (auto* memory = memory_of(self.storage())) launch(stream, "aten::item", {memory}, {});
+  count(WAITS, 1, "aten::item");
+  count(D2H_COPIES, 1, "aten::item");
+  count(D2H_BYTES, static_cast<int64_t>(self.element_size()), "aten::item");
+  host_waits(stream);
+  const at::AutoDispatchBelowADInplaceOrView below;
+  return at::_local_scalar_dense(bytes_of(self));
+}
+
+void record_stream(Tensor& self, c10::Stream stream) {
+  if (auto* memory = memory_of(self.storage())) memory->recorded.insert(number_of(stream));
+}
+
+Tensor& set_storage(Tensor& self, c10::Storage source, c10::SymInt offset, c10::SymIntArrayRef size,
+                    c10::SymIntArrayRef stride) {
+  TORCH_CHECK(source.device_type() == c10::DeviceType::CUDA, "a tensor on cuda over memory that is not there");
+  auto* impl = self.unsafeGetTensorImpl();
+  impl->set_storage_keep_dtype(std::move(source));
+  const auto sizes = C10_AS_INTARRAYREF_SLOW(size);
+  if (stride.empty() && !sizes.empty()) {
+    impl->set_storage_offset(offset.guard_int(__FILE__, __LINE__));
+    impl->set_sizes_contiguous(sizes);
+  } else {
+    impl->set_sizes_and_strides(sizes, C10_AS_INTARRAYREF_SLOW(stride), offset.guard_int(__FILE__, __LINE__));
+  }
+  return self;
+}
+
+Tensor& set_whole_storage(Tensor& self, c10::Storage source) {
+  const auto count = static_cast<int64_t>(source.nbytes() / self.element_size());
+  return set_storage(self, std::move(source), 0, c10::SymIntArrayRef{c10::SymInt(count)}, {});
+}
+
+Tensor& set_tensor(Tensor& self, const Tensor& source) {
+  self.unsafeGetTensorImpl()->set_storage_keep_dtype(source.storage());
+  self.unsafeGetTensorImpl()->set_sizes_and_strides(source.sizes(), source.strides(), source.storage_offset());
+  return self;
+}
+
+Tensor as_strided(const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
+                  std::optional<c10::SymInt> offset) {
+  return at::native::as_strided_tensorimpl(
+      self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
+      offset.has_value() ? std::optional<int64_t>(offset->guard_int(__FILE__, __LINE__)) : std::nullopt);
+}
+
+Tensor view(const Tensor& self, c10::SymIntArrayRef size) { return at::native::view(self, C10_AS_INTARRAYREF_SLOW(size)); }
+
+Tensor reshape_alias(const Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
+  return at::native::_reshape_alias(self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(_, CUDA, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&kernel>()); }
+TORCH_LIBRARY_IMPL(_, SparseCUDA, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&kernel>()); }
+TORCH_LIBRARY_IMPL(_, SparseCsrCUDA, library) { library.fallback(torch::CppFunction::makeFromBoxedFunction<&kernel>()); }
+TORCH_LIBRARY_IMPL(aten, CUDA, library) {
+  library.impl("empty.memory_format", &empty);
+  library.impl("empty_strided", &empty_strided);
+  library.impl("resize_", &resize_);
+  library.impl("copy_", &copy_);
+  library.impl("_local_scalar_dense", &local_scalar);
+  library.impl("record_stream", &record_stream);
+  library.impl("set_.source_Storage_storage_offset", &set_storage);
+  library.impl("set_.source_Storage", &set_whole_storage);
+  library.impl("set_.source_Tensor", &set_tensor);
+  library.impl("as_strided", &as_strided);
+  library.impl("view", &view);
+  library.impl("_reshape_alias", &reshape_alias);
+}
+TORCH_LIBRARY_IMPL(aten, SparseCUDA, library) {
+  library.impl("is_coalesced", &at::native::is_coalesced_sparse);
+  library.impl("_coalesced_", &at::native::_coalesced_sparse_);
+  library.impl("_nnz", &at::native::_nnz_sparse);
+  library.impl("_indices", &at::native::_indices_sparse);
+  library.impl("_values", &at::native::_values_sparse);
+  library.impl("indices", &at::native::indices_sparse);
+  library.impl("values", &at::native::values_sparse);
+  library.impl("sparse_dim", &at::native::sparse_dim_sparse);
+  library.impl("dense_dim", &at::native::dense_dim_sparse);
+}
+TORCH_LIBRARY_IMPL(aten, SparseCsrCUDA, library) {
+  library.impl("crow_indices", &at::native::crow_indices_sparse_csr);
+  library.impl("col_indices", &at::native::col_indices_sparse_csr);
+  library.impl("values", &at::native::values_sparse_csr);
+  library.impl("_nnz", &at::native::_nnz_sparse_csr);
+  for (const char* name : {"mm", "mm.out", "addmm", "addmm.out"})  // else torch would put them together from others
+    library.impl(name, torch::CppFunction::makeFromBoxedFunction<&kernel>());
+}
+
+}  // namespace emulated
