@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.shuffle import Halo
+from gnnexp.first_order import FirstOrderFunction
 from gnnexp.measure.ledger import Tag
 
 
@@ -70,7 +70,7 @@ class Delayed:
         self.backwards.clear()
 
 
-class _Gather(Function):
+class _Gather(FirstOrderFunction):
     @staticmethod
     def forward(ctx: Any, local: Tensor, place: Delayed, comm: Communicator, tag: Tag) -> Tensor:
         ctx.rest = place, comm, tag
@@ -83,7 +83,7 @@ class _Gather(Function):
         return gradient[:count] + place.brought_home(gradient[count:], comm, tag, place.backwards), None, None, None
 
 
-class _Reduce(Function):
+class _Reduce(FirstOrderFunction):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, place: Delayed, comm: Communicator, tag: Tag) -> Tensor:
         ctx.rest = place, comm, tag

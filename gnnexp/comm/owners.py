@@ -12,9 +12,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
 from gnnexp.comm.communicator import Communicator
+from gnnexp.first_order import FirstOrderFunction
 from gnnexp.measure.ledger import Tag
 
 Shapes = Sequence[Sequence[tuple[int, ...]]]
@@ -45,7 +45,7 @@ def spread_from_owners(own: Sequence[Tensor], shapes: Shapes, comm: Communicator
     return _by_rank(flat, shapes)
 
 
-class _SumAtOwners(Function):
+class _SumAtOwners(FirstOrderFunction):
     @staticmethod
     def forward(ctx: Any, comm: Communicator, tag: Tag, shapes: Shapes, *parts: Tensor) -> tuple[Tensor, ...]:  # noqa: ANN401
         ctx.rest = comm, tag, shapes
@@ -57,7 +57,7 @@ class _SumAtOwners(Function):
         return None, None, None, *_flat(_spread(gradients, shapes, comm, tag))
 
 
-class _SpreadFromOwners(Function):
+class _SpreadFromOwners(FirstOrderFunction):
     @staticmethod
     def forward(ctx: Any, comm: Communicator, tag: Tag, shapes: Shapes, *own: Tensor) -> tuple[Tensor, ...]:  # noqa: ANN401
         ctx.rest = comm, tag, shapes

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.rows import exchange_rows, packed_bytes
+from gnnexp.first_order import FirstOrderFunction
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.rows.gather import add_rows, gather_rows
 from gnnexp.measure.ledger import Tag
@@ -132,7 +132,7 @@ def reduce_max_home(rows: Tensor, index: ShuffleIndex, comm: Communicator, tag: 
     return torch.cat((own, foreign))
 
 
-class Shuffle(Function):
+class Shuffle(FirstOrderFunction):
     """The differentiable exchange behind `shuffle`."""
 
     @staticmethod
@@ -150,7 +150,7 @@ class Shuffle(Function):
         return halo.put_back(gradient, comm, tag), None, None, None
 
 
-class ReduceHome(Function):
+class ReduceHome(FirstOrderFunction):
     """The differentiable exchange behind `reduce_home`."""
 
     @staticmethod

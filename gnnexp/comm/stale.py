@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.shuffle import Halo, shuffle
+from gnnexp.first_order import FirstOrderFunction
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.measure.ledger import Tag
 
@@ -62,7 +62,7 @@ class StaleRows:
         self.rows, self.fetched_in, self.skipped_bytes = None, 0, 0
 
 
-class _Old(Function):
+class _Old(FirstOrderFunction):
     """Local rows and old foreign ones; only gradients travel."""
 
     @staticmethod

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
 from gnnexp.comm.communicator import Communicator
+from gnnexp.first_order import FirstOrderFunction
 from gnnexp.measure.ledger import Tag
 
 
@@ -107,7 +107,7 @@ def share_rows(rows: Tensor, lengths: Sequence[int], comm: Communicator, tag: Ta
     return everyone
 
 
-class _Split(Function):
+class _Split(FirstOrderFunction):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, shares: Shares, comm: Communicator, tag: Tag) -> Tensor:  # noqa: ANN401
         ctx.rest = shares, comm, tag
@@ -118,7 +118,7 @@ class _Split(Function):
         return to_rows(gradient, *ctx.rest), None, None, None
 
 
-class _Gather(Function):
+class _Gather(FirstOrderFunction):
     @staticmethod
     def forward(ctx: Any, columns: Tensor, shares: Shares, comm: Communicator, tag: Tag) -> Tensor:  # noqa: ANN401
         ctx.rest = shares, comm, tag
@@ -129,7 +129,7 @@ class _Gather(Function):
         return to_columns(gradient, *ctx.rest), None, None, None
 
 
-class _ShareRows(Function):
+class _ShareRows(FirstOrderFunction):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, lengths: Sequence[int], comm: Communicator, tag: Tag) -> Tensor:  # noqa: ANN401
         ctx.rest = lengths, comm, tag

@@ -130,7 +130,7 @@ class PhaseTimer:
 
     def phase(self, name: Phase) -> _Span:
         """Context manager: what runs inside, inner phases excepted, is charged to `name`."""
-        return _Span(self if threading.get_ident() == self._thread else self._others.record, name)
+        return _Span(self if threading.get_ident() == self._thread else self._record(), name)
 
     @contextmanager
     def aside(self) -> Iterator[list[Stretch]]:
@@ -140,10 +140,18 @@ class PhaseTimer:
         yield record.stretches
         del self._others.record
 
+    def _record(self) -> _Record:
+        """What the calling thread, not the training loop's, has recorded so far."""
+        record: _Record | None = getattr(self._others, "record", None)
+        assert record is not None, (
+            f"thread {threading.current_thread().name} enters a phase outside of `aside`: exchanges, and backward "
+            "passes with exchanges, belong to the training loop's thread")
+        return record
+
     def note_collective(self, start: float, end: float) -> None:
         """Tell `settle` when a collective ran, if another thread than the training loop's ran it."""
         if threading.get_ident() != self._thread:
-            self._others.record.stretches.append(Stretch("comm", start, end))
+            self._record().stretches.append(Stretch("comm", start, end))
 
     def note_crossing(self, what: Crossing, seconds: float) -> None:
         """A stretch of the current phase that went into a crossing."""

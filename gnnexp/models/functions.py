@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
+from gnnexp.first_order import FirstOrderFunction
 from gnnexp.graph.block import Block
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.rows.aggregate import Edges, Group, Matrix, dot_rows, groups, sum_and_dot_rows, sum_rows
@@ -53,7 +53,7 @@ def backward_edges(block: Block) -> Edges:
     return Edges(turned.indptr.numpy(), turned.destinations.numpy(), turned.edges.numpy())
 
 
-class Aggregate(Function):
+class Aggregate(FirstOrderFunction):
     """`Backend.aggregate`."""
 
     @staticmethod
@@ -95,7 +95,7 @@ class Aggregate(Function):
         return dx, products, None, None, None
 
 
-class AggregateScaled(Function):
+class AggregateScaled(FirstOrderFunction):
     """`Backend.aggregate_scaled`."""
 
     @staticmethod
@@ -137,7 +137,7 @@ def _weights(weight: Tensor | None, like: Tensor) -> tuple[np.ndarray, int]:
     return (np.empty(0, _NUMPY[like.dtype]), 1) if weight is None else (flat(weight), weight.shape[1])
 
 
-class AggregateOuter(Function):
+class AggregateOuter(FirstOrderFunction):
     """`Backend.aggregate_outer`."""
 
     @staticmethod
@@ -172,7 +172,7 @@ class AggregateOuter(Function):
         return dx, products, None, None
 
 
-class Gather(Function):
+class Gather(FirstOrderFunction):
     """Rows by position, with the scatter-add as backward."""
 
     @staticmethod
@@ -195,7 +195,7 @@ class Gather(Function):
         return gradient.new_zeros(ctx.num_rows, gradient.shape[1]).index_add_(0, ids, gradient), None, None
 
 
-class Dropout(Function):
+class Dropout(FirstOrderFunction):
     """`Backend.dropout`."""
 
     @staticmethod
@@ -220,7 +220,7 @@ class Dropout(Function):
         return _dropped(gradient, ids, *ctx.rest, relu=False), None, None, None, None, None
 
 
-class ReluDropout(Function):
+class ReluDropout(FirstOrderFunction):
     """`Backend.relu_dropout`."""
 
     @staticmethod

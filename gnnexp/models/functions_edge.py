@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor
-from torch.autograd import Function
 
+from gnnexp.first_order import FirstOrderFunction
 from gnnexp.graph.block import Block
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.rows.aggregate import Edges, Matrix, groups, sum_rows
@@ -53,7 +53,7 @@ def edge_peak(score: Tensor, block: Block, pool: Pool) -> Tensor:
     return _phase(Phase.MAX, block, score.detach(), None, block.num_dst, pool)
 
 
-class EdgeScore(Function):
+class EdgeScore(FirstOrderFunction):
     """`Backend.edge_score`."""
 
     @staticmethod
@@ -77,7 +77,7 @@ class EdgeScore(Function):
         return src, dst, None, None
 
 
-class EdgeExp(Function):
+class EdgeExp(FirstOrderFunction):
     """`Backend.edge_exp`."""
 
     @staticmethod
@@ -100,7 +100,7 @@ class EdgeExp(Function):
         return gradient * out, None, None, None
 
 
-class EdgeSum(Function):
+class EdgeSum(FirstOrderFunction):
     """`Backend.edge_sum`."""
 
     @staticmethod
@@ -121,7 +121,7 @@ class EdgeSum(Function):
         return _phase(Phase.SPREAD, ctx.block, gradient, gradient, ctx.block.num_edges, ctx.pool), None, None
 
 
-class EdgeDropout(Function):
+class EdgeDropout(FirstOrderFunction):
     """`Backend.edge_dropout`."""
 
     @staticmethod
@@ -146,7 +146,7 @@ class EdgeDropout(Function):
         return out, None, None, None
 
 
-class AttentionWeight(Function):
+class AttentionWeight(FirstOrderFunction):
     """GAT's weights: LeakyReLU scores, softmax over in-edges, dropout."""
 
     @staticmethod

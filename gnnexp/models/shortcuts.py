@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
+from gnnexp.first_order import FirstOrderFunction
 from gnnexp.kernels.rows.gather import add_rows
 
 
-class SplitDestinations(Function):
-    """`(h, h[places])` whose backward adds the second gradient into the first instead of padding it with zeros."""
+class SplitDestinations(FirstOrderFunction):
+    """`(h, h[places])` whose backward adds the second gradient to the first instead of padding it with zeros."""
 
     @staticmethod
     def run(h: Tensor, places: slice | Tensor) -> tuple[Tensor, Tensor]:
@@ -38,12 +38,15 @@ class SplitDestinations(Function):
 
     @staticmethod
     def backward(ctx: Any, whole: Tensor | None, own: Tensor | None) -> tuple[Tensor | None, None]:
-        """The gradient of the whole is a fresh buffer that nobody else holds: it takes the other one in."""
-        if whole is None:
-            whole = ctx.like.new_zeros(ctx.shape)
-        if own is not None:
-            add_at(whole, ctx.places, own)
-        return whole, None
+        """Their sum, in a buffer of its own: whoever made the gradient of the whole may use it again.
+
+        `h + z` gives one gradient to both of its inputs, a sum of all entries one that is expanded.
+        """
+        if own is None:
+            return whole, None
+        total = ctx.like.new_zeros(ctx.shape) if whole is None else whole.clone(memory_format=torch.contiguous_format)
+        add_at(total, ctx.places, own)
+        return total, None
 
 
 def add_at(rows: Tensor, places: slice | Tensor, values: Tensor) -> None:
@@ -56,7 +59,7 @@ def add_at(rows: Tensor, places: slice | Tensor, values: Tensor) -> None:
         add_rows(rows, places, values)
 
 
-class SumOfLinears(Function):
+class SumOfLinears(FirstOrderFunction):
     """`x A^T + y B^T + bias`: the second product accumulates onto the first, one buffer, no passes between."""
 
     @staticmethod

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
+from gnnexp.first_order import FirstOrderFunction
 from gnnexp.kernels.rows.products import product_gradients, score_pairs
 
 _NONE = np.empty(0, np.int64)
@@ -35,7 +35,7 @@ def products(outputs: Tensor, head: Tensor, relation: Tensor | None, tail: Tenso
     return (first * second).sum(1)
 
 
-class _Products(Function):
+class _Products(FirstOrderFunction):
     @staticmethod
     def forward(ctx: Any, outputs: Tensor, weight: Tensor | None, head: Tensor, tail: Tensor,  # noqa: ANN401
                 relation: Tensor | None) -> Tensor:

@@ -146,7 +146,12 @@ def choose_device(hardware: HardwareConfig, environment: Environment) -> torch.d
 
 
 def set_threads(hardware: HardwareConfig, environment: Environment) -> int:
-    """Threads of this rank in torch and numba; 0 shares the machine's cores between its ranks."""
+    """Threads of this rank in torch and numba; 0 shares the machine's cores between its ranks.
+
+    Backward passes stay on the thread that asks for them. Left to itself autograd runs those of a GPU on a thread of
+    the device's own: two ranks could then exchange in different orders, and nobody would know which phase it is.
+    """
+    torch.autograd.set_multithreading_enabled(False)
     cores = len(os.sched_getaffinity(0))
     threads = hardware.threads or max(1, cores // environment.local_ranks)
     torch.set_num_threads(threads)

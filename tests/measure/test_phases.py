@@ -124,6 +124,22 @@ def test_all_reduce_shares_add_up_exactly(payload, num_ranks):
     assert max(shares) - min(shares) <= 1
 
 
+def test_a_thread_that_nobody_asked_for_enters_no_phase() -> None:
+    """Autograd's threads of a GPU are such: their phases would be nobody's."""
+    timer, wrong = PhaseTimer(), []
+
+    def enter(what):
+        with pytest.raises(AssertionError, match="training loop's thread") as found:
+            what()
+        wrong.append(str(found.value))
+
+    for what in (lambda: timer.phase("forward"), lambda: timer.note_collective(0.0, 1.0)):
+        thread = Thread(target=enter, args=(what,), name="of autograd")
+        thread.start()
+        thread.join()
+    assert len(wrong) == 2 and all("of autograd" in message for message in wrong)
+
+
 def test_the_innermost_phase_that_an_error_left_is_known() -> None:
     timer = PhaseTimer()
     assert timer.failed_in is None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from gnnexp.comm.environment import Environment
 from gnnexp.errors import DataError
@@ -23,6 +24,13 @@ def test_an_emulated_link_is_named_in_the_record(throttle: float | None, said: s
     with tempfile.TemporaryDirectory() as folder:
         job, _ = assemble(config, Artifacts(nasty_graph()), Path(folder), Environment())
     assert job.facts["throttle"] == said
+
+
+def test_backward_passes_stay_on_the_thread_of_the_training_loop(tmp_path: Path) -> None:
+    """Exchanges are parts of them: on a GPU autograd would run them on a thread of its own (gnnexp.measure.phases)."""
+    with torch.autograd.set_multithreading_enabled(True):
+        assemble(small_config(MODELS["gcn"]), Artifacts(nasty_graph()), tmp_path, Environment())
+        assert not torch._C._is_multithreading_enabled()
 
 
 @pytest.mark.parametrize("removed", ["all of it", "an array"])

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
+from gnnexp.first_order import FirstOrderFunction
 from gnnexp.graph.block import Block
 from gnnexp.measure.tier import DeviceTier
 from gnnexp.models.layer import Layer
@@ -123,7 +123,7 @@ def _topology(block: Block, what: Pass, *, reads_transpose: bool) -> list[Tensor
     return [block.degree, *turned] if what == "transposed" else [*block.arrays(), *turned]
 
 
-class _InChunks(Function):
+class _InChunks(FirstOrderFunction):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, edges: Tensor | None, anchor: Tensor, work: Work, transposed: Work | None,

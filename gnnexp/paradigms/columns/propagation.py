@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
 from gnnexp.comm.background import Background
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.tensor_split import Shares, to_columns, to_rows
+from gnnexp.first_order import FirstOrderFunction
 from gnnexp.measure.tier import DeviceTier
 from gnnexp.paradigms.chunks.in_chunks import Work, run_backward, run_forward, run_transposed
 from gnnexp.samplers.chunks import Chunk
@@ -144,7 +144,7 @@ def propagated(z: Tensor, weights: Tensor | None, pipeline: Pipeline) -> Tensor:
     return out
 
 
-class _Pipelined(Function):
+class _Pipelined(FirstOrderFunction):
     @staticmethod
     def forward(ctx: Any, z: Tensor, weights: Tensor | None, pipe: Pipeline) -> Tensor:
         ctx.pipe = pipe

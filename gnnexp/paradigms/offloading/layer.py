@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
 
+from gnnexp.first_order import FirstOrderFunction
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.kernels.counter import Purpose
 from gnnexp.models.local import (
@@ -177,7 +177,7 @@ def added_into(rows: Tensor, sink: Tensor) -> Tensor:
     return out
 
 
-class _AddedInto(Function):
+class _AddedInto(FirstOrderFunction):
     @staticmethod
     def forward(ctx: Any, _: Tensor, rows: Tensor, sink: Tensor) -> Tensor:
         ctx.sink = sink
