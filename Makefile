@@ -37,7 +37,7 @@ test-gpu: setup ## checks that need a CUDA device
 
 # One thread for each rank: the tests run several ranks side by side.
 test-emulated-gpu: setup ## the same checks on an emulated CUDA device: no GPU is needed (docs/howto/emulated_gpu.md)
-	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m gnnexp.testing.emulated -m pytest -m gpu -n $(TEST_JOBS) --dist worksteal
+	GNNEXP_EMULATED_GPUS=2 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m gnnexp.testing.emulated -m pytest -m gpu -n $(TEST_JOBS) --dist worksteal
 
 test-slurm: setup ## a real SLURM of two virtual nodes on this machine (root; slurmctld slurmd slurm-client munge)
 	$(BIN)/python -m pytest -m "slurm and not slow" tests/slurm

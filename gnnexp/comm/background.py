@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
-import numba
 import torch
 from torch import Tensor
 
+from gnnexp.kernels.threads import begin_thread
 from gnnexp.measure.phases import PhaseTimer, Stretch
 
 T = TypeVar("T")
@@ -48,15 +48,15 @@ class Background:
     """
 
     def __init__(self, timer: PhaseTimer, device: torch.device) -> None:
-        self._timer = timer
+        self._timer, self._device = timer, device
         self._stream: torch.cuda.Stream | None = None
         if device.type == "cuda":
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._pool = ThreadPoolExecutor(1, "exchange", initializer=numba.set_num_threads, initargs=(1,))
+        self._pool = ThreadPoolExecutor(1, "exchange", initializer=begin_thread, initargs=(device,))
 
     def start(self, exchange: Callable[[], T]) -> Pending[T]:
         """Begin `exchange` after those that were started before; it reads what is ready now."""
-        ready = None if self._stream is None else torch.cuda.current_stream().record_event()
+        ready = None if self._stream is None else torch.cuda.current_stream(self._device).record_event()
 
         def run() -> tuple[T, Sequence[Stretch]]:
             with self._timer.aside() as stretches:

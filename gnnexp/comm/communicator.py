@@ -23,25 +23,53 @@ from gnnexp.comm.environment import Environment
 from gnnexp.measure.ledger import Ledger, Tag, all_reduce_share
 from gnnexp.measure.phases import PhaseTimer
 
+STAGED = "gloo, staged through pinned host memory"
+
 
 def connect(environment: Environment, device: torch.device, timeout_s: float) -> str:
     """Join the process group through the launcher's rendezvous (MASTER_ADDR, MASTER_PORT); returns how.
 
-    NCCL needs a GPU per rank; where ranks outnumber GPUs, and on CPU, gloo is used (staged through pinned host memory
-    for CUDA tensors).
+    NCCL carries what is on GPUs, where every rank has a GPU of its own. Host tensors, sizes, objects and barriers are
+    gloo's in any case: they would wait for the GPU. Where ranks share a GPU gloo carries all, staged through pinned
+    host memory.
     """
     if environment.num_ranks == 1:
         return "none"
     if dist.is_initialized():  # a caller that keeps its own group (a pool of test ranks, a notebook)
-        return str(dist.get_backend())
-    own_gpu = device.type == "cuda" and environment.local_ranks <= torch.cuda.device_count()
-    backend = "nccl" if own_gpu else "gloo"
+        return _carrier(device)
     timeout = timedelta(seconds=timeout_s)
+    store = _rendezvous(environment, timeout)
+    backend = "gloo"
+    if _own_gpus(environment, device, store):
+        backend = "cpu:gloo,cuda:nccl"
+        # Prefetching and training exchange at once, each over groups of its own: NCCL runs them in the order of launch.
+        os.environ.setdefault("NCCL_LAUNCH_ORDER_IMPLICIT", "1")
     dist.init_process_group(
-        backend, store=_rendezvous(environment, timeout), rank=environment.rank, world_size=environment.num_ranks,
-        timeout=timeout,
+        backend, store=store, rank=environment.rank, world_size=environment.num_ranks, timeout=timeout
     )
-    return backend if own_gpu or device.type == "cpu" else "gloo, staged through pinned host memory"
+    return _carrier(device)
+
+
+def _own_gpus(environment: Environment, device: torch.device, store: Store) -> bool:
+    """Whether every rank has a GPU that no other rank has, whatever number it goes by there; all ranks find the same.
+
+    A task of SLURM sees one GPU, which is its number 0: numbers do not tell GPUs apart.
+    """
+    own = "" if device.type != "cuda" else str(torch.cuda.get_device_properties(device).uuid)
+    store.set(f"gnnexp/gpu/{environment.rank}", own)
+    gpus = [store.get(f"gnnexp/gpu/{rank}") for rank in range(environment.num_ranks)]
+    return all(gpus) and len(set(gpus)) == len(gpus)
+
+
+def _has_nccl(group: dist.ProcessGroup | None = None) -> bool:
+    return "nccl" in dist.get_backend_config(group)
+
+
+def _carrier(device: torch.device) -> str:
+    """What payloads on `device` are carried by."""
+    if device.type == "cpu":
+        return str(dist.get_backend())
+    return "nccl" if _has_nccl() else STAGED
 
 
 def _rendezvous(environment: Environment, timeout: timedelta) -> Store:
@@ -93,7 +121,7 @@ class Communicator:
         self._met = False  # whether all ranks have just met in an exchange of sizes
         self._made: list[dist.ProcessGroup] = []
         self._children: list[Communicator] = []
-        self._staged = self.size > 1 and device.type == "cuda" and dist.get_backend(group) == "gloo"
+        self._staged = self.size > 1 and device.type == "cuda" and not _has_nccl(group)
 
     @property
     def ledger(self) -> Ledger:
@@ -191,17 +219,16 @@ class Communicator:
         return out if target is out else out.copy_(target)
 
     def swap(self, numbers: Tensor) -> Tensor:
-        """Sizes of an exchange to come (tag `sizes`): row r of `[size, k]` goes to rank r; returns what all sent us."""
+        """Sizes of an exchange to come (tag `sizes`): row r of `[size, k]`, on the host, goes to rank r.
+
+        Returns:
+            What all ranks sent to this one.
+        """
         if self.size == 1:
             return numbers
         out = torch.empty_like(numbers)
         with self._timer.phase("wait"), self._timer.activity.exchange():
-            if self._staged or self.device.type == "cpu":
-                dist.all_to_all_single(out, numbers, group=self._group)
-            else:
-                there = torch.empty_like(numbers, device=self.device)
-                dist.all_to_all_single(there, numbers.to(self.device), group=self._group)
-                out.copy_(there)
+            dist.all_to_all_single(out, numbers, group=self._group)
         self._ledger.add("sizes", _num_bytes(numbers) * (self.size - 1) // self.size, 1, 0.0)
         self._met = True
         return out
@@ -219,12 +246,15 @@ class Communicator:
         sent_bytes, row = (self.size - 1) * _num_bytes(part), _num_bytes(part[:1])
         with self._exchange(tag, sent_bytes, row * (sum(lengths) - lengths[self.rank])):
             payload = self._stage(part.contiguous())
-            sent = [0 if rank == self.rank else part.shape[0] for rank in range(self.size)]
-            received = [0 if rank == self.rank else length for rank, length in enumerate(lengths)]
-            copies = torch.cat([payload] * (self.size - 1))
-            target = payload.new_empty((sum(received), *part.shape[1:]))
-            dist.all_to_all_single(target, copies, received, sent, group=self._group)
-        parts = list(torch.split_with_sizes(target.to(part.device), received))
+            parts = [payload.new_empty((length, *part.shape[1:])) for length in lengths]
+            # One tensor to everybody: as one exchange of unequal parts it would have to be copied for each of them.
+            peers = [rank for rank in range(self.size) if rank != self.rank]
+            steps = [dist.P2POp(dist.isend, payload, self._ranks[rank], self._group) for rank in peers if part.numel()]
+            steps += [dist.P2POp(dist.irecv, parts[rank], self._ranks[rank], self._group) for rank in peers
+                      if parts[rank].numel()]
+            for work in dist.batch_isend_irecv(steps) if steps else ():
+                work.wait()
+            parts = [received.to(part.device) for received in parts]
         parts[self.rank] = part
         return parts
 
@@ -273,7 +303,7 @@ class Communicator:
         self._ledger.add(tag, sent_bytes, 1, end - start)
 
     def _stage(self, tensor: Tensor) -> Tensor:
-        return tensor.cpu().pin_memory() if self._staged else tensor
+        return tensor.cpu().pin_memory() if self._staged and tensor.is_cuda else tensor
 
 
 def _num_bytes(tensor: Tensor) -> int:

@@ -136,13 +136,18 @@ def _job(
 
 
 def choose_device(hardware: HardwareConfig, environment: Environment) -> torch.device:
-    """The device of this rank: `auto` is cuda where there is one; ranks beyond the GPUs share them."""
+    """The device of this rank: `auto` is cuda where there is one; ranks beyond the GPUs share them.
+
+    It becomes the current device of the calling thread.
+    """
     available = torch.cuda.is_available()
     if hardware.device == "cuda" and not available:
         raise ConfigError(Problem("hardware.device", "cuda", "no CUDA device is visible", "set hardware.device=cpu"))
     if hardware.device == "cpu" or not available:
         return torch.device("cpu")
-    return torch.device("cuda", environment.local_rank % torch.cuda.device_count())
+    device = torch.device("cuda", environment.local_rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
 
 
 def set_threads(hardware: HardwareConfig, environment: Environment) -> int:

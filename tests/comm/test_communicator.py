@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import pytest
 import torch
+import torch.distributed as dist
 from exchanging import CPU, Sent, connect, counts, how_many, rows_for, traffic
 
-from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.communicator import Communicator, _own_gpus
 from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.measure.phases import PhaseTimer
 
@@ -330,3 +332,18 @@ def test_a_link_that_is_slower_than_its_emulation_is_not_slowed_down(ranks):
 def test_nobody_sleeps_without_a_throttle(ranks):
     for slept, _ in ranks(2).run(_throttled, None, 0.01):
         assert slept == []
+
+
+@pytest.mark.parametrize(("gpus", "own"), [
+    (("GPU-a", "GPU-b", "GPU-c"), True), (("GPU-a", "GPU-b", "GPU-a"), False), (("GPU-a", "", "GPU-c"), False),
+])
+def test_nccl_is_for_ranks_with_a_gpu_each_whatever_their_numbers(gpus: tuple[str, ...], own: bool) -> None:
+    """A task of SLURM sees its GPU alone, as number 0; ranks that share one see the same."""
+    store = dist.HashStore()
+    for rank in (1, 2):
+        store.set(f"gnnexp/gpu/{rank}", gpus[rank])
+    seen = SimpleNamespace(uuid=gpus[0])
+    with patch("torch.cuda.get_device_properties", return_value=seen):
+        assert _own_gpus(Environment(0, 3, 0, 3), torch.device("cuda", 0), store) is own
+    assert store.get("gnnexp/gpu/0") == gpus[0].encode()
+    assert not _own_gpus(Environment(0, 3, 0, 3), CPU, store)

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
-import numba
-
 from gnnexp.job import Job
+from gnnexp.kernels.threads import begin_thread, threads_beside
 from gnnexp.measure.phases import Phase, Stretch
 from gnnexp.samplers.pipeline import prefetched
 
@@ -42,8 +41,10 @@ def prepared(
             yield prepare(step)
         return
 
+    of_kernels = threads_beside(job.device, threads)
+
     def ahead(number: int) -> tuple[B, Sequence[Stretch]]:
-        numba.set_num_threads(1)  # kept per thread: a second OpenMP team would fight the training loop's
+        begin_thread(job.device, of_kernels)
         with timer.aside() as stretches:
             return prepare(steps[number]), stretches
 
