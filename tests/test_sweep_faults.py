@@ -6,9 +6,11 @@ import json
 import random
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from command_line import start
 from rank_processes import ranks_of
@@ -60,6 +62,12 @@ def workers(place: Path) -> list[int]:
     return [process.pid for run_dir in place.glob("runs/storm/*") for process in ranks_of(run_dir).values()]
 
 
+def lives(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
 def check(place: Path, good: int, bad: int) -> None:
     found = results(place)
     assert len(found) == good + bad and len(list(place.glob("runs/storm/*"))) == good + bad
@@ -105,6 +113,29 @@ def test_a_sweep_that_is_killed_half_way(tmp_path, mlflow_store, monkeypatch, ca
     again = capfd.readouterr().out
     assert f"{good} finished before, {bad} to go on with" in again, again
     assert len(losses) == good + bad
+
+
+def test_cases_die_with_their_sweep(tmp_path):
+    """Whoever kills it begins it again: cases that went on would hold their runs, and the cores."""
+    file = tmp_path / "storm.yaml"
+    file.write_text(json.dumps({
+        "description": "endless", "axes": {"seed": [0, 1]},
+        "fixed": [*SMALL[:3], "train.epochs=100000", "train.eval_every=0", "hardware.threads=1", "hardware.workers=1"],
+    }))
+    going = sweep(str(file), tmp_path, "--jobs", "2")
+    end = time.monotonic() + 120
+    while len(workers(tmp_path)) < 2:
+        assert time.monotonic() < end and going.poll() is None, going.communicate()[0]
+        time.sleep(0.05)
+    cases = psutil.Process(going.pid).children()
+    starters = [process for case in cases for process in case.children() if "starter" in " ".join(process.cmdline())]
+    assert len(cases) == len(starters) == 2
+    going.kill()
+    going.communicate()
+    end = time.monotonic() + 20
+    while workers(tmp_path) or any(lives(process) for process in (*cases, *starters)):
+        assert time.monotonic() < end, "cases, starters or ranks live on"
+        time.sleep(0.05)
 
 
 @pytest.mark.slow

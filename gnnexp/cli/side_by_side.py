@@ -26,6 +26,7 @@ from gnnexp.config.schema import run_config
 from gnnexp.disk import DiskError, held, in_words, remove_abandoned, subfolder
 from gnnexp.launchers.interrupts import noted
 from gnnexp.launchers.kept import Launchers
+from gnnexp.launchers.parent import LAUNCHER_VARIABLE, die_with_parent
 from gnnexp.pulse import Pulse, kill
 from gnnexp.record.records import write_json
 from gnnexp.sweep import Sweep
@@ -121,7 +122,8 @@ def _start(
     with (folder / "output.log").open("wb") as log:
         command = [sys.executable, "-m", "gnnexp.cli.side_by_side", str(folder)]
         # A group of its own: Ctrl-C on a terminal reaches it once, from the sweep.
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0,
+                                   env=os.environ | {LAUNCHER_VARIABLE: str(os.getpid())})
     return _Child(position, folder, process, Pulse(process.pid), run_config(composed.config).hardware.timeout_s)
 
 
@@ -141,7 +143,8 @@ def _outcome(state: State, child: _Child) -> State:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the case that is described in the folder `arguments[0]`."""
+    """Run the case that is described in the folder `arguments[0]`; it dies with the sweep, as ranks do."""
+    die_with_parent()
     folder = Path(arguments[0])
     case = json.loads((folder / "case.json").read_text(encoding="utf-8"))
     found = case["composed"]

@@ -34,7 +34,7 @@ class WholeParts:
     def fetch(self, local: Rows, comm: Communicator, tag: Tag) -> Rows:
         """(N-1) copies of every row, in N rounds; of sparse rows in one exchange."""
         if isinstance(local, SparseRows):
-            return exchange_rows(local.rows(self._copies), self._sent, self._received, comm, tag)
+            return exchange_rows(local.rows(self._copies(local.device)), self._sent, self._received, comm, tag)
         parts = []
         for source, length in enumerate(self.lengths):
             block = local.contiguous() if source == self.rank else local.new_empty((length, *local.shape[1:]))
@@ -46,7 +46,7 @@ class WholeParts:
     def fetch_bytes(self, local: Rows) -> int:
         """Of all rows here, N-1 times."""
         if isinstance(local, SparseRows):
-            return packed_bytes(local.rows(self._copies))
+            return (len(self.lengths) - 1) * packed_bytes(local)
         return (len(self.lengths) - 1) * local.numel() * local.element_size()
 
     def put_back(self, rows: Tensor, comm: Communicator, tag: Tag) -> Tensor:
@@ -66,6 +66,5 @@ class WholeParts:
     def _received(self) -> list[int]:
         return [0 if rank == self.rank else length for rank, length in enumerate(self.lengths)]
 
-    @property
-    def _copies(self) -> Tensor:
-        return torch.arange(self.num_local).repeat(len(self.lengths) - 1)
+    def _copies(self, device: torch.device) -> Tensor:
+        return torch.arange(self.num_local, device=device).repeat(len(self.lengths) - 1)

@@ -69,7 +69,7 @@ def _unpack(packet: Tensor, count: int, like: SparseRows) -> SparseRows:
     """The `count` rows of a packet."""
     packet = packet.clone()  # aligned, whatever came before it in the payload
     lengths = packet[: 4 * count].view(torch.int32)
-    indptr = torch.zeros(count + 1, dtype=torch.int64)
+    indptr = torch.zeros(count + 1, dtype=torch.int64, device=packet.device)
     torch.cumsum(lengths, 0, out=indptr[1:])
     stop = 4 * (count + int(indptr[-1]))
     columns = packet[4 * count : stop].clone().view(torch.int32)

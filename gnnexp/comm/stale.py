@@ -43,12 +43,8 @@ class StaleRows:
             return local
         if self.rows is None or epoch - self.fetched_in > self._bound:
             mixed = shuffle(local, self._halo, comm, tag)
-            self.fetched_in = epoch
-            count = self._halo.num_local
-            if isinstance(mixed, SparseRows):
-                self.rows = mixed.rows(torch.arange(count, mixed.shape[0]))
-            elif self._bound:
-                self.rows = mixed[count:].detach().clone()
+            if self._bound:  # else nothing may be used again, in a later step of the epoch neither
+                self.fetched_in, self.rows = epoch, _foreign(mixed, self._halo.num_local)
             return mixed
         self.skipped_bytes += self._halo.fetch_bytes(local)
         if isinstance(local, SparseRows):
@@ -57,9 +53,31 @@ class StaleRows:
         old: Tensor = _Old.apply(local, self.rows, self._halo, comm, tag)  # type: ignore[no-untyped-call]
         return old
 
+    def state(self) -> tuple[Any, int]:
+        """What a checkpoint holds of it: the rows, sparse ones as `(indptr, columns, values, D)`, and their epoch."""
+        rows = self.rows
+        if isinstance(rows, SparseRows):
+            return (rows.indptr, rows.columns, rows.values, rows.num_columns), self.fetched_in
+        return rows, self.fetched_in
+
+    def restore(self, state: tuple[Any, int], device: torch.device) -> None:
+        """Take back what `state` gave."""
+        rows, self.fetched_in = state
+        if isinstance(rows, tuple):
+            self.rows = SparseRows(*rows).on(device)
+        else:
+            self.rows = None if rows is None else rows.to(device)
+
     def forget(self) -> None:
         """As if nothing had been fetched."""
         self.rows, self.fetched_in, self.skipped_bytes = None, 0, 0
+
+
+def _foreign(mixed: Rows, num_local: int) -> Rows:
+    """The rows behind the local ones, in memory of their own."""
+    if isinstance(mixed, SparseRows):
+        return mixed.rows(torch.arange(num_local, mixed.shape[0], device=mixed.device))
+    return mixed[num_local:].detach().clone()
 
 
 class _Old(FirstOrderFunction):

@@ -43,6 +43,12 @@ class FeatureStore(ABC):
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
+    def draw_from(self, pool: Pool) -> None:
+        """Take the memory of rows from the rank's pool, the cache's too."""
+        self.pool = pool
+        if self.cache is not None:
+            self.cache.pool = pool
+
     @property
     def collective(self) -> bool:
         """Whether every `read` needs all ranks."""
@@ -89,8 +95,12 @@ class FeatureStore(ABC):
             self.cache.setup(shard, dtype, device, comm)
 
     def read(self, ids: Tensor) -> Rows:
-        """Rows `ids` `[n]`, in that order, in the run's dtype, on its device (thread-safe unless collective)."""
-        return self.fetch(ids) if self.cache is None else self.cache.read(ids, self.fetch)
+        """Rows `ids` `[n]`, in that order, in the run's dtype, on its device (thread-safe unless collective).
+
+        Sparse rows are put together on the host, and cross at the end.
+        """
+        rows = self.fetch(ids) if self.cache is None else self.cache.read(ids, self.fetch)
+        return rows.on(self._device) if isinstance(rows, SparseRows) else rows
 
     @abstractmethod
     def prepare(self, shard: Shard) -> None:
@@ -122,7 +132,7 @@ class FeatureStore(ABC):
             self._counts["tier/h2d_bytes"] += num_bytes * self._crosses
 
     def deliver(self, rows: Rows) -> Rows:
-        """Rows in the run's dtype on its device, through pinned memory where that is a GPU."""
+        """Rows in the run's dtype; dense ones on its device, through pinned memory where that is a GPU."""
         rows = rows.to(self._dtype)
         if isinstance(rows, SparseRows) or self._device.type != "cuda":
             return rows

@@ -57,7 +57,7 @@ class FeatureCache(ABC):
         if problems:
             raise ConfigError(problems)
         self.capacity, self.policy, self.epochs = capacity, policy, epochs
-        self._pool = Pool()
+        self.pool = Pool()
         self._counts: Counter[str] = Counter()
         self._lock = threading.Lock()
 
@@ -148,7 +148,7 @@ class FeatureCache(ABC):
         """Rows of the cache by position."""
         if isinstance(self._held, Tensor) and self._held.is_cuda:
             return self._held.index_select(0, rows.to(self._device))
-        return take_rows(self._held, rows, self._pool)
+        return take_rows(self._held, rows, self.pool)
 
 
 def hottest(shard: Shard, policy: Policy, among: Tensor | None = None) -> Tensor:

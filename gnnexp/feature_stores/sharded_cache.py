@@ -80,7 +80,7 @@ class ShardedCache(FeatureCache):
         self.count("peer", peer.shape[0])
         return in_places([
             (own, hits[routes.own_places]), (peer, hits[routes.foreign_places]), (fetch(ids[misses]), misses),
-        ], self._pool)
+        ], self.pool)
 
 
 def _ranks(config: Mapping[str, Any]) -> int:

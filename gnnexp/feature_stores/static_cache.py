@@ -49,4 +49,4 @@ class StaticCache(FeatureCache):
         cached = rows >= 0
         hits, misses = torch.nonzero(cached).flatten(), torch.nonzero(~cached).flatten()
         self.count("local", int(hits.numel()))
-        return in_places([(self.held_rows(rows[hits]), hits), (fetch(ids[misses]), misses)], self._pool)
+        return in_places([(self.held_rows(rows[hits]), hits), (fetch(ids[misses]), misses)], self.pool)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import resource
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,13 +21,22 @@ _LIBC = ctypes.CDLL(None)
 
 
 def reset_host_peak() -> None:
-    """Start a new measurement of the resident set's peak (Linux: 5 into /proc/self/clear_refs)."""
-    _CLEAR_REFS.write_text("5")
+    """Start a new measurement of the resident set's peak, where the system can (`resets_host_peak`)."""
+    resets_host_peak()
+
+
+def resets_host_peak() -> bool:
+    """Whether peaks can be measured anew (Linux: 5 into /proc/self/clear_refs); some containers refuse it."""
+    try:
+        _CLEAR_REFS.write_text("5")
+    except OSError:
+        return False
+    return True
 
 
 def host_peak_bytes() -> int:
-    """Peak resident set since the last reset."""
-    return _status()["VmHWM"]
+    """Peak resident set since the last reset; since the process began, where there is none."""
+    return _status().get("VmHWM", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
 def own_bytes() -> int:

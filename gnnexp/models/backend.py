@@ -13,6 +13,7 @@ from torch import Tensor
 
 from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import SparseRows
+from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.rows.dropout import quantised, survivor_scale
 
 
@@ -49,6 +50,10 @@ class Backend(ABC):
 
     name: str
     reads_transpose = False
+
+    def draw_from(self, pool: Pool) -> None:
+        """Take outputs and gradients from the rank's pool, where this implementation makes them itself."""
+        return
 
     def release(self) -> None:
         """Free memory that is kept for the next step."""

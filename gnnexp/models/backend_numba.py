@@ -39,7 +39,7 @@ class NumbaBackend(Backend):
     """Register-blocked, prefetching, multi-threaded CPU kernels; results do not depend on the number of threads.
 
     Attributes:
-        pool: where outputs and gradients come from; one per backend, so one per rank.
+        pool: where outputs and gradients come from.
     """
 
     name = "numba"
@@ -47,6 +47,10 @@ class NumbaBackend(Backend):
 
     def __init__(self) -> None:
         self.pool = Pool()
+
+    def draw_from(self, pool: Pool) -> None:
+        """All of them."""
+        self.pool = pool
 
     def release(self) -> None:
         """Idle buffers."""

@@ -92,9 +92,10 @@ class PushPull(MiniBatch[Sampled, Pushed]):
         assert isinstance(job.store, SlicedStore | SlicedEmbeddingStore)
         self.first = SlicedLayer(job.model, job.store.dims, job.comm, self.pull)
         # The slice's gradients are complete here: every rank's batch went through it. No all-reduce.
-        self.sliced = FlatGradients(self.first.sliced)
+        self.sliced = FlatGradients(self.first.sliced, job.dtype, job.device)
         own = {id(p) for p in self.first.sliced}
-        self.gradients = FlatGradients(p for p in job.model.parameters() if id(p) not in own)
+        whole = (p for p in job.model.parameters() if id(p) not in own)
+        self.gradients = FlatGradients(whole, job.dtype, job.device)
 
     def slices(self) -> Mapping[str, tuple[int, slice]]:
         """Columns of the first layer's input weights."""

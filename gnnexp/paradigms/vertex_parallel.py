@@ -230,15 +230,15 @@ class VertexParallel(WholeInMemory):
             return {"late": self.cut.state()} if self.options.delay else {}
         if not self.options.staleness:
             return {}
-        return {"stale": [(stale.rows, stale.fetched_in) for stale in self._stale_rows()]}
+        return {"stale": [stale.state() for stale in self._stale_rows()]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take them back."""
         if self.cut is not None:
             self.cut.restore(state.get("late", []))
             return
-        for stale, (rows, fetched_in) in zip(self._stale_rows(), state.get("stale", []), strict=bool(state)):
-            stale.rows, stale.fetched_in = None if rows is None else rows.to(self.job.device), fetched_in
+        for stale, kept in zip(self._stale_rows(), state.get("stale", []), strict=bool(state)):
+            stale.restore(kept, self.job.device)
 
     def _stale_rows(self) -> list[StaleRows]:
         return [stale for stale in self.stale if stale is not None]

@@ -28,6 +28,8 @@ from gnnexp.graph.parts import Parts, open_parts
 from gnnexp.graph.presample import open_presample
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.job import Job
+from gnnexp.kernels.pool import Pool
+from gnnexp.measure.memory import resets_host_peak
 from gnnexp.measure.phases import Delay, PhaseTimer
 from gnnexp.measure.tier import DeviceTier
 from gnnexp.models.layer import GraphFacts
@@ -72,6 +74,7 @@ def assemble(
     facts = {
         "host": environment.host, "device": _name(device), "comm_backend": backend, "threads": threads,
         "throttle": None if run.hardware.throttle is None else f"emulated: {run.hardware.throttle:g} bytes/s",
+        "host_peak": "of each epoch" if resets_host_peak() else "since the process began: this system resets no peak",
         "straggler": None if run.hardware.straggler is None else vars(run.hardware.straggler),
     }
     paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
@@ -120,6 +123,8 @@ def _job(
     )
     if problems := task.check(graph):
         raise ConfigError(problems)
+    sampler.pool = pool = Pool()  # one for all: each keeps what is idle up to its limit
+    store.draw_from(pool)
     if parts is None:  # else each part has a sampler and a store of its own
         sampler.setup(shard, model.num_layers)
         store.setup(shard, dtype, torch.device("cpu") if on_host else device, batch_comm, crosses=not on_host)
@@ -128,6 +133,7 @@ def _job(
     task.setup(graph)
     model.setup(graph.num_features, graph.num_classes, GraphFacts.of(graph), seed=run.seed, dtype=dtype, device=device)
     assert model.backend is not None
+    model.backend.draw_from(pool)
     model.decoder = task.decoder(graph.num_classes, seed=run.seed, dtype=dtype, device=device)
     return Job(
         run, config, shard, comm, group_comm, batch_comm, timer, sampler, store, model, task, device,

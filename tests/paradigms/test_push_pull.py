@@ -125,3 +125,12 @@ def _per_slice(config):
         return run_steps(config, nasty_graph(), 1)
     finally:
         sliced_layer.spread_from_owners, sliced_layer.sum_at_owners = spread, total
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_a_model_all_of_whose_parameters_are_sliced(ranks, size):
+    """One layer without a bias: nothing is left for the all-reduce."""
+    model = {**MODELS["gcn"], "layers": 1, "bias": False}
+    config = small_config(model, paradigm=PUSH_PULL, feature_store=SLICED)
+    config["sampler"] = {**config["sampler"], "fanouts": [4]}
+    assert_exact(ranks, size, nasty_graph, config, 1e-10, steps=6)

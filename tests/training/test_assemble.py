@@ -13,6 +13,7 @@ import torch
 from gnnexp.comm.environment import Environment
 from gnnexp.errors import DataError
 from gnnexp.graph.format import save_graph
+from gnnexp.models.backend_numba import NumbaBackend
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
 from gnnexp.training.assemble import Artifacts, assemble
@@ -31,6 +32,16 @@ def test_backward_passes_stay_on_the_thread_of_the_training_loop(tmp_path: Path)
     with torch.autograd.set_multithreading_enabled(True):
         assemble(small_config(MODELS["gcn"]), Artifacts(nasty_graph()), tmp_path, Environment())
         assert not torch._C._is_multithreading_enabled()
+
+
+def test_a_rank_has_one_pool_and_names_what_its_peak_is_of(tmp_path: Path) -> None:
+    """Each pool keeps what is idle up to a limit of its own."""
+    cache = {"_target_": "gnnexp.feature_stores.static_cache.StaticCache", "capacity": 0.2}
+    config = small_config(MODELS["gcn"], feature_store={"cache": cache})
+    job, _ = assemble(config, Artifacts(nasty_graph()), tmp_path, Environment())
+    assert job.store.cache is not None and isinstance(job.model.backend, NumbaBackend)
+    assert job.sampler.pool is job.store.pool is job.store.cache.pool is job.model.backend.pool
+    assert job.facts["host_peak"] == "of each epoch"
 
 
 @pytest.mark.parametrize("removed", ["all of it", "an array"])

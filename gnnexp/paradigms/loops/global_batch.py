@@ -47,7 +47,7 @@ class GlobalBatch(Paradigm[R]):
         """Take the parts; all ranks start from the same parameters."""
         self.job = job
         assert_same_parameters(job.model, job.comm)
-        self.gradients = FlatGradients(job.model.parameters())
+        self.gradients = FlatGradients(job.model.parameters(), job.dtype, job.device)
         self.work: Counter[str] = Counter()
         self._batches: dict[str, list[list[int]]] = {}
         self._lock = threading.Lock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 
 import torch
@@ -12,11 +13,16 @@ from gnnexp.errors import RunError
 
 
 class FlatGradients:
-    """Makes each of these parameters `.grad` a view into one buffer; a missing gradient counts as zero."""
+    """Makes each of these parameters `.grad` a view into one buffer; a missing gradient counts as zero.
 
-    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+    Args:
+        parameters: those that are trained are chosen; there may be none.
+        dtype, device: of all of them.
+    """
+
+    def __init__(self, parameters: Iterable[nn.Parameter], dtype: torch.dtype, device: torch.device) -> None:
         self._chosen = chosen = [p for p in parameters if p.requires_grad]
-        self.flat = torch.zeros(sum(p.numel() for p in chosen), dtype=chosen[0].dtype, device=chosen[0].device)
+        self.flat = torch.zeros(sum(p.numel() for p in chosen), dtype=dtype, device=device)
         self.attach()
 
     def attach(self) -> None:
@@ -42,7 +48,8 @@ class FlatGradients:
 
 def assert_same_parameters(module: nn.Module, comm: Communicator) -> None:
     """Every rank must start from the same parameters: they are drawn from the seed alone."""
-    with torch.no_grad():
-        digest = [float(p.double().abs().sum()) for p in module.parameters()]
-    if any(other != digest for other in comm.gather_objects(digest)):
+    digest = hashlib.sha256()
+    for parameter in module.parameters():
+        digest.update(parameter.detach().cpu().contiguous().numpy().tobytes())
+    if len(set(comm.gather_objects(digest.digest()))) > 1:
         raise RunError("ranks drew different initial parameters: mixed library versions or machines in one run?")

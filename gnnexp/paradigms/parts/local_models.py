@@ -103,9 +103,14 @@ class LocalModels:
         return {str(part): {"values": self._values[part], "states": self._states[part]} for part in self._values}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take back what `state_dict` gave."""
+        """Take back what `state_dict` gave, each tensor on the device of its parameter."""
+        devices = [parameter.device for parameter in self._parameters]
         for part, found in state.items():
-            self._values[int(part)], self._states[int(part)] = list(found["values"]), list(found["states"])
+            self._values[int(part)] = [value.to(device) for value, device in zip(found["values"], devices, strict=True)]
+            self._states[int(part)] = [
+                {name: entry.to(device) if isinstance(entry, Tensor) else entry for name, entry in one.items()}
+                for one, device in zip(found["states"], devices, strict=True)
+            ]
 
 
 def weighted_sum(

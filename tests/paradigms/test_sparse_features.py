@@ -1,0 +1,92 @@
+"""Sparse features are trained as dense ones are: several steps in an epoch, links, checkpoints, on a GPU."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from sparse_graphs import mostly_zero, sparse_links
+
+from gnnexp.comm.environment import read_environment
+from gnnexp.testing.exactness import assert_exact, joined, parts
+from gnnexp.testing.steps import MODELS, Curve, global_losses, run_steps, worst_gradient_error
+from gnnexp.testing.ways import VERTEX, WAYS, config_in, placed
+from gnnexp.train import make_optimizer
+from gnnexp.training.assemble import Artifacts, assemble
+
+LINKS = {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction"}
+DENSE_ONLY = ("chunks", "offload_raw", "offload_projected", "offload", "coupled_in_chunks")
+
+
+@pytest.mark.parametrize("exchange", ["halo", "broadcast"])
+@pytest.mark.parametrize("dependency", ["communicate", "stale"])
+@pytest.mark.parametrize("model", ["sage", "gcn"])
+def test_fetched_rows_are_of_the_same_step(ranks, model, dependency, exchange) -> None:
+    """An epoch has several batches of links here, each with another mask of the input dropout."""
+    config = config_in("communicate", MODELS[model])
+    config["train"]["batch_size"], config["task"] = 10, LINKS
+    config["paradigm"] = {"_target_": VERTEX, "dependency": dependency, "exchange": exchange}
+    assert_exact(ranks, 2, sparse_links, config, 1e-10, num_parts=2, steps=8)
+
+
+def _interrupted(config: Mapping[str, Any], epochs: int, stop_after: int | None) -> list[float]:
+    """Losses of this rank's epochs; after `stop_after` of them all goes into a checkpoint's file, and on from there."""
+    graph, environment = mostly_zero(), read_environment()
+    artifacts, losses = Artifacts(graph, parts(graph, environment.num_ranks)), []
+
+    def begin() -> tuple[Any, Any]:
+        _, paradigm = assemble(config, artifacts, None, environment)  # type: ignore[arg-type]
+        paradigm.module.train()
+        return paradigm, make_optimizer(paradigm.module, paradigm.job.run.train)
+
+    paradigm, optimizer = begin()
+    for epoch in range(epochs):
+        if epoch == stop_after:
+            file = io.BytesIO()
+            torch.save([paradigm.module.state_dict(), optimizer.state_dict(), paradigm.state_dict()], file)
+            file.seek(0)
+            module, steps, own = torch.load(file, weights_only=True)
+            paradigm, optimizer = begin()
+            paradigm.module.load_state_dict(module)
+            optimizer.load_state_dict(steps)
+            paradigm.load_state_dict(own)
+        for batch in paradigm.batches(epoch):
+            losses.append(float(paradigm.forward_backward(batch)[0]))
+            paradigm.synchronize()
+            paradigm.update(optimizer)
+    return losses
+
+
+@pytest.mark.parametrize("exchange", ["halo", "broadcast"])
+def test_old_sparse_rows_are_in_checkpoints(ranks, exchange) -> None:
+    """Sancus keeps rows for some epochs: a run that goes on has the ones that it had."""
+    config = config_in("communicate", MODELS["sage"])
+    config["paradigm"] = {"_target_": VERTEX, "dependency": "stale", "staleness": 3, "exchange": exchange}
+    whole = ranks(2).run(_interrupted, config, 6, None)
+    assert ranks(2).run(_interrupted, config, 6, 2) == whole
+    fresh = {**config, "paradigm": {**config["paradigm"], "staleness": 0}}
+    assert ranks(2).run(_interrupted, fresh, 6, None) != whole, "old rows make a difference"
+
+
+def _steps(config: Mapping[str, Any], way: str, size: int) -> Curve:
+    graph = mostly_zero()
+    return run_steps(config, graph, 8, placed(way, graph, size))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible")
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("way", [way for way in WAYS if way not in DENSE_ONLY])
+def test_cuda_equals_cpu(ranks, way, model, size) -> None:
+    config = config_in(way, {**MODELS[model], "kernel": "torch"}, hardware={"workers": size})
+    on_gpu = {**config, "hardware": {**config["hardware"], "device": "cuda"}}
+    curves, same = (ranks(size).run(_steps, one, way, size) for one in (on_gpu, config))
+    found, expected = global_losses(curves), global_losses(same)
+    assert max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True)) <= 1e-10
+    assert worst_gradient_error(joined(curves, same[0]), same[0]) <= 1e-10
+    for curve, other in zip(curves, same, strict=True):
+        assert (curve.rounds, curve.sent_bytes, curve.work) == (other.rounds, other.sent_bytes, other.work)
