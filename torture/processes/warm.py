@@ -101,6 +101,7 @@ def _command(arguments: Sequence[str], around: Surroundings) -> int:
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # what follows is not gnnexp's to answer
     os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
     written = os.open(around.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -117,6 +118,10 @@ def _command(arguments: Sequence[str], around: Surroundings) -> int:
     _take_spare(around.spare)
     from gnnexp.cli.main import run_command
 
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    except KeyboardInterrupt:  # came before gnnexp began, as to an interpreter that starts
+        return 128 + signal.SIGINT
     return run_command(arguments)
 
 
@@ -170,6 +175,7 @@ def _take_spare(count: int) -> None:
             for _, other in _spare:  # else it would keep them open when this process is killed
                 other.close()
             _spare.clear()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             ended_by(lambda end=there: _wait_for_a_module(end))  # type: ignore[misc]
         there.close()
         _spare.append((pid, here))
