@@ -19,7 +19,18 @@ def install(library: ctypes.CDLL) -> None:
     """Let `torch.cuda` speak of the emulated device; torch is imported here."""
     import torch
 
-    gpu, accelerator = torch.cuda, torch.accelerator
+    for name, value in _replaced(library).items():
+        assert hasattr(torch.cuda, name), f"torch.cuda.{name} is gone"
+        setattr(torch.cuda, name, value)
+    # torch.manual_seed seeds the device's generator too: kernels here draw from the CPU's, which is seeded.
+    torch.cuda.manual_seed_all = lambda seed: None
+
+
+def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
+    """What stands for functions and classes of `torch.cuda`, by name."""
+    import torch
+
+    accelerator = torch.accelerator
 
     def _device(device: Any = None) -> torch.device:  # noqa: ANN401
         """A device with its number: the thread's current one if there is none."""
@@ -57,7 +68,7 @@ def install(library: ctypes.CDLL) -> None:
     def allocated(device: Any, peak: bool) -> int:  # noqa: ANN401
         return int(library.emulated_allocated_bytes(_device(device).index, int(peak)))
 
-    replaced = {
+    return {
         "_lazy_init": lambda: None, "is_initialized": lambda: True, "is_available": lambda: True,
         "device_count": lambda: int(library.emulated_num_devices()), "current_device": accelerator.current_device_index,
         "set_device": lambda device: accelerator.set_device_index(_device(device)),
@@ -73,8 +84,3 @@ def install(library: ctypes.CDLL) -> None:
         "get_device_name": lambda device=None: NAME, "get_device_properties": properties,
         "get_device_capability": lambda device=None: (9, 0),
     }
-    for name, value in replaced.items():
-        assert hasattr(gpu, name), f"torch.cuda.{name} is gone"
-        setattr(gpu, name, value)
-    # torch.manual_seed seeds the device's generator too: kernels here draw from the CPU's, which is seeded.
-    gpu.manual_seed_all = lambda seed: None

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 _HERE = Path(__file__).parent
-_SOURCES = ("device.cpp", "guard.cpp", "kernels.cpp")
+_SOURCES = ("device.cpp", "guard.cpp", "kernels.cpp", "memory.cpp")
 _FLAGS = ("-std=c++20", "-O1", "-fPIC")
 CACHE_VARIABLE = "GNNEXP_EMULATED_CACHE"
 
