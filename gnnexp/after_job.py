@@ -18,7 +18,7 @@ from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.queue.answers import Ended
 from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.slurm_jobs import is_of_run, requeue
-from gnnexp.launchers.status import read_statuses
+from gnnexp.launchers.status import read_statuses, remove_unfinished_words
 from gnnexp.record.attempts import JOB_OVER, note, requeues, restarts_spent
 from gnnexp.record.ending import deliver, end_attempt
 
@@ -33,6 +33,7 @@ def main(arguments: list[str]) -> int:
     hardware, job_id = run_config(config).hardware, own_job_id()
     state = "COMPLETED" if code == 0 else "FAILED"
     outcome = outcome_of(run_dir, Ended(job_id, state), hardware.num_ranks)
+    remove_unfinished_words(run_dir)
     cause = _goes_on(run_dir, hardware, outcome, max_requeues)
     if cause and (refusal := _put_back(run_dir, job_id, cause, outcome)) is None:
         return 0

@@ -5,10 +5,11 @@ from __future__ import annotations
 import difflib
 import inspect
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from collections.abc import Sequence as AbstractSequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from functools import cache
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from gnnexp.errors import Problem
 
@@ -30,8 +31,14 @@ class Parameter:
     required: bool
 
 
-def parameters_of(target: Callable[..., Any]) -> dict[str, Parameter] | None:
+def parameters_of(target: Callable[..., Any]) -> Mapping[str, Parameter] | None:
     """Keys that `target` (a class or a function) takes, or None when it takes any (`**kwargs`)."""
+    return _parameters_of(cast("Hashable", target))
+
+
+@cache
+def _parameters_of(target: Callable[..., Any]) -> Mapping[str, Parameter] | None:
+    """Evaluates annotations once for each target: a check asks for the same ones many times."""
     if isinstance(target, type) and _constructor_of(target).startswith("torch.nn."):
         return {}  # that of `torch.nn.Module` has `**kwargs` and refuses each of them
     try:
@@ -54,8 +61,13 @@ def _constructor_of(cls: type) -> str:
     return next((one.__module__ for one in cls.__mro__ if "__init__" in vars(one)), "")
 
 
-def parameters_of_dataclass(cls: type) -> dict[str, Parameter]:
+def parameters_of_dataclass(cls: type) -> Mapping[str, Parameter]:
     """Fields of a dataclass as keys."""
+    return _fields_of(cast("Hashable", cls))
+
+
+@cache
+def _fields_of(cls: type) -> Mapping[str, Parameter]:
     hints = get_type_hints(cls)
     return {
         item.name: Parameter(

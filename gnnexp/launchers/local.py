@@ -21,7 +21,14 @@ from gnnexp.errors import Problem
 from gnnexp.launchers.base import Launcher, Outcome, lost_place
 from gnnexp.launchers.interrupts import Interrupts, noted
 from gnnexp.launchers.ranks import END_S, Ranks
-from gnnexp.launchers.status import Death, have_finished, judge, kernel_kills, read_statuses
+from gnnexp.launchers.status import (
+    Death,
+    have_finished,
+    judge,
+    kernel_kills,
+    read_statuses,
+    remove_unfinished_words,
+)
 from gnnexp.launchers.variables import worker_variables
 from gnnexp.launchers.watch import Watchdog
 from gnnexp.record.records import JOB_FILE
@@ -68,6 +75,7 @@ class LocalLauncher(Launcher):
             subfolder(run_dir, folder)
         with closing(Place(run_dir, JOB_FILE)) as place:
             outcome = self._launched(place, run_config(config).hardware)
+            remove_unfinished_words(run_dir)
             if not place.is_left():
                 return outcome
             return replace(lost_place(run_dir, place.fix("gnnexp resume")), asked=outcome.asked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,6 +61,13 @@ def read_statuses(run_dir: Path) -> list[Status]:
         except (OSError, ValueError):
             continue  # written atomically, so this is a rank that dies while it writes: its exit code tells
     return sorted(statuses, key=lambda status: status.rank)
+
+
+def remove_unfinished_words(run_dir: Path) -> None:
+    """Remove what ranks left that were ended while they wrote their word; called when all ranks have ended."""
+    for file in (run_dir / "status").glob(".rank_*.tmp"):
+        with suppress(OSError):  # a read-only disk: the next attempt removes the whole folder
+            file.unlink(missing_ok=True)
 
 
 def first_failure(statuses: Sequence[Status]) -> Status | None:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any
 
 from gnnexp.config.schema import HardwareConfig, Links, Straggler, TrainConfig
-from gnnexp.config.signature import Parameter, describe, fits, parameters_of_dataclass
+from gnnexp.config.signature import describe, fits, parameters_of_dataclass
 
 STATUSES = ("finished", "failed")
 _GROUPS = ("dataset", "partitioner", "sampler", "feature_store", "model", "task", "paradigm", "tracker", "train",
@@ -124,7 +123,7 @@ def _check_config(config: object) -> None:
 def _fields(node: object, cls: type, where: str) -> None:
     """Those fields of a dataclass that are there; others are of another version."""
     found = _mapping(node, where)
-    for name, parameter in _parameters(cls).items():
+    for name, parameter in parameters_of_dataclass(cls).items():
         if name not in found:
             continue
         if name in ("straggler", "links"):
@@ -137,15 +136,10 @@ def _fields(node: object, cls: type, where: str) -> None:
 def _whole(node: object, cls: type, where: str) -> None:
     """A mapping that becomes a dataclass as it is."""
     found = _mapping(node, where)
-    allowed = _parameters(cls)
+    allowed = parameters_of_dataclass(cls)
     if not found.keys() <= allowed.keys() or any(one.required and name not in found for name, one in allowed.items()):
         raise _wrong(where, describe(cls))
     _fields(found, cls, where)
-
-
-@cache
-def _parameters(cls: type) -> dict[str, Parameter]:
-    return parameters_of_dataclass(cls)
 
 
 def _check_provenance(provenance: object) -> None:

@@ -28,6 +28,9 @@ def behave(name: str, run_dir: Path) -> None:
     if name == "kill":
         time.sleep(0.2)
         os.kill(os.getpid(), signal.SIGKILL)
+    if name == "kill_in_a_beat":
+        (run_dir / "status" / f".rank_{os.environ['RANK']}.json.{os.getpid()}.tmp").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
     if name == "ignore_term":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         time.sleep(60)

@@ -57,6 +57,13 @@ def test_a_killed_rank_is_named_with_its_signal(tmp_path: Path, monkeypatch: pyt
     assert "rank 1" in outcome.reason and "SIGKILL" in outcome.reason
 
 
+def test_a_rank_that_is_killed_while_it_writes_its_word_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert launch(tmp_path, ["kill_in_a_beat", "kill_in_a_beat"], monkeypatch).exit_code == 1
+    assert not list((tmp_path / "status").glob(".*"))
+
+
 def test_a_rank_that_ignores_sigterm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outcome = launch(tmp_path, ["ignore_term", "raise"], monkeypatch)
     assert "rank 1" in outcome.reason and "the real cause" in outcome.reason

@@ -15,7 +15,7 @@ def mostly_zero(*, sparse: bool = True) -> Graph:
     """`nasty_graph`; two of three features are 0, some rows are 0 altogether."""
     graph = nasty_graph()
     assert isinstance(graph.features, torch.Tensor)
-    kept = torch.where(graph.features > 0.4, graph.features, torch.zeros(()))
+    kept = torch.where(graph.features > 0.5, graph.features, torch.zeros(()))
     kept[::7] = 0
     return replace(graph, features=sparse_rows(kept) if sparse else kept)
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import torch
+
 from gnnexp.comm.agreement import Agreement
 from gnnexp.comm.environment import read_environment
 from gnnexp.record.records import EpochLog, read_epochs
@@ -20,15 +22,17 @@ from gnnexp.train import train
 from gnnexp.training.assemble import Artifacts, assemble
 
 
-def attempt(config: dict[str, Any], folder: str, stop_at: int | None, number: int = signal.SIGTERM) -> dict[str, Any]:
-    """What a rank of the pool runs; before step `stop_at` of the run the last rank is sent the signal."""
-    environment, graph = read_environment(), nasty_graph()
-    needed = "split" in str(config["paradigm"]) or "Partitioned" in str(config["feature_store"])
-    partition = parts(graph, environment.num_ranks) if needed else None
-    if any(name in str(config["paradigm"]) for name in ("vertex_parallel", "offload")):
-        partition = (cut_parts if config["paradigm"].get("delay") else parts)(graph, environment.num_ranks)
-    directory = Path(folder)
-    job, paradigm = assemble(config, Artifacts(graph, partition), directory, environment)
+def attempt(
+    config: dict[str, Any], folder: str, stop_at: int | None, number: int = signal.SIGTERM,
+    artifacts: Artifacts | None = None,
+) -> dict[str, Any]:
+    """What a rank of the pool runs; before step `stop_at` of the run the last rank is sent the signal.
+
+    Returns:
+        Who stopped it, the number of its steps, this rank's parameters, which of them are slices, all trained rows.
+    """
+    environment, directory = read_environment(), Path(folder)
+    job, paradigm = assemble(config, artifacts or _artifacts(config, environment.num_ranks), directory, environment)
     steps, work = 0, paradigm.forward_backward
 
     def interrupted(batch: Any) -> Any:
@@ -43,9 +47,23 @@ def attempt(config: dict[str, Any], folder: str, stop_at: int | None, number: in
     asked_at_every_step = partial(Agreement, period_s=1e-9)
     with patch("gnnexp.training.interruption.Agreement", asked_at_every_step):
         stopped_by = train(job, paradigm, EpochLog(directory, environment.rank))
-    state = {name: value.clone() for name, value in paradigm.module.state_dict().items()}
+    state = {name: value.clone().cpu() for name, value in paradigm.module.state_dict().items()}
+    rows = None
+    if job.trained_rows is not None:
+        rows = torch.empty(job.graph.num_nodes, job.trained_rows.dim, dtype=getattr(torch, job.run.train.dtype))
+        job.trained_rows.gather(rows, job.comm)
     job.comm.release()
-    return {"stopped_by": stopped_by, "state": state, "steps": steps}
+    return {"stopped_by": stopped_by, "state": state, "steps": steps, "slices": dict(paradigm.slices()), "rows": rows}
+
+
+def _artifacts(config: dict[str, Any], size: int) -> Artifacts:
+    """`nasty_graph`, and who owns what where the paradigm or the store want to know."""
+    graph = nasty_graph()
+    needed = "split" in str(config["paradigm"]) or "Partitioned" in str(config["feature_store"])
+    partition = parts(graph, size) if needed else None
+    if any(name in str(config["paradigm"]) for name in ("vertex_parallel", "offload")):
+        partition = (cut_parts if config["paradigm"].get("delay") else parts)(graph, size)
+    return Artifacts(graph, partition)
 
 
 def curve(folder: str) -> list[list[float]]:
