@@ -45,7 +45,7 @@ def _assert_finished(run_dir: Path, done: subprocess.CompletedProcess[str]) -> N
 def test_a_worker_trains_without_the_optional_packages(tmp_path: Path):
     run_dir = _asked_for(tmp_path)
     done = subprocess.run([sys.executable, "-m", "gnnexp.worker", str(run_dir)], capture_output=True, text=True,
-                          env=environment_without(BLOCKED.split(",")), timeout=120, check=False)
+                          env=environment_without(BLOCKED.split(",")), timeout=240, check=False)
     _assert_finished(run_dir, done)
 
 

@@ -36,17 +36,15 @@ from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.evaluate import Evaluation, chunks_by_edges, split_by_edges
 
 
-def _inference(config: dict[str, Any]) -> tuple[dict[int, list[float]], dict[str, float], list[str]]:
-    """Logits by vertex, metrics and left-over files of this rank."""
-    with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, Artifacts(nasty_graph()), Path(folder), read_environment())
-        evaluation = Evaluation(job, paradigm)
-        found = {}
-        for ids, logits in evaluation.logits():
-            found |= dict(zip(ids.tolist(), logits.tolist(), strict=True))
-        metrics = evaluation.after(job.run.train.epochs - 1)
-        left = [str(path) for path in Path(folder).rglob("*") if path.is_file()]
-    return found, metrics, left
+def _inference(config: dict[str, Any], folder: Path) -> tuple[dict[int, list[float]], dict[str, float], list[str]]:
+    """Logits by vertex, metrics and left-over files of this rank; `folder` is that of all ranks."""
+    job, paradigm = assemble(config, Artifacts(nasty_graph()), folder, read_environment())
+    evaluation = Evaluation(job, paradigm)
+    found = {}
+    for ids, logits in evaluation.logits():
+        found |= dict(zip(ids.tolist(), logits.tolist(), strict=True))
+    metrics = evaluation.after(job.run.train.epochs - 1)
+    return found, metrics, [str(path) for path in folder.rglob("*") if path.is_file()]
 
 
 def _whole_graph(config: dict[str, Any]) -> torch.Tensor:
@@ -76,12 +74,12 @@ def test_sparse_rows_are_no_reason_for_small_chunks():
 @pytest.mark.parametrize("model", [*MODELS, "pool"])
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("memory", [1 << 30, 4000])
-def test_inference_equals_the_whole_graph(ranks, model, size, memory):
+def test_inference_equals_the_whole_graph(ranks, model, size, memory, tmp_path):
     options = MODELS.get(model, {"_target_": "gnnexp.models.sage_pool.SAGEPool"})
     config = small_config({**options, "layers": 3, "hidden": 8}, train={"eval_memory": memory},
                           sampler={"fanouts": [2, 2, 2]})
     expected = _whole_graph(config)
-    results = [_inference(config)] if size == 1 else ranks(size).run(_inference, config)
+    results = [_inference(config, tmp_path)] if size == 1 else ranks(size).run(_inference, config, tmp_path)
     found = {vertex: row for logits, _, _ in results for vertex, row in logits.items()}
     splits = nasty_graph().splits
     assert sorted(found) == sorted([*splits.val.tolist(), *splits.test.tolist()])
