@@ -93,7 +93,7 @@ class Machines:
             received = [(part.stop - part.start) * (takes and first[rank] != comm.rank)
                         for rank, part in enumerate(parts)]
             arrived = comm.all_to_all(own.repeat(len(elsewhere), 1), sent, received, "evaluation")
-            for part, values in zip(parts, arrived.split(received), strict=True):
+            for part, values in zip(parts, torch.split_with_sizes(arrived, received), strict=True):
                 rows[part][: values.shape[0]] = values
             pages.give_back()
         comm.barrier()
