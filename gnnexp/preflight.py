@@ -117,7 +117,9 @@ def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int, parts: P
         Need("checkpoints", "disk", (3 * parameters * (1 + drawn.models * hardware.num_ranks) + trained)
              * checkpoints, per_rank=False),
         Need("records and figures", "disk", _records(run, graph, model.num_layers), per_rank=False),
-        Need("layer-wise evaluation in files", "disk", _evaluation_files(graph, model, train, itemsize)),
+        Need("layer-wise evaluation in files", "disk",
+             hardware.nodes * _evaluation_files(graph, model, train, itemsize), per_rank=False),
+        Need("which vertices evaluation reaches", "host", 0 if train.eval_every is None else 13 * graph.num_nodes),
         *build(config["task"], Task).needs(config, graph),
     ]
     if paradigm.wants_partition(config):
@@ -198,7 +200,7 @@ def _evaluation(graph: Graph, model: Model, train: TrainConfig, itemsize: int) -
 
 
 def _evaluation_files(graph: Graph, model: Model, train: TrainConfig, itemsize: int) -> int:
-    """The same activations where half of the limit does not hold them."""
+    """The same activations where half of the limit does not hold them: a file of each per machine."""
     wanted = _two_layers(graph, model, itemsize)
     return wanted if train.eval_every is not None and 2 * wanted > train.eval_memory else 0
 

@@ -44,6 +44,14 @@ def test_every_rank_needs_its_own_and_the_files_are_shared():
     assert 3 * one["host"] < four["host"] < 4 * one["host"]
 
 
+def test_the_files_of_evaluation_are_there_once_per_machine():
+    """Of two layers of 60 vertices: 16 columns, 8 bytes."""
+    for nodes, workers in ((1, 1), (1, 4), (2, 2)):
+        changes = {"hardware": {"nodes": nodes, "workers": workers}}
+        ram, files = (of(configured(train={"eval_memory": memory}, **changes)) for memory in (1 << 30, 4000))
+        assert files["disk"] - ram["disk"] == nodes * 2 * 60 * 16 * 8
+
+
 @pytest.mark.parametrize(("changes", "place"), [
     ({"model": {"hidden": 512}}, "device"), ({"train": {"dtype": "float64", "batch_size": 30}}, "device"),
     ({"sampler": {"prefetch": 9}, "train": {"overlap": True}}, "device"), ({"train": {"checkpoints_kept": 9}}, "disk"),

@@ -23,7 +23,8 @@ class TrainConfig:
         optimizer: `adam`, `adamw` or `sgd`.
         eval_every: epochs between two evaluations, 0 = only after the last epoch, null = never (where only time, bytes
             and memory are asked for).
-        eval_memory: bytes that activations of layer-wise inference may take per rank before they go to disk.
+        eval_memory: bytes that activations of layer-wise inference may take per rank before they go to disk, into one
+            file per machine.
         overlap: sample and load batch i+1 while batch i trains; false gives the papers' additive breakdown.
         dtype: dtype of parameters and activations.
         shuffle: draw a new order of the training vertices in every epoch.

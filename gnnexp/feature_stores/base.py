@@ -18,6 +18,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.pool import Pool
+from gnnexp.measure.tier import across
 
 
 class FeatureStore(ABC):
@@ -134,7 +135,5 @@ class FeatureStore(ABC):
     def deliver(self, rows: Rows) -> Rows:
         """Rows in the run's dtype; dense ones on its device, through pinned memory where that is a GPU."""
         rows = rows.to(self._dtype)
-        if isinstance(rows, SparseRows) or self._device.type != "cuda":
-            return rows
-        return rows.pin_memory().to(self._device, non_blocking=True)
+        return rows if isinstance(rows, SparseRows) else across(rows, self._device)
 

@@ -142,6 +142,7 @@ def _dropout(heads: int, width: int) -> None:
 def _graph(heads: int, width: int) -> None:
     transpose.transpose_csc(_INDPTR, _SOURCES, 2)
     edges.edge_destinations(_INDPTR, _SOURCES)
+    edges.mark_sources(_INDPTR, _SOURCES, np.zeros(1, np.int64), np.zeros(_E, np.bool_))
     edges.count_parallel(_INDPTR, _SOURCES, None)
     edges.count_alike(_INDPTR, _SOURCES)
     counter.permutation(0, 2)

@@ -6,7 +6,7 @@ All agree to rounding, forward and backward, and draw identical dropout masks (d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -24,10 +24,13 @@ class Drop:
     Attributes:
         p: probability to drop; taken in units of 1/65536, so that 16 random bits decide.
         key: 64-bit key from `counter.stream`.
+        word: on a GPU the same 64 bits, int64 without dimensions, which the next step overwrites (`masks.DropKeys`): a
+            number would be baked into a captured graph. None: kernels take the number.
     """
 
     p: float
     key: int
+    word: Tensor | None = field(default=None, compare=False)
 
     @property
     def threshold(self) -> int:

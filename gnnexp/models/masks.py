@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gnnexp.graph.block import Block
-from gnnexp.kernels.counter import GOLDEN
+from gnnexp.graph.block import BatchKey, Block
+from gnnexp.kernels.counter import GOLDEN, Purpose, stream
 from gnnexp.kernels.rows.dropout import MUL1, MUL2, STEP
 from gnnexp.models.backend import Drop
 
@@ -24,6 +24,50 @@ def _signed(word: int) -> int:
 
 
 _GOLDEN, _MIX1, _MIX2 = _signed(GOLDEN), _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
+
+
+_PURPOSES = (Purpose.DROPOUT, Purpose.ATTENTION_DROPOUT)
+
+
+def mask_key(purpose: Purpose, layer: int, key: BatchKey) -> int:
+    """The 64-bit key of a layer's masks in the batch `key`."""
+    return stream(key.seed, purpose, key.epoch, key.step, key.micro, layer)
+
+
+class DropKeys:
+    """The keys of all masks of a step on a GPU, in memory that stays where it is.
+
+    A step brings its keys in one copy without a wait (a micro-batch with draws of its own brings them apart). Before a
+    captured graph is run again, `bring` gives it the masks of another step.
+
+    Args:
+        num_layers: L.
+        device: a GPU.
+    """
+
+    def __init__(self, num_layers: int, device: torch.device) -> None:
+        self._num_layers, self._device = num_layers, device
+        self._there: dict[int, tuple[BatchKey, Tensor]] = {}  # by micro-batch: a step may work on several at once
+
+    def word(self, purpose: Purpose, layer: int, key: BatchKey) -> Tensor:
+        """`mask_key` on the device, int64 without dimensions; it holds until the micro-batch's next step begins."""
+        return self.bring(key)[_PURPOSES.index(purpose), layer]
+
+    def bring(self, key: BatchKey) -> Tensor:
+        """`[2, L]` int64: the keys of batch `key`, in the place of those of the same micro-batch; once per step."""
+        held = self._there.get(key.micro)
+        if held is not None and held[0] == key:
+            return held[1]
+        words = [[_signed(mask_key(purpose, layer, key)) for layer in range(self._num_layers)] for purpose in _PURPOSES]
+        shape = len(_PURPOSES), self._num_layers
+        table = torch.empty(shape, dtype=torch.int64, device=self._device) if held is None else held[1]
+        table.copy_(torch.tensor(words).pin_memory(), non_blocking=True)
+        self._there[key.micro] = key, table
+        return table
+
+
+def _key(drop: Drop) -> Tensor | int:
+    return _signed(drop.key) if drop.word is None else drop.word
 
 
 def _shifted(word: Tensor, bits: int) -> Tensor:
@@ -60,7 +104,7 @@ def kept_entries(ids: Tensor, columns: Tensor, drop: Drop, num_columns: int) -> 
     half = (num_columns + 1) // 2
     columns = columns.long()
     upper = columns >= half
-    bits = _pair_bits(_absorb(_signed(drop.key), ids.long()), torch.where(upper, columns - half, columns))
+    bits = _pair_bits(_absorb(_key(drop), ids.long()), torch.where(upper, columns - half, columns))
     return torch.where(upper, bits >> 16, bits & 0xFFFF) >= drop.threshold
 
 
@@ -72,7 +116,7 @@ def kept_columns(ids: Tensor, columns: Tensor, drop: Drop, num_columns: int) -> 
 def kept_edges(block: Block, destinations: Tensor, heads: int, drop: Drop) -> Tensor:
     """`[E, heads]` bool by edge identity; `destinations` `[E]` are positions."""
     dst, src = block.dst_ids.long()[destinations], block.src_ids.long()[block.sources.long()]
-    state = _draw(_absorb(_signed(drop.key), dst), src)
+    state = _draw(_absorb(_key(drop), dst), src)
     kind = _kind(block)
     state = torch.where(kind != 0, _absorb(state, kind), state)
     columns = []

@@ -19,6 +19,7 @@ from gnnexp.models.backend import Backend, Drop
 from gnnexp.models.backends import KERNELS, make_backend
 from gnnexp.models.layer import Activation, BlockLayer, GraphFacts, Layer, activate
 from gnnexp.models.local import destination_rows, preactivated_rows
+from gnnexp.models.masks import DropKeys, mask_key
 
 # The deepest published GNN has 1,001 layers (Li et al., ICML 2021); columns are counted in 32 bits.
 MOST_LAYERS, MOST_COLUMNS = 10_000, (1 << 31) - 1
@@ -63,6 +64,7 @@ class Model(nn.Module, ABC):
         self.layers = nn.ModuleList()
         self.decoder: nn.Module | None = None  # the task's, trained with the model
         self.backend: Backend | None = None
+        self.drop_keys: DropKeys | None = None  # on a GPU
 
     def problems(self) -> list[Problem]:
         """What is wrong with the arguments."""
@@ -139,6 +141,7 @@ class Model(nn.Module, ABC):
         if wrong := self.problems():
             raise ConfigError(wrong)
         self.backend = make_backend(self.kernel, device)
+        self.drop_keys = DropKeys(self.num_layers, device) if device.type == "cuda" else None
         facts = facts.to(device)
         self.in_dim, self.num_classes, self.num_relations = in_dim, num_classes, facts.num_relations
         dims = self.widths
@@ -229,7 +232,8 @@ class Model(nn.Module, ABC):
         """The dropout of layer `index` in the batch `key`; None where nothing is dropped."""
         if key is None or p == 0:
             return None
-        return Drop(p, stream(key.seed, purpose, key.epoch, key.step, key.micro, index))
+        word = None if self.drop_keys is None else self.drop_keys.word(purpose, index, key)
+        return Drop(p, mask_key(purpose, index, key), word)
 
     def drop_features(self, ids: Tensor, h: Rows, dims: slice, key: BatchKey | None) -> Rows:
         """`drop_input` of the first layer, of features that hold the dimensions `dims` only."""

@@ -195,7 +195,8 @@ class ModelAveraging(OnParts[Local]):
                 for name, amount in turn.store.take_counts().items():
                     self.count(name, amount)
                 own = of_vertices(batch.targets, batch.global_count)
-                return Local(batch.to(self.job.device), features, share=own)
+                there = batch.to(self.job.device)
+                return Local(there, features, share=own.to(self.job.device, there))
 
         return prepare
 

@@ -129,6 +129,11 @@ class Offload(FullGraph):
         return self.sweeps.load()
 
     # --- the iteration ---------------------------------------------------------------------------------------------
+    @property
+    def outputs_device(self) -> torch.device:
+        """The host tier."""
+        return torch.device("cpu")
+
     def forward_backward(self, batch: Whole) -> tuple[Tensor, int]:
         """Algorithm 1."""
         timer, key, sweeps, layers = self.job.timer, batch.batch.key, self.sweeps, self.job.model.num_layers
@@ -141,7 +146,7 @@ class Offload(FullGraph):
             if not self.job.task.pairs:  # chunk by chunk: no loss reads another chunk's outputs
                 loss = sweeps.forward_last(key, max(1, batch.share.global_count))
         if self.job.task.pairs:
-            loss = self._loss_of_links(batch.share.to(torch.device("cpu")), key)
+            loss = self._loss_of_links(batch.share, key)
         with timer.phase("backward"):
             for index in reversed(range(layers)):
                 sweeps.backward(index, key)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -15,7 +15,9 @@ from gnnexp.errors import Problem
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.measure.needs import Need
+from gnnexp.measure.tier import across
 
+HOST = torch.device("cpu")
 Scores = Mapping[str, np.ndarray]
 
 
@@ -24,7 +26,8 @@ class Examples:
     """A rank's part of a global batch, as its loss wants it; a task may add what it needs.
 
     Attributes:
-        vertices: `[m]` original ids, unique: whose outputs are read, in this order.
+        vertices: `[m]` original ids, unique: whose outputs are read, in this order. Where the loss is computed they
+            are on its device, and have the dtype of the batch's ids.
         count: how many of the task's training examples these are.
     """
 
@@ -35,6 +38,15 @@ class Examples:
     def nbytes(self) -> int:
         """Bytes that cross to the device with them, beside the batch's blocks."""
         return 0
+
+    def to(self, device: torch.device, vertices: Tensor | None = None) -> Self:
+        """The same with what the loss reads on `device`.
+
+        Args:
+            device: of the rank.
+            vertices: those of the examples, where they are on the device already; None: they cross.
+        """
+        return replace(self, vertices=across(self.vertices, device) if vertices is None else vertices)
 
 
 class Task(ABC):
@@ -64,8 +76,8 @@ class Task(ABC):
         return []
 
     @abstractmethod
-    def setup(self, graph: Graph) -> None:
-        """Take what is needed of the graph."""
+    def setup(self, graph: Graph, device: torch.device = HOST) -> None:
+        """Take what is needed of the graph; what every loss reads goes to `device`, where losses are computed."""
 
     # --- training --------------------------------------------------------------------------------------------------
     @abstractmethod
@@ -129,3 +141,11 @@ class Task(ABC):
     @abstractmethod
     def metrics(self, scores: Sequence[Scores]) -> dict[str, float]:
         """Metrics from the scores of all pieces of all ranks, without the split's name."""
+
+
+def wanted_device(config: Mapping[str, Any]) -> str:
+    """`cpu` or `cuda`, where a run of `config` will train if this machine is one of its nodes."""
+    device: str = config["hardware"]["device"]
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return device

@@ -20,7 +20,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.measure.needs import Need
-from gnnexp.tasks.base import Examples, Scores, Task
+from gnnexp.tasks.base import HOST, Examples, Scores, Task, wanted_device
 from gnnexp.tasks.decoders import Decoder, DistMult
 from gnnexp.tasks.known import KnownLinks
 from gnnexp.tasks.metrics import hits_of_ranks, hits_over_negatives, mean_reciprocal_rank
@@ -119,17 +119,15 @@ class LinkPrediction(Task):
         size, ranks = config["train"].get("batch_size"), config["hardware"]["nodes"] * config["hardware"]["workers"]
         pairs = -(-min(size or links["train"], links["train"]) // ranks) * (1 + self._plan.count)
         itemsize = torch.empty(0, dtype=getattr(torch, config["train"]["dtype"])).element_size()
-        device, ends = config["hardware"]["device"], min(2 * pairs, graph.num_nodes)
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
+        device, ends = wanted_device(config), min(2 * pairs, graph.num_nodes)
         floats = pairs * self._template.floats_per_pair(graph.num_classes, device) + 2 * ends * graph.num_classes
         return [
             Need(f"decoding {pairs:,} pairs", "device", floats * itemsize),
             Need("known links", "host", 3 * (8 * graph.num_nodes + 16 * sum(links.values()))),
         ]
 
-    def setup(self, graph: Graph) -> None:
-        """Take links, and what is known of them."""
+    def setup(self, graph: Graph, device: torch.device = HOST) -> None:
+        """Take links, and what is known of them; a batch brings its labels to the device with its pairs."""
         self._links = graph.links
         self._train = np.ascontiguousarray(graph.links["train"].numpy())
         self._num_nodes, self._fixed = graph.num_nodes, "valid_neg" in graph.links

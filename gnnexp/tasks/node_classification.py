@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph
-from gnnexp.tasks.base import Examples, Scores, Task
+from gnnexp.measure.needs import Need
+from gnnexp.tasks.base import HOST, Examples, Scores, Task, wanted_device
 from gnnexp.tasks.metrics import accuracy, macro_f1, micro_f1, roc_auc
 
 
@@ -63,11 +65,23 @@ class NodeClassification(Task):
             )
         return problems
 
-    def setup(self, graph: Graph) -> None:
-        """Take labels and targets."""
+    def needs(self, config: Mapping[str, Any], graph: Graph) -> list[Need]:
+        """Ids and labels of the training vertices on a GPU; on CPU the labels are read where they are mapped."""
+        if graph.labels is None or wanted_device(config) == "cpu":
+            return []
+        ids, labels = graph.splits.train, graph.labels
+        num_bytes = ids.numel() * (ids.element_size() + labels[:1].numel() * labels.element_size())
+        return [Need(f"labels of {ids.numel():,} training vertices", "device", num_bytes)]
+
+    def setup(self, graph: Graph, device: torch.device = HOST) -> None:
+        """Take labels and targets; a GPU gets the labels that losses read, by ascending id."""
         assert graph.labels is not None
         self._labels, self._multilabel = graph.labels, graph.multilabel
         self._targets, self._num_classes = graph.splits.train, graph.num_classes
+        self._there: tuple[Tensor, Tensor] | None = None
+        if device.type != "cpu":
+            ids = torch.sort(self._targets).values
+            self._there = ids.to(device), self._labels[ids].to(device)
 
     def targets(self) -> Tensor:
         """Training vertices."""
@@ -75,11 +89,18 @@ class NodeClassification(Task):
 
     def loss_sum(self, scores: Tensor, examples: Examples) -> Tensor:
         """Summed cross-entropy; multi-label: mean over classes of the binary one, summed over vertices."""
-        labels = self._labels[examples.vertices.cpu().long()].to(scores.device)
+        labels = self._labels_of(examples.vertices)
         if self._multilabel:
             loss = F.binary_cross_entropy_with_logits(scores, labels.to(scores.dtype), reduction="sum")
             return loss / self._num_classes
         return F.cross_entropy(scores, labels, reduction="sum")
+
+    def _labels_of(self, targets: Tensor) -> Tensor:
+        """`[t]` or `[t, C]`, from where the ids of the `targets` are."""
+        if self._there is None:
+            return self._labels.index_select(0, targets)
+        ids, labels = self._there
+        return labels.index_select(0, torch.searchsorted(ids, targets.to(ids.dtype)))
 
     def score(self, outputs: Tensor, ids: Tensor) -> Scores:
         """Predictions and labels of labelled vertices, plus class-1 scores for ROC AUC."""
@@ -109,5 +130,3 @@ class NodeClassification(Task):
         if "score" in joined:
             found["roc_auc"] = roc_auc(joined["score"], joined["label"])
         return found
-
-

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from gnnexp.graph.block import BatchKey
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.samplers.negatives import kept_columns
+from gnnexp.measure.tier import across
 from gnnexp.tasks.base import Examples
 
 _DECODER = 1 << 32  # layers of a decoder come after those of any model
@@ -43,6 +45,14 @@ class Pairs(Examples):
         """Ends, relations, labels and weights."""
         crossing = (self.head, self.tail, self.relation, self.positive, self.weights)
         return sum(values.numel() * values.element_size() for values in crossing if values is not None)
+
+    def to(self, device: torch.device, vertices: Tensor | None = None) -> Self:
+        """What decoder and loss read; vertices and numbers stay on the host."""
+        return replace(
+            self, head=across(self.head, device), tail=across(self.tail, device),
+            relation=None if self.relation is None else across(self.relation, device),
+            positive=across(self.positive, device), weights=across(self.weights, device),
+        )
 
     def drop(self, rows: Tensor, p: float, layer: int) -> Tensor:
         """Rows `[p, C]` of these pairs after a dropout of a decoder's `layer`: the same masks, whoever has a pair."""

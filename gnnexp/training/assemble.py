@@ -130,7 +130,7 @@ def _job(
         store.setup(shard, dtype, torch.device("cpu") if on_host else device, batch_comm, crosses=not on_host)
         if isinstance(store, TrainableStore):
             store.begin(run.train, run.seed)
-    task.setup(graph)
+    task.setup(graph, device)
     model.setup(graph.num_features, graph.num_classes, GraphFacts.of(graph), seed=run.seed, dtype=dtype, device=device)
     assert model.backend is not None
     model.backend.draw_from(pool)

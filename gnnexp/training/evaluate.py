@@ -1,34 +1,32 @@
 """Exact evaluation: layer-wise inference over all neighbours, in chunks, shared by the ranks, outside the epoch time.
 
-Layer l is computed for all vertices before layer l + 1, so no vertex is computed twice (DGL's and OGB's "layer-wise
-inference"). Each rank computes its range of the vertices; ranges are then exchanged (tag `evaluation`). Half of
-`train.eval_memory` is for the chunk that is worked on, half for activations, which are streamed to a file in the run
-directory where they take more. Between chunks the resident pages of mapped files are given back.
+Layer l is computed for all vertices that later layers read, before layer l + 1: no vertex is computed twice (DGL's and
+OGB's "layer-wise inference"). These are the evaluated vertices and what the remaining hops reach of them. Each rank
+computes its range of them. Half of `train.eval_memory` is for the chunk that is worked on, half for activations; where
+these take more, they go through one mapped file per machine (`gnnexp.training.host_rows`). Between chunks the resident
+pages of mapped files are given back.
 """
 
 from __future__ import annotations
 
 import math
-import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from itertools import pairwise
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, pairwise
 from typing import Any
 
-import numpy as np
 import psutil
 import torch
 from torch import Tensor
 
-from gnnexp.disk import subfolder, writing
 from gnnexp.feature_stores.local import LocalStore
 from gnnexp.graph.block import BatchKey, Block, without_edges
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
-from gnnexp.graph.subset import contains
+from gnnexp.graph.subset import contains, with_neighbours
 from gnnexp.job import Job
 from gnnexp.measure.memory import MappedPages, give_back_heap, host_peak_bytes, reset_host_peak
 from gnnexp.models.model import Model
@@ -36,10 +34,53 @@ from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.loops.targets import share
 from gnnexp.samplers.full import FullSampler
 from gnnexp.tasks.base import Scores
+from gnnexp.training.host_rows import machines
 
-_BROADCAST_BYTES = 64 << 20  # a piece of an exchange: gloo's throughput is flat from 16 MB on (measured)
 # Bytes of chunk-local tensors (gathered sources, projections, sums) per edge and column: at most this many copies.
 _CHUNK_COPIES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Reached:
+    """Vertices of which a layer's outputs are wanted.
+
+    Attributes:
+        ids: `[n]` ascending.
+        everyone: whether these are all vertices, so that an id is its place.
+    """
+
+    ids: Tensor
+    everyone: bool
+
+    @staticmethod
+    def of(ids: Tensor, num_nodes: int) -> Reached:
+        """Distinct ids."""
+        return Reached(ids, ids.numel() == num_nodes)
+
+    def places(self, num_nodes: int) -> Tensor | None:
+        """`[V]` int32 the place of every id; None where that is the id."""
+        if self.everyone:
+            return None
+        table = torch.full((num_nodes,), -1, dtype=torch.int32)
+        table[self.ids] = torch.arange(self.ids.numel(), dtype=torch.int32)
+        return table
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A layer's outputs.
+
+    Attributes:
+        rows: `[n, C]`, in memory or mapped.
+        places: as `Reached.places`.
+    """
+
+    rows: Tensor
+    places: Tensor | None = None
+
+    def read(self, ids: Tensor) -> Tensor:
+        """`[m, C]` of vertices."""
+        return self.rows[ids.long() if self.places is None else self.places[ids.long()].long()]
 
 
 class Evaluation:
@@ -58,7 +99,8 @@ class Evaluation:
         self._store = LocalStore()
         if job.trained_rows is None:
             self._store.setup(job.shard, job.dtype, job.device, job.comm)
-        self._blocks: dict[tuple[int, int], Block] = {}
+        self._machines = machines(job.comm, job.facts["host"], job.directory)
+        self._blocks: dict[tuple[Reached, int], Block] = {}
         bounds = (job.run.train.eval_memory, paradigm.evaluation_memory)
         self._half = min(bound for bound in bounds if bound is not None) // 2
 
@@ -102,29 +144,42 @@ class Evaluation:
         """Ends of links may be any vertices: outputs of all first, then every rank scores its share of the links."""
         job = self._job
         model = self._paradigm.evaluation_model().eval()
-        with self._scratch() as folder:
-            rows = self._inputs(folder)
-            for index in range(model.num_layers):
-                rows = self._hidden(model, index, rows, self._wanted, folder)
-            assert rows is not None
-            own = {split: share(links, job.comm.rank, job.comm.size) for split, links in self._splits.items()}
-            return {split: list(job.task.score_pairs(split, rows, links, self._half)) for split, links in own.items()}
+        held = self._inputs()
+        for index in range(model.num_layers):
+            held = self._hidden(model, index, held)
+        assert held is not None and held.places is None
+        own = {split: share(links, job.comm.rank, job.comm.size) for split, links in self._splits.items()}
+        return {split: list(job.task.score_pairs(split, held.rows, links, self._half)) for split, links in own.items()}
 
-    def _inputs(self, folder: Path) -> Tensor | None:
+    @cached_property
+    def reached(self) -> tuple[Reached, ...]:
+        """Of every layer, whose outputs are wanted: the evaluated vertices, and what later layers read of them."""
+        model, graph = self._job.model, self._job.graph
+        found = [Reached.of(self._wanted, graph.num_nodes)]
+        for index in reversed(range(1, model.num_layers)):
+            later = found[0]
+            if later.everyone or model.row_local(index):
+                found.insert(0, later)
+            else:
+                found.insert(0, Reached.of(with_neighbours(graph, later.ids), graph.num_nodes))
+        return tuple(found)
+
+    def _inputs(self) -> Held | None:
         """Trained rows of all vertices; features are read chunk by chunk."""
         job, trained = self._job, self._job.trained_rows
         if trained is None:
             return None
-        rows = self._allocate(job.graph.num_nodes, job.model.in_dim, folder / "inputs.rows")
-        trained.gather(rows, job.batch_comm)
-        return rows
+        rows = self._allocate(job.graph.num_nodes, job.model.in_dim)
+        trained.gather(rows, job.batch_comm)  # ranks that share them write the same
+        return Held(rows)
 
     def _make_room(self) -> None:
         """Where what inference needs is not free, training's idle buffers go: fresh pages cost, thrashing more."""
         job, ranks = self._job, self._job.run.hardware.workers
         row = self._most_columns(job.model) * torch.empty(0, dtype=job.dtype).element_size()
         chunk = min(self._half, _CHUNK_COPIES * row * job.graph.num_edges // ranks)
-        wanted = ranks * (2 * job.graph.num_nodes * row + chunk)
+        matrices = 2 * max(level.ids.numel() for level in self.reached) * row
+        wanted = ranks * chunk + matrices * (1 if self._in_file(matrices // 2) else ranks)
         if psutil.virtual_memory().available < wanted and job.model.backend is not None:
             job.model.backend.release()
             give_back_heap()
@@ -140,58 +195,53 @@ class Evaluation:
         """This rank's share of the evaluated vertices, chunk by chunk: `(ids [n], logits [n, C])`."""
         model = self._paradigm.evaluation_model()
         model.eval()
-        everyone = torch.arange(self._job.graph.num_nodes)
-        with self._scratch() as folder:
-            rows = self._inputs(folder)
-            for index in range(model.num_layers - 1):
-                rows = self._hidden(model, index, rows, everyone, folder)
-            yield from self._layer(model, model.num_layers - 1, rows, self._wanted)
+        held = self._inputs()
+        for index in range(model.num_layers - 1):
+            held = self._hidden(model, index, held)
+        yield from self._layer(model, model.num_layers - 1, held)
 
     # --- one layer -----------------------------------------------------------------------------------------------
-    def _hidden(self, model: Model, index: int, rows: Tensor | None, ids: Tensor, folder: Path) -> Tensor:
-        """`[V, C]` outputs of a hidden layer, of all ranks' ranges."""
-        out: Tensor | None = None
-        start = 0
-        ranges = split_by_edges(self._job.graph, ids, self._job.comm.size)
-        begin = ranges[self._job.comm.rank]
-        for chunk, values in self._layer(model, index, rows, ids):
-            if out is None:
-                out = self._allocate(ids.numel(), values.shape[1], folder / f"layer{index}.rows")
-                pages = MappedPages(out)
-            position = begin + start
-            out[position : position + chunk.numel()] = values.cpu()
+    def _hidden(self, model: Model, index: int, held: Held | None) -> Held:
+        """Outputs of a hidden layer, of all ranks' ranges."""
+        comm, reached = self._job.comm, self.reached[index]
+        ranges = split_by_edges(self._job.graph, reached.ids, comm.size)
+        chunks = self._layer(model, index, held)
+        first = next(chunks, None)
+        widths: Any = comm.gather_objects(0 if first is None else first[1].shape[1])  # a rank may have no vertex
+        rows = self._allocate(reached.ids.numel(), max(widths))
+        pages, start = MappedPages(rows), ranges[comm.rank]
+        for chunk, values in chain([] if first is None else [first], chunks):
+            rows[start : start + chunk.numel()] = values.cpu()
             start += chunk.numel()
             pages.give_back()
-        if out is None:
-            layer: Any = model.layers[index]
-            out = self._allocate(ids.numel(), layer.out_dim, folder / f"layer{index}.rows")
-        self._exchange(out, ranges)
-        return out
+        self._machines.exchange(rows, ranges, shared=self._in_file(rows.numel() * rows.element_size()))
+        return Held(rows, reached.places(self._job.graph.num_nodes))
 
-    def _layer(self, model: Model, index: int, rows: Tensor | None, ids: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        job = self._job
-        bounds = split_by_edges(job.graph, ids, job.comm.size)
-        own = ids[bounds[job.comm.rank] : bounds[job.comm.rank + 1]]
+    def _layer(self, model: Model, index: int, held: Held | None) -> Iterator[tuple[Tensor, Tensor]]:
+        """This rank's range of what is reached, chunk by chunk: `(ids [n], outputs [n, C])`."""
+        job, reached = self._job, self.reached[index]
+        bounds = split_by_edges(job.graph, reached.ids, job.comm.size)
+        own = reached.ids[bounds[job.comm.rank] : bounds[job.comm.rank + 1]]
         itemsize = torch.empty(0, dtype=job.dtype).element_size()
         limit = max(1, self._half // (_CHUNK_COPIES * itemsize * self._most_columns(model)))
         cuts = chunks_by_edges(job.graph, own, limit)
-        pages = MappedPages(*_mapped(job.graph), *([] if rows is None else [rows]))
+        pages = MappedPages(*_mapped(job.graph), *([] if held is None else [held.rows]))
         for number, (first, last) in enumerate(pairwise(cuts)):
             chunk = own[first:last]
             if model.row_local(index):
                 block = without_edges(chunk.to(job.graph.indices.dtype))
             else:
-                block = self._block(index == model.num_layers - 1, number, chunk, keep=len(cuts) == 2)
-            sources: Rows = self._store.read(block.src_ids) if rows is None else rows[block.src_ids.long()]
+                block = self._block(reached, number, chunk, keep=len(cuts) == 2)
+            sources: Rows = self._store.read(block.src_ids) if held is None else held.read(block.src_ids)
             if isinstance(sources, Tensor):
                 sources = sources.to(job.device)
             yield chunk, model.run_layer(index, block.to(job.device), sources, None)
             if len(cuts) > 2:
                 pages.give_back()
 
-    def _block(self, last: bool, number: int, chunk: Tensor, keep: bool) -> Block:
+    def _block(self, reached: Reached, number: int, chunk: Tensor, keep: bool) -> Block:
         """All in-edges of a chunk; kept for the next evaluation when a rank's share is a single chunk."""
-        key = (int(last), number)
+        key = (reached, number)
         if key in self._blocks:
             return self._blocks[key]
         ids = chunk.to(self._job.graph.indices.dtype)
@@ -200,46 +250,16 @@ class Evaluation:
             self._blocks[key] = block
         return block
 
-    def _exchange(self, rows: Tensor, bounds: Sequence[int]) -> None:
-        """Fill in the other ranks' ranges."""
-        job = self._job
-        if job.comm.size == 1:
-            return
-        pages = MappedPages(rows)
-        piece = max(1, _BROADCAST_BYTES // (rows.shape[1] * rows.element_size()))
-        for source in range(job.comm.size):
-            for first in range(bounds[source], bounds[source + 1], piece):
-                part = rows[first : min(first + piece, bounds[source + 1])]
-                payload = part.to(job.device).contiguous()
-                job.comm.broadcast(payload, source, "evaluation")
-                if job.comm.rank != source:
-                    part.copy_(payload)
-                pages.give_back()
+    def _in_file(self, num_bytes: int) -> bool:
+        """Whether two such matrices would exceed the budget."""
+        return 2 * num_bytes > self._half
 
-    def _allocate(self, count: int, width: int, path: Path) -> Tensor:
-        """`[count, width]` rows, in a file where two such matrices would exceed the budget."""
-        num_bytes = count * width * torch.empty(0, dtype=self._job.dtype).element_size()
-        if 2 * num_bytes <= self._half:
-            return torch.zeros(count, width, dtype=self._job.dtype)
-        subfolder(self._job.directory, *self._scratch_names())
-        with writing(path), path.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, num_bytes)  # a full disk is an error here, not a signal later
-        array = np.memmap(path, dtype=self._job.run.train.dtype, mode="r+", shape=(count, width))
-        return torch.from_numpy(array)
-
-    def _scratch_names(self) -> tuple[str, str]:
-        return "scratch", f"rank_{self._job.comm.rank}"
-
-    @contextmanager
-    def _scratch(self) -> Iterator[Path]:
-        folder = self._job.directory.joinpath(*self._scratch_names())
-        try:
-            yield folder
-        finally:
-            if folder.is_dir():
-                for path in folder.iterdir():
-                    path.unlink()
-                folder.rmdir()
+    def _allocate(self, count: int, width: int) -> Tensor:
+        """`[count, width]` rows of the run's dtype, of this rank or in the machine's file; all ranks call."""
+        dtype = self._job.dtype
+        if self._in_file(count * width * torch.empty(0, dtype=dtype).element_size()):
+            return self._machines.mapped(count, width, dtype)
+        return torch.zeros(count, width, dtype=dtype)
 
 
 def _mapped(graph: Graph) -> list[Tensor]:

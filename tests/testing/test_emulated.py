@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -150,6 +152,15 @@ def test_a_pinned_source_must_not_change_before_its_copy_is_over() -> None:
     source[0] = 7
     torch.cuda.synchronize()
     assert there.tolist() == [1, 1, 1]
+
+
+def test_a_process_may_end_before_its_copies_are_known_to_be_over(tmp_path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text("import torch; there = torch.zeros(2, 3, device='cuda')\n"
+                      "for _ in range(3): there.copy_(torch.ones(2, 3).pin_memory(), non_blocking=True)\n")
+    done = subprocess.run([sys.executable, "-m", "gnnexp.testing.emulated", str(script)], capture_output=True,
+                          text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_copy_to_the_host_is_there_only_when_it_is_over() -> None:

@@ -27,6 +27,14 @@ def count_sources(indices: np.ndarray, num_nodes: int) -> np.ndarray:
 
 
 @compiled(nogil=True)
+def mark_sources(indptr: np.ndarray, indices: np.ndarray, ids: np.ndarray, marks: np.ndarray) -> None:
+    """Set `marks` `[V]` bool of every source of an edge into `ids` `[n]`."""
+    for place in range(ids.size):
+        for edge in range(indptr[ids[place]], indptr[ids[place] + 1]):
+            marks[indices[edge]] = True
+
+
+@compiled(nogil=True)
 def _has_parallel(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray) -> bool:
     typed = types.size > 0
     for dst in range(indptr.size - 1):

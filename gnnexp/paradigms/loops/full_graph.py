@@ -77,7 +77,15 @@ class FullGraph(GlobalBatch[Whole]):
     @cached_property
     def _whole_share(self) -> Share:
         """Of all training vertices: the same in every epoch."""
-        return self.share_of(self.schedule.targets, BatchKey(self.job.run.seed, 0, 0)).to(self.job.device)
+        return self._on_device(self.share_of(self.schedule.targets, BatchKey(self.job.run.seed, 0, 0)))
+
+    def _on_device(self, own: Share) -> Share:
+        return own.to(self.job.device, outputs=self.outputs_device)
+
+    @property
+    def outputs_device(self) -> torch.device:
+        """Where the outputs of the own vertices are that losses of links read."""
+        return self.job.device
 
     @property
     def resident(self) -> tuple[Block, ...]:
@@ -121,7 +129,7 @@ class FullGraph(GlobalBatch[Whole]):
             key = BatchKey(self.job.run.seed, epoch, step)
             with timer.phase("negatives" if pairs else "sample"):
                 batch = self.schedule.global_batch(order, step)
-                own = self.share_of(batch, key).to(self.job.device) if pairs else self._whole_share
+                own = self._on_device(self.share_of(batch, key)) if pairs else self._whole_share
             with timer.phase("load"):
                 self.count("tier/h2d_bytes", own.examples.nbytes)
                 if self._loaded is None:

@@ -117,7 +117,8 @@ class MiniBatch(ByAutograd[R], Generic[S, R]):
                 sampled = self.sample(own, key)
             with timer.phase("load"):
                 self.count("tier/h2d_bytes", own.examples.nbytes)
-                return replace(self.load(sampled), share=own.to(self.job.device))
+                ready = self.load(sampled)
+                return replace(ready, share=own.to(self.job.device, ready.batch))
 
         return (yield from prepared(self.job, range(first, self.schedule.num_steps), prepare))
 

@@ -16,6 +16,7 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.shuffle import ShuffleIndex, shuffle
 from gnnexp.feature_stores.routing import route
 from gnnexp.graph.block import Batch
+from gnnexp.measure.tier import across
 from gnnexp.samplers.exclude import Excluded, without
 from gnnexp.tasks.base import Examples
 
@@ -55,10 +56,19 @@ class Share:
             rows = mixed
         return rows if self.places is None else rows.index_select(0, self.places)
 
-    def to(self, device: torch.device) -> Share:
-        """What is used on the device, there."""
-        return replace(self, places=None if self.places is None else self.places.to(device),
-                       index=None if self.index is None else self.index.to(device))
+    def to(self, device: torch.device, batch: Batch | None = None, outputs: torch.device | None = None) -> Share:
+        """What is used on the device, there.
+
+        Args:
+            device: of the rank.
+            batch: there, with the seeds as its last destinations: their ids need not cross again. None: they cross.
+            outputs: where the seeds' outputs are; None: on `device`.
+        """
+        beside = device if outputs is None else outputs
+        seeds = batch.blocks[-1].dst_ids if batch is not None and batch.blocks and self.places is None else None
+        return replace(self, examples=self.examples.to(device, seeds),
+                       places=None if self.places is None else across(self.places, beside),
+                       index=None if self.index is None else self.index.to(beside))
 
 
 def of_vertices(targets: Tensor, global_count: int) -> Share:

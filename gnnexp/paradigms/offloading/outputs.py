@@ -8,6 +8,7 @@ from torch import Tensor
 from gnnexp.graph.subset import contains
 from gnnexp.job import Job
 from gnnexp.measure.host_tier import HostTier
+from gnnexp.measure.tier import across
 from gnnexp.samplers.chunks import Chunk
 from gnnexp.tasks.base import Examples
 
@@ -29,6 +30,8 @@ class Outputs:
             mine = job.task.targets()
             self._read = torch.sort(mine[contains(own, mine)]).values
         self._rows = torch.searchsorted(own, self._read)
+        # The same on the device: what a chunk's loss reads is cut out of them there.
+        self._rows_there, self._read_there = across(self._rows, job.device), across(self._read, job.device)
         self.gradients = host.rows(self._read.numel(), job.model.widths[-1], job.dtype)
 
     def loss(self, chunk: Chunk, rows: Tensor, count: int) -> Tensor:
@@ -42,7 +45,7 @@ class Outputs:
         task, (part, places) = self._job.task, self._part(chunk)
         with torch.enable_grad():
             outputs = rows.index_select(0, places).requires_grad_()
-            examples = Examples(self._read[part], outputs.shape[0])
+            examples = Examples(self._read_there[part], outputs.shape[0])
             loss = task.loss_sum(task.decode(outputs, examples), examples)
             (gradient,) = torch.autograd.grad(loss / count, outputs)
         self._job.tier.leave(gradient, self.gradients[part], "tier/d2h_rows_outputs")
@@ -63,4 +66,4 @@ class Outputs:
         """Which of the outputs that are read are a chunk's, and where among its destinations they are (there)."""
         bounds = torch.searchsorted(self._rows, torch.tensor([chunk.first, chunk.last])).tolist()
         part = slice(*bounds)
-        return part, (self._rows[part] - chunk.first).to(self._job.device)
+        return part, self._rows_there[part] - chunk.first

@@ -29,9 +29,9 @@ std::mutex mutex;  // guards all that follows, but for the atomics
 std::map<int, Clock> clocks;
 Clock host_clock;
 std::vector<int> devices{0, 1, 2, 3, 4, 5, 6, 7};  // by stream number
+std::map<const char*, size_t> pinned;  // start and length; outlives the copies, which unpin theirs when they go
 std::deque<Copy> copies;
 std::vector<std::string> pending;
-std::map<const char*, size_t> pinned;  // start and length
 std::array<int64_t, kMaxDevices> held{}, most{};
 
 std::array<std::atomic<int64_t>, NUM_COUNTS> counts{};

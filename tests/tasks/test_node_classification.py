@@ -1,0 +1,51 @@
+"""The loss by its formula wherever labels are, and what the preflight counts of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from gnnexp.graph.graph import Graph
+from gnnexp.tasks.base import Examples
+from gnnexp.tasks.node_classification import NodeClassification
+from gnnexp.testing.graphs import nasty_graph
+
+DEVICES = ["cpu", pytest.param("cuda", marks=[pytest.mark.gpu, pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="no CUDA device is visible")])]
+
+
+def _unsorted(multilabel: bool) -> Graph:
+    """Training vertices in no order; labels of others must not be read."""
+    graph = nasty_graph()
+    train = graph.splits.train[torch.randperm(graph.splits.train.numel(), generator=torch.Generator().manual_seed(0))]
+    labels = torch.full_like(graph.labels, -1)
+    labels[train] = graph.labels[train]
+    if multilabel:
+        labels = F.one_hot(labels.clamp(min=0), graph.num_classes).float()
+    return replace(graph, labels=labels, splits=replace(graph.splits, train=train))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("ids", [torch.int32, torch.int64])
+@pytest.mark.parametrize("multilabel", [False, True])
+def test_the_loss_is_that_of_the_examples_labels(device, ids, multilabel):
+    graph, device = _unsorted(multilabel), torch.device(device)
+    task = NodeClassification()
+    task.setup(graph, device)
+    chosen = task.targets()[3:12]
+    scores = torch.randn(chosen.numel(), graph.num_classes, dtype=torch.float64)
+    expected = (F.binary_cross_entropy_with_logits(scores, graph.labels[chosen].double(), reduction="sum") /
+                graph.num_classes if multilabel else F.cross_entropy(scores, graph.labels[chosen], reduction="sum"))
+    found = task.loss_sum(scores.to(device), Examples(chosen.to(ids), chosen.numel()).to(device))
+    assert found.device.type == device.type and torch.equal(found.cpu(), expected)
+
+
+@pytest.mark.parametrize(("multilabel", "bytes_per_vertex"), [(False, 8 + 8), (True, 8 + 4 * 4)])
+def test_labels_on_a_gpu_are_in_the_preflight(multilabel, bytes_per_vertex):
+    graph = _unsorted(multilabel)
+    assert NodeClassification().needs({"hardware": {"device": "cpu"}}, graph) == [], "there they are mapped"
+    (need,) = NodeClassification().needs({"hardware": {"device": "cuda"}}, graph)
+    assert (need.place, need.num_bytes) == ("device", 30 * bytes_per_vertex)
