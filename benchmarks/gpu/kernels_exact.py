@@ -1,0 +1,108 @@
+"""Every operation of the kernels that a GPU gets, beside numba's on the CPU: forward and backward."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from benchmarks.gpu.kernel_cases import Operation, operations, sparse_operations
+from benchmarks.gpu.report import Row
+from benchmarks.gpu.stage import Stage
+from gnnexp.graph.block import Block, by_relation
+from gnnexp.models.backend import Backend
+from gnnexp.models.backend_numba import NumbaBackend
+from gnnexp.models.backends import make_backend
+from gnnexp.testing.blocks import awkward_blocks
+from gnnexp.testing.on_gpu import ALL_MODELS, Case
+from gnnexp.testing.steps import Curve, global_losses, run_steps, worst_gradient_error
+
+# Relative to the largest entry of the tensor. A float32 sum in another order is off by some 1e-7.
+BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-6}
+MODEL_BOUNDS = {"float64": 1e-10, "float32": 1e-5}
+_UNIT = "relative error"
+
+
+def run(stage: Stage) -> bool:
+    """Operations on every block in both precisions, topology, then whole models; whether there was time for all."""
+    ours, theirs = make_backend("auto", stage.device), NumbaBackend()
+    for word, block in awkward_blocks().items():
+        there = block.to(stage.device)
+        stage.check(f"topology, {word}", partial(_topology, word, block, there))
+        found = [*operations(block), *(sparse_operations() if word == "multigraph" else ())]
+        for operation in found:
+            for kind, bound in BOUNDS.items():
+                if stage.left_s <= 0:
+                    return False
+                name = f"{operation.name}, {word}, {str(kind).removeprefix('torch.')}"
+                stage.check(name, partial(compared, name, operation, (theirs, block), (ours, there), kind, bound))
+    for model in ALL_MODELS:
+        for precision in MODEL_BOUNDS:
+            if stage.left_s <= 0:
+                return False
+            name = f"training step, {model}, {precision}"
+            stage.check(name, partial(_trained, name, model, precision))
+    return True
+
+
+def compared(
+    name: str, operation: Operation, cpu: tuple[Backend, Block], gpu: tuple[Backend, Block], kind: torch.dtype,
+    bound: float,
+) -> Row:
+    """The worst of the output and of all gradients, and whether masks are equal."""
+    expected, found = (_pass(operation, *side, kind) for side in (cpu, gpu))
+    worst = max((error(a, b) for a, b in zip(found, expected, strict=True)), default=0.0)
+    wrong = [] if worst <= bound else [f"off by {worst:.3g}, more than {bound:g}"]
+    if operation.mask and not torch.equal(found[0] == 0, expected[0] == 0):
+        wrong.append("another mask")
+    return Row(name, not wrong, worst, _UNIT, words="; ".join(wrong))
+
+
+def error(found: Tensor, expected: Tensor) -> float:
+    """Largest difference over the largest entry; infinite where shapes differ, or where only one is finite."""
+    if found.shape != expected.shape or not torch.equal(found.isfinite(), expected.isfinite()):
+        return float("inf")
+    finite = expected.isfinite()
+    if not finite.any():
+        return 0.0
+    scale = float(expected[finite].abs().max())
+    return float((found[finite].double() - expected[finite].double()).abs().max()) / (scale or 1.0)
+
+
+def _pass(operation: Operation, backend: Backend, block: Block, kind: torch.dtype) -> list[Tensor]:
+    """Output and gradients of all inputs, on the CPU; the upstream gradient is drawn, the same for both sides."""
+    leaves = [x.to(kind).to(block.sources.device).requires_grad_() for x in operation.inputs]
+    out = operation.call(backend, block, *leaves)
+    upstream = torch.randn(out.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).to(kind)
+    gradients: tuple[Tensor, ...] = ()
+    if out.requires_grad:
+        gradients = torch.autograd.grad(out, leaves, upstream.to(out.device), materialize_grads=True)
+    return [out.detach().cpu(), *(gradient.cpu() for gradient in gradients)]
+
+
+def _topology(word: str, block: Block, there: Block) -> Row:
+    """A block's transpose and, where it is typed, its edges by relation: integers, equal to the bit."""
+    pairs = list(zip(block.transpose.arrays(), there.transpose.arrays(), strict=True))
+    if block.edge_types is not None:
+        mine, other = by_relation(block), by_relation(there)
+        pairs += [(block.relation_degree, there.relation_degree), (mine.destinations, other.destinations),
+                  (mine.degree, other.degree), (mine.incoming.indptr, other.incoming.indptr),
+                  (mine.incoming.sources, other.incoming.sources), (mine.outgoing.sources, other.outgoing.sources)]
+    unlike = sum(not torch.equal(a.long(), b.cpu().long()) for a, b in pairs)
+    return Row(f"topology, {word}", unlike == 0, unlike, "unlike arrays")
+
+
+def _trained(name: str, model: str, precision: str) -> Row:
+    """Losses of two steps of one rank and gradients of the first, by the layers of a model."""
+    case = Case(1, model, "data")
+    found, expected = (_steps(case, device, precision) for device in ("cuda", "cpu"))
+    losses = zip(global_losses([found]), global_losses([expected]), strict=True)
+    worst = max(worst_gradient_error(found, expected), *(abs(a - b) / abs(b) for a, b in losses))
+    return Row(name, worst <= MODEL_BOUNDS[precision], worst, _UNIT)
+
+
+def _steps(case: Case, device: str, precision: str) -> Curve:
+    config = case.config(device)
+    config["train"]["dtype"] = precision
+    return run_steps(config, case.make(), 2)
