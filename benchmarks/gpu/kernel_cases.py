@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +13,7 @@ from gnnexp.graph.sparse import SparseRows
 from gnnexp.models.backend import Backend, Drop
 
 SLOPE, WIDTH = 0.2, 64
+WIDTHS = (1, 3, 16, 41, 100, 256)  # of plain sums
 DROP = Drop(0.37, 0xFEDCBA9876543210)
 Call = Callable[..., Tensor]  # of a backend, a block of its device, and inputs there
 
@@ -34,9 +35,9 @@ class Operation:
     mask: bool = False
 
 
-def operations(block: Block) -> Iterator[Operation]:
-    """Those that take a block."""
-    yield from _sums(block)
+def operations(block: Block, widths: Sequence[int] = WIDTHS) -> Iterator[Operation]:
+    """Those that take a block; plain sums of rows of these `widths`."""
+    yield from _sums(block, widths)
     yield from _attention(block)
     S, D, E = block.num_src, block.num_dst, block.num_edges
     for name, ids in (("", block.src_ids), (", 64-bit ids", block.src_ids.long())):
@@ -75,9 +76,9 @@ def sparse_operations() -> Iterator[Operation]:
                     (normal(5, 30),))
 
 
-def _sums(block: Block) -> Iterator[Operation]:
+def _sums(block: Block, widths: Sequence[int]) -> Iterator[Operation]:
     S, E = block.num_src, block.num_edges
-    for width in (1, 3, 16, 41, 100, 256):
+    for width in widths:
         yield Operation(f"sum, {width} columns", lambda k, b, x: k.aggregate(b, x, None, None), (normal(S, width),))
     yield Operation("weighted sum", lambda k, b, x, w: k.aggregate(b, x, w, None), (normal(S, 41), normal(E, 1)))
     sliced = [2] * 20 + [0] * 11 + [2] * 10  # unequal, out of order, one twice: as in a slice of columns

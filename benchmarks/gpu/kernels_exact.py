@@ -7,7 +7,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.kernel_cases import Operation, operations, sparse_operations
+from benchmarks.gpu.kernel_cases import WIDTHS, Operation, operations, sparse_operations
 from benchmarks.gpu.report import Row
 from benchmarks.gpu.stage import Stage
 from gnnexp.graph.block import Block, by_relation
@@ -18,8 +18,12 @@ from gnnexp.testing.blocks import awkward_blocks
 from gnnexp.testing.on_gpu import ALL_MODELS, Case
 from gnnexp.testing.steps import Curve, global_losses, run_steps, worst_gradient_error
 
-# Relative to the largest entry of the tensor. A float32 sum in another order is off by some 1e-7.
+# Relative to the largest entry of the tensor.
 BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-6}
+# Gradients of attention's keys cancel: in float32 numba itself may be off by more. Then a GPU may be off by so many
+# times as much.
+_TIMES_NUMBA = 3
+QUICK_BLOCKS, QUICK_WIDTHS, QUICK_MODELS = ("multigraph", "no edges", "typed"), (16,), ("gat",)
 MODEL_BOUNDS = {"float64": 1e-10, "float32": 1e-5}
 _UNIT = "relative error"
 
@@ -27,17 +31,20 @@ _UNIT = "relative error"
 def run(stage: Stage) -> bool:
     """Operations on every block in both precisions, topology, then whole models; whether there was time for all."""
     ours, theirs = make_backend("auto", stage.device), NumbaBackend()
-    for word, block in awkward_blocks().items():
+    blocks, models, widths = awkward_blocks(), tuple(ALL_MODELS), WIDTHS
+    if stage.quick:
+        blocks, models, widths = {word: blocks[word] for word in QUICK_BLOCKS}, QUICK_MODELS, QUICK_WIDTHS
+    for word, block in blocks.items():
         there = block.to(stage.device)
         stage.check(f"topology, {word}", partial(_topology, word, block, there))
-        found = [*operations(block), *(sparse_operations() if word == "multigraph" else ())]
+        found = [*operations(block, widths), *(sparse_operations() if word == "multigraph" else ())]
         for operation in found:
-            for kind, bound in BOUNDS.items():
+            for kind in (torch.float32,) if stage.quick else BOUNDS:
                 if stage.left_s <= 0:
                     return False
                 name = f"{operation.name}, {word}, {str(kind).removeprefix('torch.')}"
-                stage.check(name, partial(compared, name, operation, (theirs, block), (ours, there), kind, bound))
-    for model in ALL_MODELS:
+                stage.check(name, partial(compared, name, operation, (theirs, block), (ours, there), kind))
+    for model in models:
         for precision in MODEL_BOUNDS:
             if stage.left_s <= 0:
                 return False
@@ -47,16 +54,21 @@ def run(stage: Stage) -> bool:
 
 
 def compared(
-    name: str, operation: Operation, cpu: tuple[Backend, Block], gpu: tuple[Backend, Block], kind: torch.dtype,
-    bound: float,
+    name: str, operation: Operation, cpu: tuple[Backend, Block], gpu: tuple[Backend, Block], kind: torch.dtype
 ) -> Row:
-    """The worst of the output and of all gradients, and whether masks are equal."""
-    expected, found = (_pass(operation, *side, kind) for side in (cpu, gpu))
-    worst = max((error(a, b) for a, b in zip(found, expected, strict=True)), default=0.0)
-    wrong = [] if worst <= bound else [f"off by {worst:.3g}, more than {bound:g}"]
+    """The worst of the output and of all gradients beside numba in float64, and whether masks are equal."""
+    expected, found = _pass(operation, *cpu, torch.float64, kind), _pass(operation, *gpu, kind, kind)
+    worst, bound = _worst(found, expected), BOUNDS[kind]
+    if worst > bound and kind == torch.float32:
+        bound = max(bound, _TIMES_NUMBA * _worst(_pass(operation, *cpu, kind, kind), expected))
+    wrong = [] if worst <= bound else [f"off by {worst:.3g}, more than {bound:.3g}"]
     if operation.mask and not torch.equal(found[0] == 0, expected[0] == 0):
         wrong.append("another mask")
     return Row(name, not wrong, worst, _UNIT, words="; ".join(wrong))
+
+
+def _worst(found: list[Tensor], expected: list[Tensor]) -> float:
+    return max(error(a, b) for a, b in zip(found, expected, strict=True))
 
 
 def error(found: Tensor, expected: Tensor) -> float:
@@ -70,11 +82,20 @@ def error(found: Tensor, expected: Tensor) -> float:
     return float((found[finite].double() - expected[finite].double()).abs().max()) / (scale or 1.0)
 
 
-def _pass(operation: Operation, backend: Backend, block: Block, kind: torch.dtype) -> list[Tensor]:
-    """Output and gradients of all inputs, on the CPU; the upstream gradient is drawn, the same for both sides."""
-    leaves = [x.to(kind).to(block.sources.device).requires_grad_() for x in operation.inputs]
+def _pass(
+    operation: Operation, backend: Backend, block: Block, kind: torch.dtype, rounded: torch.dtype
+) -> list[Tensor]:
+    """Output and gradients of all inputs, on the CPU.
+
+    Args:
+        operation, backend, block: what is called.
+        kind: in which precision.
+        rounded: precision of inputs and of the upstream gradient, which is drawn, the same for all.
+    """
+    leaves = [x.to(rounded).to(block.sources.device, kind).requires_grad_() for x in operation.inputs]
     out = operation.call(backend, block, *leaves)
-    upstream = torch.randn(out.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).to(kind)
+    upstream = torch.randn(out.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    upstream = upstream.to(rounded).to(kind)
     gradients: tuple[Tensor, ...] = ()
     if out.requires_grad:
         gradients = torch.autograd.grad(out, leaves, upstream.to(out.device), materialize_grads=True)
