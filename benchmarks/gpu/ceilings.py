@@ -41,9 +41,9 @@ _SHEETS: tuple[tuple[tuple[str, ...], tuple[float, float, float, float]], ...] =
 
 def ceiling_of(device: str, driver: Mapping[str, float | str]) -> Ceiling:
     """Of a device by its name, and of its link by what nvidia-smi says of it."""
-    sheet: tuple[float | None, ...] = next(
-        (figures for words, figures in _SHEETS if all(word in device for word in words)), (None,) * 4)
+    sheet = next((figures for words, figures in _SHEETS if all(word in device for word in words)), None)
     generation, width = driver.get("pcie.link.gen.max"), driver.get("pcie.link.width.max")
-    known = isinstance(generation, float) and isinstance(width, float)
-    lane = _LANE.get(int(generation)) if isinstance(generation, float) else None
-    return Ceiling(*sheet, link=lane * float(width or 0) if known and lane is not None else None)
+    link = None
+    if isinstance(generation, float) and isinstance(width, float) and int(generation) in _LANE:
+        link = _LANE[int(generation)] * width
+    return Ceiling(link=link) if sheet is None else Ceiling(*sheet, link)

@@ -13,7 +13,7 @@ from gnnexp.graph.sparse import SparseRows
 from gnnexp.models.backend import Backend, Drop
 
 SLOPE, WIDTH = 0.2, 64
-WIDTHS = (1, 3, 16, 41, 100, 256)  # of plain sums
+WIDTHS: Sequence[int] = (1, 3, 16, 41, 100, 256)  # of plain sums
 DROP = Drop(0.37, 0xFEDCBA9876543210)
 Call = Callable[..., Tensor]  # of a backend, a block of its device, and inputs there
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import torch
+from torch._C._distributed_c10d import TCPStore
 
 from benchmarks.gpu.products import product_rates
 from benchmarks.gpu.report import Row
@@ -73,7 +74,8 @@ def _copied(bench: Bench) -> list[float]:
 
 def _streams(stage: Stage) -> Row:
     """What another stream and the host see after an event is what was written before it, while the writer is late."""
-    side, main = torch.cuda.Stream(stage.device), torch.cuda.current_stream(stage.device)
+    side = torch.cuda.Stream(stage.device)  # type: ignore[no-untyped-call]
+    main = torch.cuda.current_stream(stage.device)
     size = 64 if stage.emulated else 4096
     x, busy = torch.zeros(1 << 12, device=stage.device), torch.zeros(size, size, device=stage.device)
     host, wrong = torch.zeros(1 << 12).pin_memory(), 0
@@ -109,7 +111,7 @@ def _nccl(stage: Stage) -> Row:
     name, dist = "nccl with itself", torch.distributed
     if stage.emulated:
         return Row(name, words="not run: there is no NCCL on the emulated device")
-    store = dist.TCPStore("127.0.0.1", rendezvous_port(os.getpid(), "127.0.0.1"), 1, is_master=True)
+    store = TCPStore("127.0.0.1", rendezvous_port(os.getpid(), "127.0.0.1"), 1, is_master=True)
     dist.init_process_group("nccl", store=store, rank=0, world_size=1, device_id=stage.device)
     try:
         sent = torch.arange(1 << 26, dtype=torch.float32, device=stage.device)

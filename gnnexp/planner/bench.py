@@ -93,7 +93,7 @@ def timed(work: Callable[[], object], device: torch.device) -> float:
         work()
         return time.perf_counter() - start
     stream = torch.cuda.current_stream(device)
-    first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     stream.synchronize()
     first.record(stream)
     work()

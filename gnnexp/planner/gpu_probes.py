@@ -66,7 +66,7 @@ def duplex(bench: Bench) -> list[float]:
     """Bytes per second of both directions together, copied at once on two streams."""
     sent, received = _pinned(bench), _pinned(bench)
     target, source = (torch.zeros_like(sent, device=bench.device) for _ in range(2))
-    up, down = (torch.cuda.Stream(bench.device) for _ in range(2))
+    up, down = (torch.cuda.Stream(bench.device) for _ in range(2))  # type: ignore[no-untyped-call]
 
     def work() -> None:
         main = torch.cuda.current_stream(bench.device)

@@ -44,7 +44,7 @@ def typed(block: Block, num_types: int = 4, seed: int = 0) -> Block:
 def looped(block: Block) -> Block:
     """A block whose last edge of every destination is an added self loop."""
     degree = (block.indptr[1:] - block.indptr[:-1]).tolist()
-    parts, ends = block.sources.split(degree), torch.arange(block.num_dst, dtype=torch.int32)
+    parts, ends = torch.split(block.sources, degree), torch.arange(block.num_dst, dtype=torch.int32)
     sources = torch.cat([torch.cat((part, ends[d : d + 1])) for d, part in enumerate(parts)])
     more = torch.arange(block.num_dst + 1)
     return Block(block.indptr + more, sources, block.src_ids, block.num_dst, self_loops=True)

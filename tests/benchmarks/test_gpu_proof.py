@@ -137,7 +137,7 @@ def test_operations_agree_between_numba_and_torch_on_the_cpu(which: str, kind: t
     block = BLOCKS[which]
     sides = (NumbaBackend(), block), (TorchBackend(), block)
     found = [compared(one.name, one, *sides, kind)
-             for one in (*operations(block), *sparse_operations())]
+             for one in (*operations(block, (16,)), *sparse_operations())]
     assert len({row.name for row in found}) == len(found) > 30
     assert not [row for row in found if not row.ok]
 
