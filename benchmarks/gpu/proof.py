@@ -20,7 +20,7 @@ from benchmarks.gpu.report import is_done, read
 from benchmarks.gpu.table import table
 
 # Seconds that each may take of a call's minutes.
-LIMITS = {"smoke": 240, "kernels-exact": 150, "tests": 420, "calibrate": 180}
+LIMITS = {"smoke": 240, "kernels-exact": 240, "tests": 420, "calibrate": 180}
 _LEAST_S = 40  # a stage is not started for less
 _GRACE_S = 15  # in which a stage ends by itself after its limit
 
