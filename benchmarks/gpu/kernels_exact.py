@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu.kernel_cases import WIDTHS, Operation, operations, sparse_operations
-from benchmarks.gpu.report import Row
+from benchmarks.gpu.report import ERROR, Row
 from benchmarks.gpu.stage import Stage
 from gnnexp.graph.block import Block, by_relation
 from gnnexp.models.backend import Backend
@@ -24,7 +24,6 @@ BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-6}
 _TIMES_NUMBA = 3
 QUICK_BLOCKS, QUICK_WIDTHS, QUICK_MODELS = ("multigraph", "no edges", "typed"), (16,), ("gat",)
 MODEL_BOUNDS = {"float64": 1e-10, "float32": 1e-5}
-_UNIT = "relative error"
 
 
 def run(stage: Stage) -> bool:
@@ -63,7 +62,7 @@ def compared(
     wrong = [] if worst <= bound else [f"off by {worst:.3g}, more than {bound:.3g}"]
     if operation.mask and not torch.equal(found[0] == 0, expected[0] == 0):
         wrong.append("another mask")
-    return Row(name, not wrong, worst, _UNIT, words="; ".join(wrong))
+    return Row(name, not wrong, worst, ERROR, words="; ".join(wrong))
 
 
 def _worst(found: list[Tensor], expected: list[Tensor]) -> float:
@@ -119,7 +118,7 @@ def _trained(name: str, model: str, precision: str) -> Row:
     found, expected = (_steps(case, device, precision) for device in ("cuda", "cpu"))
     losses = zip(global_losses([found]), global_losses([expected]), strict=True)
     worst = max(worst_gradient_error(found, expected), *(abs(a - b) / abs(b) for a, b in losses))
-    return Row(name, worst <= MODEL_BOUNDS[precision], worst, _UNIT)
+    return Row(name, worst <= MODEL_BOUNDS[precision], worst, ERROR)
 
 
 def _steps(case: Case, device: str, precision: str) -> Curve:

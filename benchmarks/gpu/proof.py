@@ -16,8 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.gpu.needed import ROOT, digest
-from benchmarks.gpu.report import is_done, read
-from benchmarks.gpu.table import table
+from benchmarks.gpu.report import is_done, read, table
 
 # Seconds that each may take of a call's minutes.
 LIMITS = {"smoke": 240, "kernels-exact": 240, "tests": 420, "calibrate": 180}

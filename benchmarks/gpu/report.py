@@ -1,9 +1,12 @@
-"""One stage's file: it is written whole after every result, so a stage that is killed leaves what it had."""
+"""One stage's file: it is written whole after every result, so a stage that is killed leaves what it had.
+
+And the results of all stages as one table of plain text.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +16,8 @@ from gnnexp.record.records import write_json
 SCHEMA = 1
 # Facts that a result must share with a later call to be taken instead of being found again.
 _SAME = ("source", "device", "emulated", "torch", "quick")
+ERROR = "relative error"  # the unit of results that are exact: they are counted, not listed
+_HEAD = ("stage", "what", "found", "target", "ceiling", "unit", "")
 
 
 @dataclass(frozen=True)
@@ -91,3 +96,35 @@ def is_done(found: Mapping[str, Any], source: str, *, quick: bool) -> bool:
     facts = found.get("facts", {})
     return bool(found.get("complete")) and facts["source"] == source and facts["quick"] == quick and all(
         row["ok"] for row in found["rows"])
+
+
+def table(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Of what `report.read` returned, by stage."""
+    lines = [_HEAD, *(line for name, one in found.items() for line in _lines(name, one))]
+    widths = [max(len(line[place]) for line in lines) for place in range(len(_HEAD))]
+    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    facts: Mapping[str, Any] = next((one["facts"] for one in found.values() if one), {})
+    where = f"{facts.get('device', 'nothing ran')}, torch {facts.get('torch')}, commit {facts.get('commit')}"
+    note = "\nEMULATED: no figure of speed says anything" if facts.get("emulated") else ""
+    return "\n".join([where + note, *text])
+
+
+def _lines(stage: str, one: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    if not one:
+        yield (stage, "did not run", "", "", "", "", "MISSING")
+        return
+    rows = [Row(**row) for row in one["rows"]]
+    figures = [row for row in rows if not row.ok or row.target is not None or row.unit not in ("", ERROR)]
+    exact = [row for row in rows if row.unit == ERROR]
+    if exact:
+        good, worst = sum(row.ok for row in exact), max((row.value or 0.0 for row in exact), default=0.0)
+        yield (stage, f"{good} of {len(exact)} exact", f"{worst:.2g}", "", "", "worst relative error", "")
+    for row in figures:
+        end = ("MISSED" if row.missed else "") if row.ok else f"WRONG: {row.words.strip().splitlines()[-1:]}"
+        yield (stage, row.name, *map(_number, (row.value, row.target, row.ceiling)), row.unit, end)
+    if not one["complete"]:
+        yield (stage, f"cut short after {len(rows)} results", "", "", "", "", "INCOMPLETE")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"

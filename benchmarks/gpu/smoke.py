@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 import torch
 from torch._C._distributed_c10d import TCPStore
 
-from benchmarks.gpu.products import product_rates
 from benchmarks.gpu.report import Row
 from benchmarks.gpu.stage import Stage, rate
 from gnnexp.kernels import warmup
@@ -32,7 +31,7 @@ def run(stage: Stage) -> bool:
     checks: list[tuple[str, Callable[[], Row | Iterator[Row]]]] = [
         ("streams and events", lambda: _streams(stage)),
         ("exchange of 2 ranks", lambda: _exchange(stage)), ("nccl with itself", lambda: _nccl(stage)),
-        ("copies", lambda: _copies(stage, bench)), ("products", lambda: product_rates(stage)),
+        ("copies", lambda: _copies(stage, bench)), ("products", lambda: _products(stage, bench)),
         ("launch", lambda: rate("launch", launch_s(bench), "s")),
         ("kernels of numba", lambda: _warm_up(stage)),
     ]
@@ -70,6 +69,24 @@ def _copied(bench: Bench) -> list[float]:
     x = torch.zeros(bench.extent.table_bytes // 2, dtype=torch.uint8, device=bench.device)
     y = torch.empty_like(x)
     return bench.rates(2 * x.numel(), lambda: y.copy_(x))
+
+
+def _products(stage: Stage, bench: Bench) -> Iterator[Row]:
+    """Of large square matrices in every precision; no target is known before a GPU was measured."""
+    side = 64 if stage.quick or stage.emulated else 8192
+    x = torch.rand(side, side, generator=torch.Generator().manual_seed(0)).to(stage.device)
+    half = x.bfloat16()
+    before = torch.get_float32_matmul_precision()
+    try:
+        for name, precision, factor, ceiling in (
+            ("float32", "highest", x, stage.ceiling.float32), ("tf32", "high", x, stage.ceiling.tf32),
+            ("bf16", "highest", half, stage.ceiling.bf16),
+        ):
+            torch.set_float32_matmul_precision(precision)
+            found = bench.rates(2 * side**3, lambda factor=factor: factor @ factor)  # type: ignore[misc]
+            yield rate(f"product, {name}", found, _OPERATIONS, ceiling)
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _streams(stage: Stage) -> Row:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from benchmarks.gpu.report import Row
+from benchmarks.gpu.report import ERROR, Row
 from benchmarks.gpu.stage import Stage
 from gnnexp.testing.on_gpu import Case, cases, run_case
 from gnnexp.testing.ranks import RankPools
@@ -33,4 +33,4 @@ def _row(pools: RankPools, case: Case, steps: int) -> Row:
     start = time.perf_counter()
     found = run_case(pools, case, steps)
     words = "; ".join(found.problems) or f"{steps} steps in {time.perf_counter() - start:.1f} s"
-    return Row(case.name, not found.problems, found.error, "relative error", words=words)
+    return Row(case.name, not found.problems, found.error, ERROR, words=words)

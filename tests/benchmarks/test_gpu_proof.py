@@ -18,9 +18,8 @@ from benchmarks.gpu import calibrate, ceilings, proof, report
 from benchmarks.gpu.kernel_cases import Operation, operations, sparse_operations
 from benchmarks.gpu.kernels_exact import BOUNDS, compared
 from benchmarks.gpu.needed import MOST_BYTES, ROOT, needed_files
-from benchmarks.gpu.report import Report, Row, is_done, read
+from benchmarks.gpu.report import Report, Row, is_done, read, table
 from benchmarks.gpu.stage import Stage, rate
-from benchmarks.gpu.table import table
 from gnnexp.config.compose import compose
 from gnnexp.models.backend_numba import NumbaBackend
 from gnnexp.models.backend_torch import TorchBackend
