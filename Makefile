@@ -6,9 +6,11 @@ TEST_JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.made-by-make
+# What has torch for the GPU: PYTHON where it is given, else the virtual environment if there is one.
+GPU_PYTHON = $(if $(filter file,$(origin PYTHON)),$(or $(wildcard $(BIN)/python),python3),$(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-slow test-gpu test-emulated-gpu test-slurm test-core wheel-smoke lint bench reproduce-small torture torture-slice ui docs clean
+.PHONY: help setup run test test-slow test-gpu test-emulated-gpu gpu-proof gpu-proof-rehearsal test-slurm test-core wheel-smoke lint bench reproduce-small torture torture-slice ui docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -39,6 +41,13 @@ test-gpu: setup ## checks that need a CUDA device
 test-emulated-gpu: setup ## the same checks on an emulated CUDA device: no GPU is needed (docs/howto/emulated_gpu.md)
 	GNNEXP_EMULATED_GPUS=2 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m gnnexp.testing.emulated -m pytest -m gpu -n $(TEST_JOBS) --dist worksteal
 
+gpu-proof: ## what a GPU of this machine does: right results, rates, a hardware profile; goes on where it stopped (PROOF="--minutes 9")
+	$(GPU_PYTHON) -m benchmarks.gpu.proof $(PROOF)
+
+gpu-proof-rehearsal: setup ## the same on the emulated device, small: whether it would run
+	GNNEXP_EMULATED_GPUS=2 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m gnnexp.testing.emulated \
+		-m benchmarks.gpu.proof --quick --again --out .gnnexp/gpu-proof-rehearsal $(PROOF)
+
 test-slurm: setup ## a real SLURM of two virtual nodes on this machine (root; slurmctld slurmd slurm-client munge)
 	$(BIN)/python -m pytest -m "slurm and not slow" tests/slurm
 
@@ -60,6 +69,7 @@ lint: setup ## style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	MYPYPATH=benchmarks $(BIN)/mypy --explicit-package-bases benchmarks/*.py
+	$(BIN)/mypy --explicit-package-bases benchmarks/gpu
 	MYPYPATH=docs/hooks $(BIN)/mypy --explicit-package-bases docs/hooks/*.py
 	$(BIN)/mypy --explicit-package-bases torture
 	$(BIN)/lint-imports --no-cache

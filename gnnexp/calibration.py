@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from gnnexp.worker import preload as _preload
 if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
     from gnnexp.graph.graph import Graph
     from gnnexp.job import Job
-    from gnnexp.planner.probes import Bench
+    from gnnexp.planner.bench import Bench
     from gnnexp.record.heartbeat import Heartbeat
 
 REQUEST, FIGURES = "calibration.json", "figures.json"
@@ -53,7 +54,9 @@ def probes(bench: Bench, graph: Graph) -> Mapping[str, Callable[[], list[float]]
     }
     if bench.device.type == "cpu":
         return {**found, "network": lambda: own.exchange(bench)}
-    return {**found, "d2d": lambda: own.exchange(bench), "h2d": lambda: own.h2d(bench)}
+    from gnnexp.planner.gpu_probes import gpu_probes
+
+    return {**found, "d2d": lambda: own.exchange(bench), **gpu_probes(bench)}
 
 
 def _bench(
@@ -64,7 +67,7 @@ def _bench(
     from gnnexp.comm.communicator import Communicator
     from gnnexp.config.schema import run_config
     from gnnexp.measure.phases import PhaseTimer
-    from gnnexp.planner.probes import Bench, Extent
+    from gnnexp.planner.bench import Bench, Extent, on_gpu
     from gnnexp.training.assemble import choose_device, set_threads
 
     hardware = run_config(request["config"]).hardware
@@ -73,13 +76,14 @@ def _bench(
     timer = PhaseTimer()
     heartbeat.watch(timer)
     comm = Communicator(environment, timer, device, timeout_s=hardware.timeout_s)
-    synchronize = torch.cuda.synchronize if device.type == "cuda" else _nothing
-    facts = {"threads": threads, "backend": backend, "device": device.type}
-    return Bench(Extent(**request["extent"]), comm, device, synchronize), facts
-
-
-def _nothing() -> None:
-    """A host is done when its call returns."""
+    extent = Extent(**request["extent"])
+    if device.type == "cuda" and not request["quick"]:
+        sharing = -(-environment.local_ranks // torch.cuda.device_count())
+        free_bytes, _ = torch.cuda.mem_get_info(device)
+        comm.barrier()  # nobody takes memory before all have looked
+        extent = on_gpu(extent, free_bytes // sharing)
+    facts = {"threads": threads, "backend": backend, "device": device.type, "extent": asdict(extent)}
+    return Bench(extent, comm, device), facts
 
 
 def preload() -> None:

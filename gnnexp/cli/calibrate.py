@@ -30,8 +30,8 @@ from gnnexp.datasets.rmat import Rmat
 from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.launchers.base import Launcher
 from gnnexp.launchers.local import LocalLauncher
+from gnnexp.planner.bench import QUICK, Extent
 from gnnexp.planner.figures import UNITS, Figure, figures_of
-from gnnexp.planner.probes import QUICK, Extent
 from gnnexp.planner.profile_file import profile_text, write_profile
 from gnnexp.planner.steps import OVERRIDES
 from gnnexp.prepare import cache_root, prepare_graph
@@ -51,7 +51,7 @@ def main(options: argparse.Namespace) -> int:
         raise ConfigError(problems)
     console = make_console()
     extent, load = QUICK if options.quick else Extent(), os.getloadavg()[0]
-    measured = {**measure(config, extent), "load_average": load}
+    measured = {**measure(config, extent, quick=options.quick), "load_average": load}
     figures = figures_of(measured["ranks"])
     command = shlex.join(["gnnexp", "calibrate", *options.overrides, *(["--quick"] if options.quick else [])])
     source = describe(measured, quick=options.quick)
@@ -59,7 +59,7 @@ def main(options: argparse.Namespace) -> int:
     write_profile(path, profile_text(config["hardware"], figures, source, command))
     if options.json:
         Path(options.json).parent.mkdir(parents=True, exist_ok=True)
-        write_json(Path(options.json), record_of(config, extent, measured, figures, command))
+        write_json(Path(options.json), record_of(config, measured, figures, command))
     _tell(console, path, load)
     return 0
 
@@ -106,7 +106,7 @@ def profile_path(out: str | None, config: Mapping[str, Any], folder: Path) -> Pa
     return path
 
 
-def measure(config: Mapping[str, Any], extent: Extent) -> dict[str, Any]:
+def measure(config: Mapping[str, Any], extent: Extent, *, quick: bool) -> dict[str, Any]:
     """Start the ranks and wait for what they measured.
 
     Raises:
@@ -116,7 +116,8 @@ def measure(config: Mapping[str, Any], extent: Extent) -> dict[str, Any]:
         folder = Path(place)
         graph = Rmat(num_nodes=extent.nodes, num_edges=extent.edges, num_features=1, num_classes=2, locality=0.0)
         write_json(folder / REQUEST, {
-            "config": config, "extent": asdict(extent), "sampled": str(prepare_graph(graph, cache_root())[1]),
+            "config": config, "extent": asdict(extent), "quick": quick,
+            "sampled": str(prepare_graph(graph, cache_root())[1]),
             "tiny": str(prepare_graph(build(config["dataset"], Dataset), cache_root())[1]),
         })
         with closing(LocalLauncher(_WORKER)) as launcher:
@@ -140,13 +141,13 @@ def describe(measured: Mapping[str, Any], *, quick: bool) -> str:
 
 
 def record_of(
-    config: Mapping[str, Any], extent: Extent, measured: Mapping[str, Any], figures: Sequence[Figure], command: str
+    config: Mapping[str, Any], measured: Mapping[str, Any], figures: Sequence[Figure], command: str
 ) -> dict[str, Any]:
     """Every repetition, with machine and versions."""
     return {
         "machine": {**this_machine(), "versions": library_versions(), "gnnexp": code_version(),
                     "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")},
-        "command": command, "extent": asdict(extent), "figures": [asdict(figure) for figure in figures],
+        "command": command, "figures": [asdict(figure) for figure in figures],
         "hardware": {name: config["hardware"][name] for name in ("workers", "threads", "device")}, **measured,
     }
 

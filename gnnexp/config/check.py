@@ -129,9 +129,10 @@ _RULES: tuple[Rule, ...] = (
      "hardware.throttle=null"),
     ("hardware.max_restarts", lambda v: v >= 0, "must be 0 or more", "hardware.max_restarts=0"),
     *((f"hardware.{name}", lambda v: v is None or 0 < v < math.inf, "must be positive and finite, or null",
-       f"hardware.{name}=null") for name in ("flops", "gather", "stream", "sampling", "host_memory")),
+       f"hardware.{name}=null") for name in (
+           "flops", "flops_tf32", "gather", "l2", "stream", "sampling", "host_memory")),
     *((f"hardware.{name}", lambda v: v is None or 0 <= v < math.inf, "must be 0 or positive and finite, or null",
-       f"hardware.{name}=null") for name in ("latency", "step_s")),
+       f"hardware.{name}=null") for name in ("latency", "step_s", "launch_s")),
 )
 
 

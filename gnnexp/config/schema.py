@@ -72,11 +72,17 @@ class Links:
         h2d: between a host and one of its devices.
         d2d: between two devices of a host.
         network: between two hosts.
+        d2h: from a device to its host, where that was measured too.
+        duplex: both directions between a host and its device together, used at once.
+        h2d_gather: rows that are gathered on the host and brought to the device.
     """
 
     h2d: float | None = None
     d2d: float | None = None
     network: float | None = None
+    d2h: float | None = None
+    duplex: float | None = None
+    h2d_gather: float | None = None
 
 
 @dataclass(frozen=True)
@@ -103,11 +109,14 @@ class HardwareConfig:
         links: bandwidths that the machine is said to have. These and the following describe, for
             `paradigm.dependency=hybrid` and `gnnexp plan`; nothing is slowed down to them.
         flops: float32 operations per second of a rank's device, as said.
+        flops_tf32: the same operations with factors rounded to TF32, as said.
         gather: bytes of gathered rows per second of a rank's device (as aggregation reads them), as said.
+        l2: the same of rows that lie in the device's cache, as said.
         stream: bytes per second that elementwise work reads and writes, as said.
         sampling: edges that a rank draws per second, as said.
         latency: seconds of an exchange beside its bytes, as said.
         step_s: seconds of a training step beside its work, as said.
+        launch_s: seconds from one launch of a kernel to the next, as said.
         host_memory: bytes of RAM of a node, as said.
         source: where that is said.
     """
@@ -131,6 +140,9 @@ class HardwareConfig:
     sampling: float | None = None
     latency: float | None = None
     step_s: float | None = None
+    flops_tf32: float | None = None
+    l2: float | None = None
+    launch_s: float | None = None
     host_memory: int | None = None
     source: str | None = None
 

@@ -9,12 +9,18 @@ from dataclasses import dataclass
 # What each figure is, in the words and the order of tables and profiles.
 UNITS: Mapping[str, str] = {
     "flops": "float32 operations of dense products per second",
+    "flops_tf32": "operations of the same products per second, in TF32",
     "gather": "bytes of rows that aggregation reads per second",
+    "l2": "bytes of rows that aggregation reads per second, of a table in the device's cache",
     "stream": "bytes that elementwise work reads and writes per second", "sampling": "edges drawn per second",
+    "launch_s": "seconds from one launch of a kernel to the next",
     "step_s": "seconds of a training step beside its work", "latency": "seconds of an exchange beside its bytes",
     "network": "bytes that a rank sends to others per second", "h2d": "bytes from the host to the device per second",
-    "d2d": "bytes that a device sends to others per second",
+    "d2d": "bytes that a device sends to others per second", "d2h": "bytes from the device to the host per second",
+    "duplex": "bytes per second of both directions together, copied at once",
+    "h2d_gather": "bytes per second of rows that are gathered on the host and brought to the device",
 }
+LINKS = ("h2d", "d2d", "network", "d2h", "duplex", "h2d_gather")
 
 
 @dataclass(frozen=True)

@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnexp.planner.figures import UNITS, Figure
+from gnnexp.planner.figures import LINKS, UNITS, Figure
 from gnnexp.record.records import write_text
 
-_LINKS = ("h2d", "d2d", "network")
+_ALWAYS = ("h2d", "d2d", "network")  # null where they were not measured
 
 
 def profile_text(hardware: Mapping[str, Any], figures: Sequence[Figure], source: str, command: str) -> str:
     """The file.
 
     Args:
-        hardware: resolved, as it was measured: ranks, threads (where they were chosen) and device.
+        hardware: resolved, as it was measured: ranks, threads and memory (where they were chosen) and device.
         figures: what was measured.
         source: by whom, where, when, in one line.
         command: that measures it again.
@@ -25,15 +25,17 @@ def profile_text(hardware: Mapping[str, Any], figures: Sequence[Figure], source:
     measured = {figure.name: figure for figure in figures}
     device = {"device": hardware["device"]} if hardware.get("device") not in (None, "auto") else {}
     threads = {"threads": hardware["threads"]} if hardware.get("threads") else {}
-    placed = {"workers": hardware["workers"], **device, **threads}
+    links = [f"{name}: {_link(measured.get(name))}" for name in LINKS if name in measured or name in _ALWAYS]
+    memory = {"device_memory": hardware["device_memory"]} if hardware.get("device_memory") else {}
+    placed = {"workers": hardware["workers"], **device, **threads, **memory}
     lines = [
         f"# This machine, measured by `{command}`: medians, per rank, all ranks at once (docs/estimates.md).",
         "defaults:", "  - local", "  - _self_", *(f"{key}: {value}" for key, value in placed.items()),
         *(f"{name}: {_number(measured[name])}   # {UNITS[name]}; quartiles {_spread(measured[name])}"
-          for name in UNITS if name in measured and name not in _LINKS),
-        f"links: {{{', '.join(f'{name}: {_link(measured.get(name))}' for name in _LINKS)}}}   # bytes per second and "
+          for name in UNITS if name in measured and name not in LINKS),
+        f"links: {{{', '.join(links)}}}   # bytes per second and "
         "direction",
-        *(f"# links.{name}: {UNITS[name]}; quartiles {_spread(measured[name])}" for name in _LINKS if name in measured),
+        *(f"# links.{name}: {UNITS[name]}; quartiles {_spread(measured[name])}" for name in LINKS if name in measured),
         f"source: {json.dumps(source)}",
     ]
     return "\n".join(lines) + "\n"

@@ -11,9 +11,11 @@ from gnnexp.provenance.code import BASELINE, Code, as_known_today, still_changed
 
 # Keys that change neither a result nor a time of it.
 _WITHOUT_RESULTS = {
-    "hardware": {"launcher", "timeout_s", "max_restarts", "detach", "sampling", "latency"},
+    "hardware": {"launcher", "timeout_s", "max_restarts", "detach", "sampling", "latency", "flops_tf32", "l2",
+                 "launch_s"},
     "train": {"checkpoint_every", "checkpoints_kept"},
 }
+_LINKS_WITHOUT_RESULTS = {"d2h", "duplex", "h2d_gather"}
 
 
 def run_key(config: Mapping[str, Any], dataset_key: str, code: Code, inputs: Mapping[str, str] | None = None) -> str:
@@ -31,6 +33,8 @@ def run_key(config: Mapping[str, Any], dataset_key: str, code: Code, inputs: Map
     content = {name: value for name, value in config.items() if name not in ("tracker", "name", "preflight")}
     for group, unimportant in _WITHOUT_RESULTS.items():
         content[group] = {key: value for key, value in config[group].items() if key not in unimportant}
+    if links := content["hardware"].get("links"):
+        content["hardware"]["links"] = {k: v for k, v in links.items() if k not in _LINKS_WITHOUT_RESULTS}
     content["dataset"] = {key: value for key, value in config["dataset"].items() if key != "path"}
     # Code of which nothing is new adds nothing: runs made before code was a part of the key keep theirs.
     parts = [int(BASELINE), content, dataset_key, *([code.to_json()] if code else []),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -57,6 +57,46 @@ def joined(curves: list[Curve], reference: Curve) -> Curve:
     return replace(curves[0], gradients=whole)
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """Training on ranks beside training by one worker.
+
+    Attributes:
+        curves: what every rank saw.
+        reference: what one worker saw.
+        loss_error: of the worst step, relative.
+        gradient_error: of the worst gradient of the first step (`worst_gradient_error`).
+        unlike: ranks and parameters whose replicated gradient is not that of rank 0.
+    """
+
+    curves: list[Curve]
+    reference: Curve
+    loss_error: float
+    gradient_error: float
+    unlike: list[tuple[int, str]]
+
+
+def compare(
+    ranks: RankPools, size: int, make: Callable[[], Graph], config: Mapping[str, Any], *,
+    steps: int = 20, num_parts: int | None = None, kind: str = "random", partition: Partition | None = None,
+    serial_paradigm: Mapping[str, Any] | None = None,
+) -> Comparison:
+    """Train on `size` ranks, and on one CPU worker that has everything; see `assert_exact`.
+
+    Raises:
+        RankError: a rank failed.
+    """
+    reference = _one_worker(json.dumps(_serial(config, serial_paradigm), sort_keys=True), make, steps)
+    curves = ranks(size).run(ranks_steps, make, config, steps, num_parts, kind, partition)
+    found, expected = global_losses(curves), global_losses([reference])
+    return Comparison(
+        curves, reference, max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True)),
+        worst_gradient_error(joined(curves, reference), reference),
+        [(rank, name) for rank, curve in enumerate(curves) for name, gradient in curve.gradients.items()
+         if gradient.shape == reference.gradients[name].shape and not torch.equal(gradient, curves[0].gradients[name])],
+    )
+
+
 def assert_exact(
     ranks: RankPools, size: int, make: Callable[[], Graph], config: Mapping[str, Any], bound: float, *,
     steps: int = 20, num_parts: int | None = None, kind: str = "random", partition: Partition | None = None,
@@ -68,7 +108,7 @@ def assert_exact(
         ranks: the fixture.
         size: number of ranks.
         make: returns the graph, in every process.
-        config: resolved (`small_config`).
+        config: resolved (`small_config`); where it says `cuda`, ranks train there and the one worker on the CPU.
         bound: relative; 1e-10 for float64, 1e-5 for float32.
         steps: global batches, over as many epochs as that takes.
         num_parts: of vertices by `parts`; None = none, or as in `partition`.
@@ -83,28 +123,24 @@ def assert_exact(
         AssertionError: they differ by more than `bound`, or the ranks' gradients of a replicated parameter differ.
         RankError: a rank failed.
     """
-    reference = _one_worker(json.dumps(_serial(config, serial_paradigm), sort_keys=True), make, steps)
-    curves = ranks(size).run(ranks_steps, make, config, steps, num_parts, kind, partition)
-    found, expected = global_losses(curves), global_losses([reference])
-    worst = max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True))
-    assert worst <= bound, f"loss differs by {worst}"
-    worst = worst_gradient_error(joined(curves, reference), reference)
-    assert worst <= bound, f"a gradient differs by {worst}"
-    for rank, curve in enumerate(curves):
-        for name, gradient in curve.gradients.items():
-            if gradient.shape == reference.gradients[name].shape:
-                assert torch.equal(gradient, curves[0].gradients[name]), f"rank {rank} has another gradient of {name}"
-    return curves, reference
+    found = compare(ranks, size, make, config, steps=steps, num_parts=num_parts, kind=kind, partition=partition,
+                    serial_paradigm=serial_paradigm)
+    assert found.loss_error <= bound, f"loss differs by {found.loss_error}"
+    assert found.gradient_error <= bound, f"a gradient differs by {found.gradient_error}"
+    for rank, name in found.unlike:
+        raise AssertionError(f"rank {rank} has another gradient of {name}")
+    return found.curves, found.reference
 
 
 def _serial(config: Mapping[str, Any], paradigm: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The same training by one worker that has everything."""
+    """The same training by one CPU worker that has everything."""
     plain, store = small_config(config["model"]), config["feature_store"]
     trained = {**store, "_target_": store["_target_"].replace("Sliced", "")}
     return {
         **config, "paradigm": plain["paradigm"] if paradigm is None else dict(paradigm),
         "feature_store": trained if "Embedding" in store["_target_"] else plain["feature_store"],
         "sampler": {**config["sampler"], "topology": "replicated"},
+        "hardware": {**config["hardware"], "device": "cpu", "workers": 1},
     }
 
 

@@ -6,6 +6,7 @@ Ranks are forks of a server that has imported what all of them need, and are fou
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 import traceback
 from collections.abc import Callable
@@ -13,8 +14,6 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
-
-import cloudpickle
 
 from gnnexp.launchers.rendezvous_port import rendezvous_port
 
@@ -45,11 +44,20 @@ def _serve(rank: int, size: int, port: int, pipe: Connection) -> None:
         except EOFError:
             return
         try:
-            function, args = cloudpickle.loads(payload)
+            function, args = pickle.loads(payload)
             answer: tuple[bool, Any] = (True, function(*args))
         except BaseException:  # the rank reports any failure and lives on; the pool is then thrown away
             answer = (False, traceback.format_exc())
-        pipe.send_bytes(cloudpickle.dumps(answer))
+        pipe.send_bytes(_answered(answer))
+
+
+def _answered(answer: tuple[bool, Any]) -> bytes:
+    """An answer; what a call that came by value returns may be of its module, which has no name here."""
+    if "cloudpickle" not in sys.modules:
+        return pickle.dumps(answer)
+    import cloudpickle
+
+    return bytes(cloudpickle.dumps(answer))
 
 
 class RankPool:
@@ -102,7 +110,7 @@ class RankPool:
                 assert isinstance(answered, Connection)
                 rank = waiting.pop(answered)
                 try:
-                    good, value = cloudpickle.loads(answered.recv_bytes())
+                    good, value = pickle.loads(answered.recv_bytes())
                 except EOFError:
                     good, value = False, "the process died"
                 if not good:
@@ -121,10 +129,17 @@ class RankPool:
 
 
 def _packed(function: Callable[..., Any], args: tuple[object, ...]) -> bytes:
-    """A call for ranks, which cannot import modules of tests, whether the function is theirs or what it is given."""
+    """A call for ranks, which cannot import modules of tests, whether the function is theirs or what it is given.
+
+    Only these go by value and need cloudpickle.
+    """
     names = {part.__module__ for part in (function, *args) if callable(part)}
     modules = [sys.modules[name] for name in names if not name.startswith("gnnexp.") and (
         name == function.__module__ or any(word.startswith("test") for word in name.split(".")))]
+    if not modules:
+        return pickle.dumps((function, args))
+    import cloudpickle
+
     for module in modules:
         cloudpickle.register_pickle_by_value(module)
     try:

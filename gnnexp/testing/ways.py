@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gnnexp.config.build import build
-from gnnexp.errors import ConfigError
+from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.paradigms.base import Paradigm
@@ -62,6 +62,11 @@ def config_in(way: str, model: Mapping[str, Any], **changes: Mapping[str, Any]) 
     return config
 
 
+def problems_of(config: Mapping[str, Any]) -> list[Problem]:
+    """Why the model of `config_in` cannot be trained so; none if it can."""
+    return build(config["paradigm"], Paradigm).check(config)
+
+
 def assert_exact_in(
     ranks: RankPools, way: str, model: Mapping[str, Any], size: int = 3, *, steps: int = 20, kind: str = "random",
     partition: Partition | None = None,
@@ -83,7 +88,7 @@ def assert_exact_in(
         RankError: a rank failed.
     """
     config = config_in(way, model, hardware={"workers": size})
-    if problems := build(config["paradigm"], Paradigm).check(config):
+    if problems := problems_of(config):
         raise ConfigError(problems)
     if partition is None:
         partition = placed(way, nasty_graph(), size, kind)

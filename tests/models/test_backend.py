@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -16,29 +15,11 @@ from gnnexp.models.backend import Backend, Drop
 from gnnexp.models.backend_dgl import DGLBackend
 from gnnexp.models.backend_numba import NumbaBackend
 from gnnexp.models.backend_torch import TorchBackend
+from gnnexp.testing.blocks import make_block
 
 BACKENDS: dict[str, Callable[[], Backend]] = {"numba": NumbaBackend, "torch": TorchBackend, "dgl": DGLBackend}
 SLOPE = 0.2
 each_backend = pytest.mark.parametrize("name", BACKENDS)
-
-
-def make_block(num_dst: int, num_src: int, num_edges: int, seed: int = 0, *, parallel: bool = True) -> Block:
-    """Random block with isolated destinations, parallel edges (with their occurrence) and self loops."""
-    rng = np.random.default_rng(seed)
-    dst = np.sort(rng.integers(0, max(1, num_dst - 2), num_edges)) if num_edges else np.empty(0, np.int64)
-    src = rng.integers(0, num_src, num_edges)
-    src[: num_edges // 4] = dst[: num_edges // 4]
-    if parallel and num_edges > 4:
-        src[1::3] = src[0::3][: src[1::3].size]
-    order = np.lexsort((src, dst))
-    src, occurrence = src[order], np.zeros(num_edges, np.int32)
-    for e in range(1, num_edges):
-        if dst[e] == dst[e - 1] and src[e] == src[e - 1]:
-            occurrence[e] = occurrence[e - 1] + 1
-    ids = rng.permutation(10 * num_src)[:num_src].astype(np.int32)
-    indptr = np.searchsorted(dst, np.arange(num_dst + 1))
-    return Block(torch.from_numpy(indptr), torch.from_numpy(src.astype(np.int32)), torch.from_numpy(ids), num_dst,
-                 occurrence=torch.from_numpy(occurrence) if parallel else None)
 
 
 BLOCKS = {

@@ -7,7 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnexp.planner.figures import UNITS, figures_of
+from gnnexp.planner.figures import LINKS, UNITS, figures_of
 from gnnexp.planner.probes import uneven
 from gnnexp.planner.profile_file import profile_text
 
@@ -24,12 +24,17 @@ def test_numbers_are_numbers_in_yaml(value: float) -> None:
     figures = figures_of([{name: [value, value] for name in UNITS}])
     text = profile_text({"workers": 4, "device": "auto", "threads": 0}, figures, 'a "machine": this, 2026', "gnnexp x")
     told = yaml.safe_load(text)
-    names = set(UNITS) - {"h2d", "d2d", "network"}
+    names = set(UNITS) - set(LINKS)
     assert all(told[name] == pytest.approx(value, rel=1e-3) and isinstance(told[name], float) for name in names)
-    assert told["links"] == {name: pytest.approx(value, rel=1e-3) for name in ("h2d", "d2d", "network")}
+    assert told["links"] == {name: pytest.approx(value, rel=1e-3) for name in LINKS}
     # Neither was chosen: whoever uses the profile may.
     assert told["workers"] == 4 and "threads" not in told and "device" not in told
     assert told["source"] == 'a "machine": this, 2026' and told["defaults"] == ["local", "_self_"]
+
+
+def test_links_that_nobody_measured_are_null_or_left_out() -> None:
+    text = profile_text({"workers": 1}, figures_of([{"h2d": [1.0, 1.0]}]), "here", "gnnexp x")
+    assert yaml.safe_load(text)["links"] == {"h2d": 1.0, "d2d": None, "network": None}
 
 
 @given(st.integers(0, 10_000), st.integers(2, 9))

@@ -39,6 +39,18 @@ def test_runs_made_before_code_was_a_part_of_it_keep_their_key() -> None:
     assert run_key(CONFIG, "k", NO_CODE) == "c550135b4c3d6c70aaef66b2808b6850"
 
 
+def test_figures_that_only_describe_a_machine_change_no_key() -> None:
+    """Profiles made before these figures were there, and those that have them since, are of the same runs."""
+    before: dict[str, Any] = {"workers": 1, "flops": 1e12, "links": {"h2d": 1e9, "d2d": None, "network": None}}
+    figures = {"flops_tf32": 4e12, "l2": 5e12, "launch_s": 3e-6}
+    links = {**before["links"], "d2h": 2e9, "duplex": None, "h2d_gather": 1e8}
+    keys = {run_key({**CONFIG, "hardware": hardware}, "k", NO_CODE)
+            for hardware in (before, {**before, **figures}, {**before, **figures, "links": links})}
+    assert len(keys) == 1
+    other = {**before, "links": {**links, "h2d": 2e9}}
+    assert run_key({**CONFIG, "hardware": other}, "k", NO_CODE) not in keys
+
+
 def provenance(code: Code) -> dict[str, Any]:
     return {"dataset_key": "k", "code": code.to_json(), "run_key": run_key(CONFIG, "k", code)}
 

@@ -63,7 +63,7 @@ def _replaced(library: ctypes.CDLL) -> dict[str, Any]:
     def properties(device: Any = None) -> SimpleNamespace:  # noqa: ANN401
         index = _device(device).index
         return SimpleNamespace(name=NAME, total_memory=TOTAL_BYTES, multi_processor_count=1, major=9, minor=0,
-                               uuid=f"emulated-{index}")
+                               L2_cache_size=1 << 20, uuid=f"emulated-{index}")
 
     def allocated(device: Any, peak: bool) -> int:  # noqa: ANN401
         return int(library.emulated_allocated_bytes(_device(device).index, int(peak)))

@@ -1,0 +1,127 @@
+"""Every operation of the kernels that a GPU gets, beside numba's on the CPU: forward and backward."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from benchmarks.gpu.kernel_cases import WIDTHS, Operation, operations, sparse_operations
+from benchmarks.gpu.report import ERROR, Row
+from benchmarks.gpu.stage import Stage
+from gnnexp.graph.block import Block, by_relation
+from gnnexp.models.backend import Backend
+from gnnexp.models.backend_numba import NumbaBackend
+from gnnexp.models.backends import make_backend
+from gnnexp.testing.blocks import awkward_blocks
+from gnnexp.testing.on_gpu import ALL_MODELS, Case
+from gnnexp.testing.steps import Curve, global_losses, run_steps, worst_gradient_error
+
+# Relative to the largest entry of the output and of all gradients.
+BOUNDS = {torch.float64: 1e-12, torch.float32: 1e-6}
+# Over rows of a thousand edges numba itself is off by more in float32. A GPU may then be off by so many times as much.
+_TIMES_NUMBA = 3
+QUICK_BLOCKS, QUICK_WIDTHS, QUICK_MODELS = ("multigraph", "no edges", "typed"), (16,), ("gat",)
+MODEL_BOUNDS = {"float64": 1e-10, "float32": 1e-5}
+
+
+def run(stage: Stage) -> bool:
+    """Operations on every block in both precisions, topology, then whole models; whether there was time for all."""
+    ours, theirs = make_backend("auto", stage.device), NumbaBackend()
+    blocks, models, widths = awkward_blocks(), tuple(ALL_MODELS), tuple(WIDTHS)
+    if stage.quick:
+        blocks, models, widths = {word: blocks[word] for word in QUICK_BLOCKS}, QUICK_MODELS, QUICK_WIDTHS
+    for word, block in blocks.items():
+        there = block.to(stage.device)
+        stage.check(f"topology, {word}", partial(_topology, word, block, there))
+        found = [*operations(block, widths), *(sparse_operations() if word == "multigraph" else ())]
+        for operation in found:
+            for kind in (torch.float32,) if stage.quick else BOUNDS:
+                if stage.left_s <= 0:
+                    return False
+                name = f"{operation.name}, {word}, {str(kind).removeprefix('torch.')}"
+                stage.check(name, partial(compared, name, operation, (theirs, block), (ours, there), kind))
+    for model in models:
+        for precision in MODEL_BOUNDS:
+            if stage.left_s <= 0:
+                return False
+            name = f"training step, {model}, {precision}"
+            stage.check(name, partial(_trained, name, model, precision))
+    return True
+
+
+def compared(
+    name: str, operation: Operation, cpu: tuple[Backend, Block], gpu: tuple[Backend, Block], kind: torch.dtype
+) -> Row:
+    """The worst of the output and of all gradients beside numba in float64, and whether masks are equal."""
+    expected, found = _pass(operation, *cpu, torch.float64, kind), _pass(operation, *gpu, kind, kind)
+    worst, bound = _worst(found, expected), BOUNDS[kind]
+    if worst > bound and kind == torch.float32:
+        bound = max(bound, _TIMES_NUMBA * _worst(_pass(operation, *cpu, kind, kind), expected))
+    wrong = [] if worst <= bound else [f"off by {worst:.3g}, more than {bound:.3g}"]
+    if operation.mask and not torch.equal(found[0] == 0, expected[0] == 0):
+        wrong.append("another mask")
+    return Row(name, not wrong, worst, ERROR, words="; ".join(wrong))
+
+
+def _worst(found: list[Tensor], expected: list[Tensor]) -> float:
+    """Largest difference of any tensor over the largest entry of all: gradients of attention's keys are differences
+    that cancel, often to nothing, so their own size says nothing of their error."""
+    scale = max((float(x[x.isfinite()].abs().max()) for x in expected if x.isfinite().any()), default=0.0)
+    return max(_difference(a, b) for a, b in zip(found, expected, strict=True)) / (scale or 1.0)
+
+
+def _difference(found: Tensor, expected: Tensor) -> float:
+    """The largest; infinite where shapes differ, or where only one is finite."""
+    if found.shape != expected.shape or not torch.equal(found.isfinite(), expected.isfinite()):
+        return float("inf")
+    finite = expected.isfinite()
+    return float((found[finite].double() - expected[finite].double()).abs().max()) if finite.any() else 0.0
+
+
+def _pass(
+    operation: Operation, backend: Backend, block: Block, kind: torch.dtype, rounded: torch.dtype
+) -> list[Tensor]:
+    """Output and gradients of all inputs, on the CPU.
+
+    Args:
+        operation, backend, block: what is called.
+        kind: in which precision.
+        rounded: precision of inputs and of the upstream gradient, which is drawn, the same for all.
+    """
+    leaves = [x.to(rounded).to(block.sources.device, kind).requires_grad_() for x in operation.inputs]
+    out = operation.call(backend, block, *leaves)
+    upstream = torch.randn(out.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    upstream = upstream.to(rounded).to(kind)
+    gradients: tuple[Tensor, ...] = ()
+    if out.requires_grad:
+        gradients = torch.autograd.grad(out, leaves, upstream.to(out.device), materialize_grads=True)
+    return [out.detach().cpu(), *(gradient.cpu() for gradient in gradients)]
+
+
+def _topology(word: str, block: Block, there: Block) -> Row:
+    """A block's transpose and, where it is typed, its edges by relation: integers, equal to the bit."""
+    pairs = list(zip(block.transpose.arrays(), there.transpose.arrays(), strict=True))
+    if block.edge_types is not None:
+        mine, other = by_relation(block), by_relation(there)
+        pairs += [(block.relation_degree, there.relation_degree), (mine.destinations, other.destinations),
+                  (mine.degree, other.degree), (mine.incoming.indptr, other.incoming.indptr),
+                  (mine.incoming.sources, other.incoming.sources), (mine.outgoing.sources, other.outgoing.sources)]
+    unlike = sum(not torch.equal(a.long(), b.cpu().long()) for a, b in pairs)
+    return Row(f"topology, {word}", unlike == 0, unlike, words=f"{unlike} of {len(pairs)} arrays differ")
+
+
+def _trained(name: str, model: str, precision: str) -> Row:
+    """Losses of two steps of one rank and gradients of the first, by the layers of a model."""
+    case = Case(1, model, "data")
+    found, expected = (_steps(case, device, precision) for device in ("cuda", "cpu"))
+    losses = zip(global_losses([found]), global_losses([expected]), strict=True)
+    worst = max(worst_gradient_error(found, expected), *(abs(a - b) / abs(b) for a, b in losses))
+    return Row(name, worst <= MODEL_BOUNDS[precision], worst, ERROR)
+
+
+def _steps(case: Case, device: str, precision: str) -> Curve:
+    config = case.config(device)
+    config["train"]["dtype"] = precision
+    return run_steps(config, case.make(), 2)

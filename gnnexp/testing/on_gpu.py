@@ -1,0 +1,132 @@
+"""Training and exchanging on GPUs beside the same on the CPU, case by case and without pytest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.environment import read_environment
+from gnnexp.graph.graph import Graph
+from gnnexp.measure.phases import PhaseTimer
+from gnnexp.testing.exactness import Comparison, compare, ranks_steps
+from gnnexp.testing.graphs import nasty_graph, typed_graph
+from gnnexp.testing.ranks import RankPools
+from gnnexp.testing.steps import MODELS
+from gnnexp.testing.ways import MINI_BATCH, WAYS, config_in, placed, problems_of
+
+RELATIONAL: dict[str, dict[str, Any]] = {
+    "rgcn": {"_target_": "gnnexp.models.rgcn.RGCN"},
+    "rgcn_blocks": {"_target_": "gnnexp.models.rgcn.RGCN", "decomposition": "block"},
+}
+ALL_MODELS = {**MODELS, **RELATIONAL}
+BOUND = 1e-10  # relative, in float64
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, trained in one of the `WAYS` by ranks that share GPUs.
+
+    Attributes:
+        size: number of ranks.
+        model: of `ALL_MODELS`.
+        way: of `WAYS`.
+        ahead: whether batches are prepared ahead, by another thread and on another stream.
+    """
+
+    size: int
+    model: str
+    way: str
+    ahead: bool = False
+
+    @property
+    def name(self) -> str:
+        """As in a report."""
+        return f"{self.size} x {self.way}{' ahead' if self.ahead else ''}, {self.model}"
+
+    def config(self, device: str, kernel: str = "auto") -> dict[str, Any]:
+        """The resolved configuration."""
+        return config_in(self.way, {**ALL_MODELS[self.model], "kernel": kernel}, train={"overlap": self.ahead},
+                         hardware={"workers": self.size, "device": device})
+
+    @property
+    def make(self) -> Callable[[], Graph]:
+        """Makes the graph that it trains on."""
+        return typed_graph if self.model in RELATIONAL else nasty_graph
+
+
+@dataclass(frozen=True)
+class Found:
+    """A case on GPUs.
+
+    Attributes:
+        comparison: with one CPU worker.
+        unlike_counts: ranks whose bytes, rounds or counted work are not those of as many CPU ranks.
+    """
+
+    comparison: Comparison
+    unlike_counts: list[int]
+
+    @property
+    def error(self) -> float:
+        """The worse of losses and gradients, relative."""
+        return max(self.comparison.loss_error, self.comparison.gradient_error)
+
+    @property
+    def problems(self) -> list[str]:
+        """What is not as on the CPU; none where all is."""
+        found = []
+        if not self.comparison.loss_error <= BOUND:
+            found.append(f"loss differs by {self.comparison.loss_error:.3g}")
+        if not self.comparison.gradient_error <= BOUND:
+            found.append(f"a gradient differs by {self.comparison.gradient_error:.3g}")
+        found += [f"rank {rank} has another gradient of {name}" for rank, name in self.comparison.unlike]
+        found += [f"rank {rank} counts other bytes, rounds or work" for rank in self.unlike_counts]
+        return found
+
+
+def cases(
+    sizes: Sequence[int], models: Sequence[str] = tuple(ALL_MODELS), ways: Sequence[str] = tuple(WAYS)
+) -> Iterator[Case]:
+    """Every combination that can be trained: all of the smallest number of ranks first, and there all ways first."""
+    for size in sizes:
+        for model in models:
+            for way in ways:
+                found = [Case(size, model, way), *([Case(size, model, way, ahead=True)] if way in MINI_BATCH else [])]
+                yield from (case for case in found if not problems_of(case.config("cuda")))
+
+
+def run_case(ranks: RankPools, case: Case, steps: int) -> Found:
+    """Train on GPUs, on one CPU worker, and on as many CPU ranks with the kernels that a GPU gets.
+
+    Raises:
+        RankError: a rank failed.
+    """
+    partition = placed(case.way, case.make(), case.size)
+    comparison = compare(ranks, case.size, case.make, case.config("cuda"), partition=partition, steps=steps)
+    on_cpu = ranks(case.size).run(
+        ranks_steps, case.make, case.config("cpu", "torch"), steps, None, "random", partition)
+    unlike = [rank for rank, (curve, other) in enumerate(zip(comparison.curves, on_cpu, strict=True))
+              if (curve.rounds, curve.sent_bytes, curve.work) != (other.rounds, other.sent_bytes, other.work)]
+    return Found(comparison, unlike)
+
+
+def exchange(num_rows: int, width: int) -> Mapping[str, float]:
+    """What a rank runs: rows of this rank's GPU to every rank and back, by the carrier that there is.
+
+    Returns:
+        `wrong`: rows that did not come as they were sent; `bytes` that it sent and `seconds` of the first exchange.
+    """
+    environment = read_environment()
+    device = torch.device("cuda", environment.local_rank % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    comm = Communicator(environment, PhaseTimer(), device)
+    peers = [0 if rank == comm.rank else num_rows for rank in range(comm.size)]
+    rows = torch.arange(sum(peers) * width, device=device, dtype=torch.float32).view(-1, width) + comm.rank
+    received = comm.all_to_all(rows, peers, peers, "features")
+    traffic = comm.ledger.take()["features"]
+    back = comm.all_to_all(received, peers, peers, "features")
+    return {"wrong": float((back != rows).any(1).sum()), "bytes": traffic.sent_bytes, "seconds": traffic.seconds}

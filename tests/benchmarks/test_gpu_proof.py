@@ -1,0 +1,166 @@
+"""`make gpu-proof` without a GPU: what it needs, what it keeps, and that its checks can fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from plain_checkout import not_core, plain_copy
+
+from benchmarks.gpu import calibrate, ceilings, proof, report
+from benchmarks.gpu.kernel_cases import Operation, operations, sparse_operations
+from benchmarks.gpu.kernels_exact import BOUNDS, compared
+from benchmarks.gpu.needed import MOST_BYTES, ROOT, needed_files
+from benchmarks.gpu.report import Report, Row, is_done, read, table
+from benchmarks.gpu.stage import Stage, rate
+from gnnexp.config.compose import compose
+from gnnexp.models.backend_numba import NumbaBackend
+from gnnexp.models.backend_torch import TorchBackend
+from gnnexp.planner.steps import OVERRIDES
+from gnnexp.testing.blocks import awkward_blocks
+
+CPU = torch.device("cpu")
+FACTS = {"source": "a", "device": "x", "emulated": False, "torch": "2", "quick": False, "commit": "c"}
+BLOCKS = awkward_blocks()
+
+
+def test_the_files_are_few_and_import_nothing_but_the_core(tmp_path: Path) -> None:
+    files = list(needed_files())
+    assert ROOT / "benchmarks/gpu/configs/step.json" in files and ROOT / "gnnexp/train.py" in files
+    assert sum(file.stat().st_size for file in files) <= MOST_BYTES
+    modules = [f"benchmarks.gpu.{file.stem}" for file in (ROOT / "benchmarks" / "gpu").glob("*.py")]
+    assert {f"benchmarks.gpu.{name.replace('-', '_')}" for name in proof.LIMITS} <= set(modules)
+    place = plain_copy(tmp_path)
+    # Blocks are numba's and torch's kernels, ways everything that trains.
+    words = f"import importlib; [importlib.import_module(name) for name in {modules}]"
+    environment = {**os.environ, "GNNEXP_WITHOUT": not_core(), "PYTHONPATH": str(ROOT / "tests/support/without")}
+    done = subprocess.run([sys.executable, "-c", words], cwd=place, env=environment, text=True, capture_output=True,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_configuration_of_steps_is_what_overrides_compose() -> None:
+    assert json.loads(calibrate.CONFIG.read_text()) == compose([*OVERRIDES, "preflight=off"]).config
+
+
+def test_rows_of_a_call_that_was_cut_short_are_kept_for_the_same_files_only(tmp_path: Path) -> None:
+    path = tmp_path / "smoke.json"
+    first = Report(path, FACTS, again=False)
+    first.add([Row("good", values=(1.0,)), Row("bad", ok=False)])
+    assert read(path)["complete"] is False and len(read(path)["rows"]) == 2, "a stage that is killed leaves this"
+    later = Report(path, {**FACTS, "commit": "other"}, again=False)
+    assert later.has("good") and not later.has("bad"), "what failed is tried again"
+    later.add([Row("bad")])
+    later.write(complete=True)
+    assert [row["name"] for row in read(path)["rows"]] == ["good", "bad"]
+    assert is_done(read(path), "a", quick=False)
+    assert not is_done(read(path), "b", quick=False) and not is_done(read(path), "a", quick=True)
+    for changed, again in (({"source": "b"}, False), ({"device": "y"}, False), ({}, True)):
+        assert not Report(path, {**FACTS, **changed}, again=again).rows
+
+
+def stage_in(folder: Path) -> Stage:
+    return Stage(Report(folder / "smoke.json", FACTS, again=False), CPU, False, True, time.monotonic() + 60,
+                 ceilings.Ceiling())
+
+
+def test_a_check_that_raises_is_a_wrong_row_and_ends_nothing(tmp_path: Path) -> None:
+    stage = stage_in(tmp_path)
+
+    def broken() -> Row:
+        raise RuntimeError("CUDA error: an illegal memory access")
+
+    stage.check("one", broken)
+    stage.check("several", lambda: iter([Row("first"), Row("second", value=2.0, unit="s")]))
+    rows = {row.name: row for row in stage.report.rows}
+    assert not rows["one"].ok and "illegal memory access" in rows["one"].words
+    assert set(rows) == {"one", "first", "second", "several"}
+    stage.report.write(complete=True)
+    assert not is_done(read(tmp_path / "smoke.json"), "a", quick=False)
+    stage.check("several", broken)  # it is there
+    stage.check("one", lambda: Row("one"))
+    assert all(row.ok for row in stage.report.rows)
+
+
+def test_a_missed_target_stands_beside_its_ceiling_and_is_nothing_wrong(tmp_path: Path) -> None:
+    row = rate("h2d pinned", [4e10, 5e10, 9e10], "bytes/s", 6e10, 0.9)
+    assert row.value == 5e10 and row.missed and row.ok
+    reached = rate("d2h pinned", [5.5e10], "bytes/s", 6e10, 0.9)
+    found = Report(tmp_path / "smoke.json", FACTS, again=False)
+    found.add([row, reached, Row("gat", False, 1e-3, "relative error", words="loss differs")])
+    shown = table({"smoke": read(tmp_path / "smoke.json"), "tests": {}}).splitlines()
+    assert any(re.search(r"h2d pinned +5e\+10 +5.4e\+10 +6e\+10 .*MISSED$", line) for line in shown)
+    assert any("d2h pinned" in line and "MISSED" not in line for line in shown)
+    assert any("WRONG" in line and "loss differs" in line for line in shown)
+    assert any("INCOMPLETE" in line for line in shown) and any("tests" in line and "MISSING" in line for line in shown)
+
+
+def test_ceilings_are_those_of_the_device_and_its_link() -> None:
+    link = {"pcie.link.gen.max": 5.0, "pcie.link.width.max": 16.0}
+    found = ceilings.ceiling_of("NVIDIA H200", link)
+    assert (found.memory, found.link) == (4.8e12, pytest.approx(63.0e9, rel=1e-3))
+    assert ceilings.ceiling_of("NVIDIA H100 PCIe", {}).memory == 2.0e12
+    assert ceilings.ceiling_of("NVIDIA H100 80GB HBM3", {"pcie.link.gen.max": "[N/A]"}).link is None
+    assert ceilings.ceiling_of("another", {}) == ceilings.Ceiling()
+
+
+def test_a_call_without_time_says_so_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert proof.main(["--minutes", "0.1", "--stages", "smoke,calibrate", "--out", str(tmp_path)]) == 1
+    told = capsys.readouterr().out
+    assert told.count("no time is left") == 2 and told.count("MISSING") == 2 and not any(tmp_path.iterdir())
+
+
+def test_a_stage_that_is_complete_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(proof, "_run", lambda name, options, seconds: pytest.fail(f"{name} runs"))
+    done = Report(tmp_path / "smoke.json", {**FACTS, "source": proof.digest()}, again=False)
+    done.write(complete=True)
+    assert proof.main(["--stages", "smoke", "--out", str(tmp_path)]) == 0
+    assert "done before" in capsys.readouterr().out
+    with pytest.raises(pytest.fail.Exception, match="smoke runs"):
+        proof.main(["--stages", "smoke", "--out", str(tmp_path), "--again"])
+
+
+@pytest.mark.parametrize("which", BLOCKS)
+@pytest.mark.parametrize("kind", BOUNDS)
+def test_operations_agree_between_numba_and_torch_on_the_cpu(which: str, kind: torch.dtype) -> None:
+    """What a GPU gets is plain torch: the comparison itself is tried on the CPU."""
+    block = BLOCKS[which]
+    sides = (NumbaBackend(), block), (TorchBackend(), block)
+    found = [compared(one.name, one, *sides, kind)
+             for one in (*operations(block, (16,)), *sparse_operations())]
+    assert len({row.name for row in found}) == len(found) > 30
+    assert not [row for row in found if not row.ok]
+
+
+def test_a_wrong_kernel_is_found() -> None:
+    """The controls: another sum, another gradient, another mask."""
+    block = BLOCKS["multigraph"]
+    numba, other = (NumbaBackend(), block), (TorchBackend(), block)
+
+    def row(call, mask: bool = False) -> Row:
+        x = torch.rand(block.num_src, 8, dtype=torch.float64) + 0.1
+        return compared("control", Operation("control", call, (x,), mask), numba, other, torch.float64)
+
+    def is_other(kernels) -> bool:
+        return isinstance(kernels, TorchBackend)
+
+    assert row(lambda k, b, x: k.aggregate(b, x, None, None)).ok
+    assert not row(lambda k, b, x: k.aggregate(b, x, None, None) * (1 + 1e-9 * is_other(k))).ok
+    assert not row(lambda k, b, x: x.detach() + (x - x.detach()) * (1 + 1e-9 * is_other(k))).ok
+    assert row(lambda k, b, x: x * 1e-300 * (x > 0.5), mask=True).ok
+    tiny = row(lambda k, b, x: x * (x > 0.5) + 1e-300 * is_other(k), mask=True)
+    assert not tiny.ok and "another mask" in tiny.words
+
+
+def test_files_of_another_version_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "smoke.json").write_text(json.dumps({"schema": report.SCHEMA + 1, "complete": True}))
+    assert read(tmp_path / "smoke.json") == {}
