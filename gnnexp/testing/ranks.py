@@ -1,5 +1,6 @@
-"""Pools of real gloo ranks on this machine: processes are started once per number of ranks, then run many cases.
+"""Pools of real ranks on this machine: processes are started once per number of ranks, then run many cases.
 
+They exchange as the ranks of a run on this machine's devices do: by NCCL where there is a GPU for each, else by gloo.
 Ranks are forks of a server that has imported what all of them need, and are found at the loopback interface alone.
 """
 
@@ -36,9 +37,12 @@ def _serve(rank: int, size: int, port: int, pipe: Connection) -> None:
 
     from gnnexp.comm.communicator import connect
     from gnnexp.comm.environment import read_environment
+    from gnnexp.config.schema import HardwareConfig
+    from gnnexp.training.assemble import choose_device
 
     torch.set_num_threads(1)
-    connect(read_environment(), torch.device("cpu"), timeout_s=60)
+    environment = read_environment()
+    connect(environment, choose_device(HardwareConfig(), environment), timeout_s=60)
     while True:
         try:
             payload = pipe.recv_bytes()
@@ -53,7 +57,7 @@ def _serve(rank: int, size: int, port: int, pipe: Connection) -> None:
 
 
 class RankPool:
-    """`size` processes in one gloo group, started when first asked to run something."""
+    """`size` processes in one group, started when first asked to run something."""
 
     def __init__(self, size: int) -> None:
         self.size = size
