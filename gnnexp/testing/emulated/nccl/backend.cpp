@@ -83,6 +83,8 @@ class Nccl final : public c10d::Backend {
   bool supportsCoalescing() const override { return true; }
   void setTimeout(std::chrono::milliseconds timeout) override { options_->timeout = timeout; gloo_->setTimeout(timeout); }
   void setSequenceNumberForGroup() override {}
+  void shutdown() override { communicator_.reset(); }
+  void abort() override { shutdown(); }
   uint64_t getSequenceNumberForGroup() override { return operations_; }
 
   intrusive_ptr<c10d::Work> allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
@@ -127,14 +129,16 @@ class Nccl final : public c10d::Backend {
 
   // An all-reduce of one element, which the host waits for.
   intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override {
-    TORCH_CHECK(options.device.has_value() && options.device->is_cuda(), "emulated NCCL: a barrier needs a device");
-    const c10::OptionalDeviceGuard guard(options.device);
-    Tensors one{at::zeros({1}, at::TensorOptions().device(*options.device))};
+    TORCH_CHECK(device_.has_value() || !options.device_ids.empty(), "emulated NCCL: which device is the barrier's?");
+    const c10::Device device = options.device_ids.empty() ? *device_ : c10::Device(
+        c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(options.device_ids.front()));
+    const c10::DeviceGuard guard(device);
+    Tensors one{at::zeros({1}, at::TensorOptions().device(device))};
     c10d::AllreduceOptions plain;
     plain.asyncOp = false;
     auto work = allreduce(one, plain);
     count(WAITS, 1, "NCCL barrier");
-    host_waits(current_stream(one.front().get_device()));
+    host_waits(current_stream(device.index()));
     return work;
   }
 
