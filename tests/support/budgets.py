@@ -24,6 +24,7 @@ from gnnexp.testing.ways import WAYS, config_in, placed
 
 FILE = Path(__file__).parents[1] / "testing" / "budgets.csv"
 SIZES = (1, 2)
+FIGURES = {"waits": "waits", "launches": "launches", "pageable_bytes": "pageable_h2d_bytes"}  # and what is counted
 ID_BYTES = 8
 SLACK = 0.9  # a figure below this share of its budget is worth a new budget
 
@@ -98,15 +99,13 @@ def measured(ranks: RankPools, way: str, size: int, model: Mapping[str, Any] = M
 
 def most(way: str, steps: Sequence[Step]) -> Budget:
     """The budget that steps just keep."""
-    waits, launches, pageable = (max(getattr(step, name) for step in steps)
-                                 for name in ("waits", "launches", "pageable_bytes"))
-    return Budget(way, len(steps), waits, launches, pageable)
+    return Budget(way, len(steps), *(max(getattr(step, name) for step in steps) for name in FIGURES))
 
 
 def kept(budget: Budget, steps: Sequence[Step]) -> list[str]:
     """What is wrong: figures above their budget, with the lines that do it, or far below it."""
     found, problems = most(budget.way, steps), []
-    for name, counted in (("waits", "waits"), ("launches", "launches"), ("pageable_bytes", "pageable_h2d_bytes")):
+    for name, counted in FIGURES.items():
         figure, allowed = getattr(found, name), getattr(budget, name)
         if figure > allowed:
             worst = max(steps, key=lambda step: getattr(step, name))

@@ -1,4 +1,4 @@
-"""GraphSAGE with mistakes that a GPU is slow with, or refuses; on CPU nobody notices. See tests/testing/test_budgets.py."""
+"""GraphSAGE with mistakes that a GPU is slow with, or refuses; on CPU nobody notices."""
 
 from __future__ import annotations
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 
@@ -29,11 +30,16 @@ def pair(ranks):
 
 def _here(*values: float) -> Tensor:
     """On this rank's GPU."""
-    return torch.tensor(values, device=torch.device("cuda", torch.cuda.current_device()))
+    return torch.tensor(values, dtype=torch.float32, device=torch.device("cuda", torch.cuda.current_device()))
 
 
-def _group(timeout_s: float = 60.0) -> dist.ProcessGroup:
-    return dist.new_group(list(range(SIZE)), timeout=timedelta(seconds=timeout_s))
+@contextmanager
+def _groups(number: int = 1, timeout_s: float = 60.0) -> Iterator[list[dist.ProcessGroup]]:
+    """Groups of both ranks: what fails in them is theirs alone."""
+    made = [dist.new_group(list(range(SIZE)), timeout=timedelta(seconds=timeout_s)) for _ in range(number)]
+    yield made
+    for group in made:
+        dist.destroy_process_group(group)
 
 
 def _told(use: Callable[[], object]) -> str:
@@ -89,7 +95,7 @@ def _under_way() -> list[str]:
         there = _told(lambda: total + 1)
     still = _told(lambda: total + 1)
     torch.cuda.current_stream().wait_stream(elsewhere)
-    return [early, there, still, str((total + 1).item())]
+    return [early, there, still, str(float(total + 1))]
 
 
 def test_a_result_is_there_for_streams_that_waited(pair) -> None:
@@ -138,7 +144,8 @@ def test_what_nccl_refuses_is_refused(pair) -> None:
 
 
 def _one_gpu() -> str:
-    return _told(lambda: dist.all_reduce(torch.ones(2, device="cuda:0"), group=_group()))
+    with _groups() as (group,):
+        return _told(lambda: dist.all_reduce(torch.ones(2, device="cuda:0"), group=group))
 
 
 def test_two_ranks_on_one_gpu_are_refused(pair) -> None:
@@ -147,9 +154,9 @@ def test_two_ranks_on_one_gpu_are_refused(pair) -> None:
 
 
 def _alone() -> str:
-    group = _group(timeout_s=1)
-    told = _told(lambda: dist.all_reduce(_here(1), group=group)) if dist.get_rank() == 0 else ""
-    dist.barrier()
+    with _groups(timeout_s=1) as (group,):
+        told = _told(lambda: dist.all_reduce(_here(1), group=group)) if dist.get_rank() == 0 else ""
+        dist.barrier()
     return told
 
 
@@ -162,15 +169,15 @@ def test_all_ranks_make_a_communicator(pair) -> None:
 
 
 def _crossed() -> tuple[str, str, str]:
-    one, other = _group(), _group()
-    for group in (one, other):
-        dist.all_reduce(_here(1), group=group)
+    with _groups(2) as (one, other):
+        for group in (one, other):
+            dist.all_reduce(_here(1), group=group)
 
-    def launch() -> None:
-        for group in (one, other) if dist.get_rank() == 0 else (other, one):
-            dist.all_reduce(_here(1, 2), group=group)
+        def launch() -> None:
+            for group in (one, other) if dist.get_rank() == 0 else (other, one):
+                dist.all_reduce(_here(1, 2), group=group)
 
-    return _told(launch), one.group_name, other.group_name
+        return _told(launch), one.group_name, other.group_name
 
 
 @pytest.mark.parametrize("implicit", ["0", "1"])
@@ -184,22 +191,22 @@ def test_groups_whose_operations_ranks_launch_in_different_orders_are_named(pair
 
 def _two_threads() -> str:
     """On rank 0 a thread launches an operation that rank 1 has not come to, and the main thread another one."""
-    one, other, told = _group(), _group(), ""
-    for group in (one, other):
-        dist.all_reduce(_here(1), group=group)
-    tensor = _here(1)
-    if dist.get_rank() == 0:
-        thread = threading.Thread(target=partial(dist.all_reduce, tensor, group=one))
-        with counting() as counts:
-            thread.start()
-            while not counts.kernels["launches", "NCCL"]:
-                time.sleep(0.001)
-        told = _told(lambda: dist.all_reduce(tensor, group=other))
-    dist.barrier()
-    if dist.get_rank() == 0:
-        thread.join()
-    else:
-        dist.all_reduce(tensor, group=one)
+    tensor, told = _here(1), ""
+    with _groups(2) as (one, other):
+        for group in (one, other):
+            dist.all_reduce(tensor, group=group)
+        if dist.get_rank() == 0:
+            thread = threading.Thread(target=partial(dist.all_reduce, tensor, group=one))
+            with counting() as counts:
+                thread.start()
+                while not counts.kernels["launches", "NCCL"]:
+                    time.sleep(0.001)
+            told = _told(lambda: dist.all_reduce(tensor, group=other))
+        dist.barrier()
+        if dist.get_rank() == 0:
+            thread.join()
+        else:
+            dist.all_reduce(tensor, group=one)
     return told
 
 
@@ -209,9 +216,9 @@ def test_two_threads_do_not_launch_at_once(pair) -> None:
 
 
 def _unlike() -> str:
-    group = _group()
-    return _told(lambda: dist.all_reduce(_here(1), group=group) if dist.get_rank() else dist.broadcast(
-        _here(1), 0, group=group))
+    with _groups() as (group,):
+        return _told(lambda: dist.all_reduce(_here(1), group=group) if dist.get_rank() else dist.broadcast(
+            _here(1), 0, group=group))
 
 
 def test_ranks_whose_operations_are_not_the_same_are_told(pair) -> None:

@@ -60,7 +60,7 @@ _OBSERVER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_int64, ctypes.c_char_p
 
 
 def _place() -> str:
-    """The innermost line of gnnexp, or of a user's own code, on this thread's stack; gnnexp's helpers of tests apart."""
+    """The innermost line of gnnexp, its tests' helpers apart, or of a user's own code on this thread's stack."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename

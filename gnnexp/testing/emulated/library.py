@@ -41,7 +41,7 @@ def load() -> ctypes.CDLL:
     for name in ("libgomp.so.1", "libc10.so", "libtorch_cpu.so"):
         if (torch / "lib" / name).exists():
             ctypes.CDLL(str(torch / "lib" / name), mode=ctypes.RTLD_GLOBAL)
-    library = ctypes.CDLL(str(_built(torch, _DEVICE, _LIBRARIES)), mode=ctypes.RTLD_GLOBAL)  # NCCL's calls its functions
+    library = ctypes.CDLL(str(_built(torch, _DEVICE, _LIBRARIES)), mode=ctypes.RTLD_GLOBAL)  # NCCL's calls it
     for name in ("emulated_count", "emulated_allocated_bytes"):
         getattr(library, name).restype = ctypes.c_int64
     return library
