@@ -88,11 +88,20 @@ class RankPool:
             Results in order of rank.
 
         Raises:
-            RankError: a rank raised something, died, or did not answer in time; all of them are ended then.
+            RankError: a rank raised something, died, or did not answer in time.
+
+        All ranks are ended when this raises, whatever it is.
         """
         if not self._processes:
             self._start()
-        payload = _packed(function, args)
+        try:
+            return self._answers(_packed(function, args), timeout_s)
+        except BaseException:  # a test's time limit too: what a rank answers later is no answer to the next case
+            self.close()
+            raise
+
+    def _answers(self, payload: bytes, timeout_s: float) -> list[Any]:
+        """What ranks answer to a call, in order of rank."""
         for pipe in self._pipes:
             pipe.send_bytes(payload)
         results: dict[int, Any] = {}
@@ -100,7 +109,6 @@ class RankPool:
         while waiting:
             ready = wait(list(waiting), timeout=timeout_s)
             if not ready:
-                self.close()
                 raise RankError(f"ranks {sorted(waiting.values())} did not answer in {timeout_s} s")
             for answered in ready:
                 assert isinstance(answered, Connection)
@@ -110,7 +118,6 @@ class RankPool:
                 except EOFError:
                     good, value = False, "the process died"
                 if not good:
-                    self.close()
                     raise RankError(f"rank {rank} of {self.size}:\n{value}")
                 results[rank] = value
         return [results[rank] for rank in range(self.size)]
