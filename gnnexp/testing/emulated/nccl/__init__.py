@@ -22,7 +22,8 @@ def install(module: ModuleType) -> None:
     from torch.distributed import distributed_c10d
 
     # What torch itself does where it finds NCCL: a backend that is registered by this name would be refused.
-    distributed_c10d.ProcessGroupNCCL = module.ProcessGroupNCCL
-    distributed_c10d._NCCL_AVAILABLE = True
-    distributed_c10d.default_pg_nccl_timeout = timedelta(minutes=10)
+    found = {"ProcessGroupNCCL": module.ProcessGroupNCCL, "_NCCL_AVAILABLE": True,
+             "default_pg_nccl_timeout": timedelta(minutes=10)}
+    for name, value in found.items():
+        setattr(distributed_c10d, name, value)
     torch.cuda.nccl.version = lambda: (0, 0, 0, "emulated")  # torch logs it with every error
