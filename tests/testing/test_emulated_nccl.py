@@ -120,16 +120,19 @@ def _refused() -> dict[str, str]:
     rank, plain = dist.get_rank(), dist.new_group(backend="nccl")
     other = torch.ones(2, device=torch.device("cuda", 1 - rank))
     dist.all_reduce(_here(1))  # the communicator is that of this GPU from here on
-    found = {
-        "a tensor of the host": lambda: dist.all_reduce(torch.ones(2), group=plain),
-        "strides": lambda: dist.all_reduce(_here(1, 2, 3, 4)[::2]),
-        "a type": lambda: dist.all_reduce(_here(1).to(torch.int16)),
-        "another GPU": lambda: dist.all_reduce(other),
-        "no batch": lambda: dist.send(_here(1), 1 - rank),
-        "a tag": lambda: dist.batch_isend_irecv([dist.P2POp(dist.isend, _here(1), 1 - rank, tag=3)]),
-        "not gnnexp's": lambda: dist.reduce(_here(1), 0),
-    }
-    return {name: _told(use) for name, use in found.items()}
+    with _groups() as (group,):  # torch takes no batch in a group after one that failed
+        found = {
+            "a tensor of the host": lambda: dist.all_reduce(torch.ones(2), group=plain),
+            "strides": lambda: dist.all_reduce(_here(1, 2, 3, 4)[::2]),
+            "a type": lambda: dist.all_reduce(_here(1).to(torch.int16)),
+            "another GPU": lambda: dist.all_reduce(other),
+            "no batch": lambda: dist.send(_here(1), 1 - rank),
+            "a tag": lambda: dist.batch_isend_irecv([dist.P2POp(dist.isend, _here(1), 1 - rank, group, tag=3)]),
+            "not gnnexp's": lambda: dist.reduce(_here(1), 0),
+        }
+        told = {name: _told(use) for name, use in found.items()}
+    dist.destroy_process_group(plain)
+    return told
 
 
 def test_what_nccl_refuses_is_refused(pair) -> None:
