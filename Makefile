@@ -31,15 +31,21 @@ run: setup ## the quickstart sweep: DGL's training loop against gnnexp's, on rea
 test: setup ## the test suite, a few minutes
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --dist worksteal
 
-test-slow: setup ## longer checks: every combination of the exactness tests, injected delays, whole systems
+# One thread for each rank: the tests run several ranks side by side.
+EMULATED := OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m gnnexp.testing.emulated -m pytest -n $(TEST_JOBS) --dist worksteal
+
+# On emulated GPUs: no rank shares its GPU (NCCL), all ranks do (gloo), backward passes on the loop's thread.
+test-slow: setup ## longer checks: every combination of the exactness tests, injected delays, whole systems, emulated GPUs
 	$(BIN)/python -m pytest -m slow
+	GNNEXP_EMULATED_GPUS=4 $(EMULATED) -m gpu
+	GNNEXP_EMULATED_GPUS=1 $(EMULATED) -m gpu
+	GNNEXP_EMULATED_GPUS=2 GNNEXP_EMULATED_THREADS=off $(EMULATED) -m gpu
 
 test-gpu: setup ## checks that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
 
-# One thread for each rank: the tests run several ranks side by side.
-test-emulated-gpu: setup ## the same checks on an emulated CUDA device: no GPU is needed (docs/howto/emulated_gpu.md)
-	GNNEXP_EMULATED_GPUS=2 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m gnnexp.testing.emulated -m pytest -m gpu -n $(TEST_JOBS) --dist worksteal
+test-emulated-gpu: setup ## the same checks on two emulated CUDA devices: no GPU is needed (docs/howto/emulated_gpu.md)
+	GNNEXP_EMULATED_GPUS=2 $(EMULATED) -m "gpu and not slow"
 
 gpu-proof: ## what a GPU of this machine does: right results, rates, a hardware profile; goes on where it stopped (PROOF="--minutes 9")
 	$(GPU_PYTHON) -m benchmarks.gpu.proof $(PROOF)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -40,3 +41,17 @@ def mlflow_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], s
         return f"sqlite:///{shutil.copy(empty(), folder / 'mlflow.db')}"
 
     return put
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """The budgets of steps on a GPU, and what was measured (tests/testing/test_budgets.py)."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
+    rows = [value for report in reports if report.when == "call" for name, value in report.user_properties
+            if name == "budget"]
+    if not rows:
+        return
+    terminalreporter.section("one steady step on the emulated GPU: found / budget")
+    line = "{:<20}{:>6}{:>12}{:>16}{:>18}{:>12}".format
+    terminalreporter.write_line(line("way", "ranks", "waits", "launches", "pageable bytes", "h2d bytes"))
+    for row in sorted(rows, key=lambda row: (row["way"], row["ranks"])):
+        terminalreporter.write_line(line(*row.values()))

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch._C._distributed_c10d import Store, TCPStore
+from torch.distributed.distributed_c10d import _get_default_group
 
 from gnnexp.comm.environment import Environment
 from gnnexp.measure.ledger import Ledger, Tag, all_reduce_share
@@ -61,15 +62,10 @@ def _own_gpus(environment: Environment, device: torch.device, store: Store) -> b
     return all(gpus) and len(set(gpus)) == len(gpus)
 
 
-def _has_nccl(group: dist.ProcessGroup | None = None) -> bool:
-    return "nccl" in dist.get_backend_config(group)
-
-
-def _carrier(device: torch.device) -> str:
-    """What payloads on `device` are carried by."""
-    if device.type == "cpu":
-        return str(dist.get_backend())
-    return "nccl" if _has_nccl() else STAGED
+def _carrier(device: torch.device, group: dist.ProcessGroup | None = None) -> str:
+    """What payloads on `device` are carried by, as it calls itself: an emulated NCCL says so."""
+    name = str((_get_default_group() if group is None else group)._get_backend(device).name())
+    return STAGED if device.type == "cuda" and name == "gloo" else name
 
 
 def _rendezvous(environment: Environment, timeout: timedelta) -> Store:
@@ -121,7 +117,7 @@ class Communicator:
         self._met = False  # whether all ranks have just met in an exchange of sizes
         self._made: list[dist.ProcessGroup] = []
         self._children: list[Communicator] = []
-        self._staged = self.size > 1 and device.type == "cuda" and not _has_nccl(group)
+        self._staged = self.size > 1 and _carrier(device, group) == STAGED
 
     @property
     def ledger(self) -> Ledger:

@@ -1,5 +1,6 @@
-"""Pools of real gloo ranks on this machine: processes are started once per number of ranks, then run many cases.
+"""Pools of real ranks on this machine: processes are started once per number of ranks, then run many cases.
 
+They exchange as the ranks of a run on this machine's devices do: by NCCL where there is a GPU for each, else by gloo.
 Ranks are forks of a server that has imported what all of them need, and are found at the loopback interface alone.
 """
 
@@ -35,9 +36,12 @@ def _serve(rank: int, size: int, port: int, pipe: Connection) -> None:
 
     from gnnexp.comm.communicator import connect
     from gnnexp.comm.environment import read_environment
+    from gnnexp.config.schema import HardwareConfig
+    from gnnexp.training.assemble import choose_device
 
     torch.set_num_threads(1)
-    connect(read_environment(), torch.device("cpu"), timeout_s=60)
+    environment = read_environment()
+    connect(environment, choose_device(HardwareConfig(), environment), timeout_s=60)
     while True:
         try:
             payload = pipe.recv_bytes()
@@ -61,7 +65,7 @@ def _answered(answer: tuple[bool, Any]) -> bytes:
 
 
 class RankPool:
-    """`size` processes in one gloo group, started when first asked to run something."""
+    """`size` processes in one group, started when first asked to run something."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -92,11 +96,20 @@ class RankPool:
             Results in order of rank.
 
         Raises:
-            RankError: a rank raised something, died, or did not answer in time; all of them are ended then.
+            RankError: a rank raised something, died, or did not answer in time.
+
+        All ranks are ended when this raises, whatever it is.
         """
         if not self._processes:
             self._start()
-        payload = _packed(function, args)
+        try:
+            return self._answers(_packed(function, args), timeout_s)
+        except BaseException:  # a test's time limit too: what a rank answers later is no answer to the next case
+            self.close()
+            raise
+
+    def _answers(self, payload: bytes, timeout_s: float) -> list[Any]:
+        """What ranks answer to a call, in order of rank."""
         for pipe in self._pipes:
             pipe.send_bytes(payload)
         results: dict[int, Any] = {}
@@ -104,7 +117,6 @@ class RankPool:
         while waiting:
             ready = wait(list(waiting), timeout=timeout_s)
             if not ready:
-                self.close()
                 raise RankError(f"ranks {sorted(waiting.values())} did not answer in {timeout_s} s")
             for answered in ready:
                 assert isinstance(answered, Connection)
@@ -114,7 +126,6 @@ class RankPool:
                 except EOFError:
                     good, value = False, "the process died"
                 if not good:
-                    self.close()
                     raise RankError(f"rank {rank} of {self.size}:\n{value}")
                 results[rank] = value
         return [results[rank] for rank in range(self.size)]

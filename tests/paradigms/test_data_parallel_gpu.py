@@ -1,4 +1,4 @@
-"""The same exactness and counts on CUDA; several ranks share a GPU through gloo, staged in pinned memory."""
+"""The same exactness and counts on CUDA: ranks exchange by NCCL, or share a GPU and are staged through gloo."""
 
 from __future__ import annotations
 

@@ -33,6 +33,24 @@ def test_a_rank_that_fails_is_an_error_with_its_traceback(ranks):
     assert ranks(2).run(_answer) == [0, 1], "the next case gets new ranks"
 
 
+def test_a_case_that_is_broken_off_leaves_no_answer_to_the_next_one(ranks, monkeypatch):
+    """As pytest's time limit breaks it off: by an exception wherever the test is."""
+    assert ranks(2).run(_answer) == [0, 1]
+    with monkeypatch.context() as patched:
+        patched.setattr("gnnexp.testing.ranks.wait", _break_off)
+        with pytest.raises(KeyboardInterrupt):
+            ranks(2).run(_say, "late")
+    assert ranks(2).run(_say, "next") == ["next", "next"]
+
+
+def _break_off(pipes, timeout):
+    raise KeyboardInterrupt
+
+
+def _say(word):
+    return word
+
+
 def _fail():
     raise ValueError("said by a rank")
 

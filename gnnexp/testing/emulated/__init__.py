@@ -12,7 +12,9 @@ device 0, and streams, events and copies have the order that a GPU promises, and
 
 `counting` tells launches, waits of the host, copies and bytes, by line of gnnexp.
 
-It proves nothing about speed, the memory of a GPU, NCCL, or the order in which a GPU adds.
+Ranks with a GPU each exchange through an emulated NCCL (`nccl`).
+
+It proves nothing about speed, the memory of a GPU, or the order in which a GPU adds.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from contextlib import contextmanager
 from gnnexp.testing.emulated.counts import Counts
 from gnnexp.testing.emulated.counts import counting as _counting
 from gnnexp.testing.emulated.cuda import install as _install
-from gnnexp.testing.emulated.library import load
+from gnnexp.testing.emulated.library import load, load_nccl
+from gnnexp.testing.emulated.nccl import install as _install_nccl
 
 VARIABLE = "GNNEXP_EMULATED_CUDA"  # the library, and the process that has loaded it last: its children do so too
 THREADS_VARIABLE = "GNNEXP_EMULATED_THREADS"  # `off`: backward passes run on the thread that asks for them
@@ -38,6 +41,7 @@ def install() -> None:
     library = load()
     os.environ[VARIABLE] = f"{library._name}:{os.getpid()}"
     _install(library)
+    _install_nccl(load_nccl())
     if os.environ.get(THREADS_VARIABLE) == "off":
         import torch
 

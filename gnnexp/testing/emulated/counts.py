@@ -1,9 +1,10 @@
-"""What a GPU would have done: launches, waits of the host, copies and their bytes, by kernel and by line of gnnexp."""
+"""What a GPU would have done: launches, waits of the host, copies and their bytes, by kernel and by line."""
 
 from __future__ import annotations
 
 import ctypes
 import sys
+import sysconfig
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ NAMES = ("launches", "waits", "stream_waits", "h2d_copies", "h2d_bytes", "pageab
          "d2h_bytes", "pinned_bytes")
 _GNNEXP = str(Path(__file__).parents[2])
 _TESTING = str(Path(__file__).parents[1])
+_LIBRARIES = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
 @dataclass
@@ -24,8 +26,8 @@ class Counts:
 
     Attributes:
         totals: by the names of `NAMES`; bytes, or how often.
-        places: by name and the line of gnnexp that did it ("comm/rows.py:40"); "autograd" where no line of gnnexp is on
-            the thread's stack.
+        places: by name and the line that did it, of gnnexp ("comm/rows.py:40") or of a user ("my_layer.py:12");
+            "autograd" where none of them is on the thread's stack.
         kernels: by name and kernel.
     """
 
@@ -58,11 +60,14 @@ _OBSERVER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_int64, ctypes.c_char_p
 
 
 def _place() -> str:
-    """The innermost line of gnnexp, its tests' helpers apart, on this thread's stack."""
+    """The innermost line of gnnexp, its tests' helpers apart, or of a user's own code on this thread's stack."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.startswith(_GNNEXP) and not file.startswith(_TESTING):
-            return f"{Path(file).relative_to(_GNNEXP)}:{frame.f_lineno}"
+        if file.startswith(_GNNEXP):
+            if not file.startswith(_TESTING):
+                return f"{Path(file).relative_to(_GNNEXP)}:{frame.f_lineno}"
+        elif Path(file).is_absolute() and not file.startswith(_LIBRARIES):
+            return f"{Path(file).name}:{frame.f_lineno}"
         frame = frame.f_back
     return "autograd"

@@ -1,4 +1,4 @@
-"""Building and loading the emulated device: C++ beside this file, compiled once per version of torch and source."""
+"""Building and loading the emulated device and its NCCL: C++ beside this file, compiled once per torch and source."""
 
 from __future__ import annotations
 
@@ -9,18 +9,23 @@ import importlib.util
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 
 _HERE = Path(__file__).parent
-_SOURCES = ("device.cpp", "guard.cpp", "kernels.cpp", "memory.cpp")
+_DEVICE = ("device.cpp", "guard.cpp", "kernels.cpp", "memory.cpp")
+_NCCL = ("nccl/backend.cpp", "nccl/order.cpp")
+_LIBRARIES = ("-lc10", "-ltorch_cpu")
 _FLAGS = ("-std=c++20", "-O1", "-fPIC")
 CACHE_VARIABLE = "GNNEXP_EMULATED_CACHE"
 
 
 def load() -> ctypes.CDLL:
-    """Load the emulated device into this process, compiled if need be (about a minute, once).
+    """Load the emulated device into this process, compiled if need be (minutes, once).
 
     Raises:
         RuntimeError: torch has been imported already, it is a CUDA build, or the compiler failed.
@@ -36,41 +41,53 @@ def load() -> ctypes.CDLL:
     for name in ("libgomp.so.1", "libc10.so", "libtorch_cpu.so"):
         if (torch / "lib" / name).exists():
             ctypes.CDLL(str(torch / "lib" / name), mode=ctypes.RTLD_GLOBAL)
-    library = ctypes.CDLL(str(_built(torch)))
+    library = ctypes.CDLL(str(_built(torch, _DEVICE, _LIBRARIES)), mode=ctypes.RTLD_GLOBAL)  # NCCL's calls it
     for name in ("emulated_count", "emulated_allocated_bytes"):
         getattr(library, name).restype = ctypes.c_int64
     return library
 
 
-def _built(torch: Path) -> Path:
-    """The shared library: that of an earlier process, or compiled now."""
-    key = hashlib.sha256(importlib.metadata.version("torch").encode())
-    for file in sorted(_HERE.glob("*.[ch]*")):
-        if file.suffix in (".cpp", ".h"):
-            key.update(file.read_bytes())
+def load_nccl() -> ModuleType:
+    """The Python module of the emulated NCCL, compiled if need be; after the device and torch are loaded."""
+    import torch
+
+    built = _built(Path(torch.__file__).parent, _NCCL, (*_LIBRARIES, "-ltorch_python"))
+    spec = importlib.util.spec_from_file_location("emulated_nccl", built)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _built(torch: Path, sources: Sequence[str], libraries: Sequence[str]) -> Path:
+    """A shared library: that of an earlier process, or compiled now."""
+    key = hashlib.sha256(importlib.metadata.version("torch").encode() + sys.version.encode())
+    for file in (*sorted(_HERE.rglob("*.h")), *(_HERE / source for source in sources)):
+        key.update(file.read_bytes())
     cache = Path(os.environ.get(CACHE_VARIABLE, ".gnnexp/emulated"))
     built = cache / f"{key.hexdigest()[:16]}.so"
     if not built.exists():
         cache.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache) as folder:
             compiled = Path(folder) / "emulated.so"
-            _compile(torch, compiled)
+            _compile(torch, sources, libraries, compiled)
             compiled.replace(built)  # another process may have done the same: either is as good
     return built.resolve()
 
 
-def _compile(torch: Path, target: Path) -> None:
+def _compile(torch: Path, sources: Sequence[str], libraries: Sequence[str], target: Path) -> None:
     include = torch / "include"
-    headers = (f"-I{include}", f"-I{include / 'torch' / 'csrc' / 'api' / 'include'}")
+    folders = (include, include / "torch" / "csrc" / "api" / "include", sysconfig.get_path("include"))
+    headers = [f"-I{folder}" for folder in folders]
 
     def compiled(source: str) -> str:
-        made = target.parent / f"{source}.o"
+        made = target.parent / f"{Path(source).stem}.o"
         _run("g++", *_FLAGS, *headers, "-c", str(_HERE / source), "-o", str(made))
         return str(made)
 
     with ThreadPoolExecutor() as pool:
-        objects = list(pool.map(compiled, _SOURCES))
-    _run("g++", "-shared", *objects, "-o", str(target), f"-L{torch / 'lib'}", "-lc10", "-ltorch_cpu")
+        objects = list(pool.map(compiled, sources))
+    _run("g++", "-shared", *objects, "-o", str(target), f"-L{torch / 'lib'}", *libraries)
 
 
 def _run(*command: str) -> None:

@@ -1,0 +1,90 @@
+"""One steady step of training on the emulated device: what it launches, waits for and copies."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gnnexp.comm.environment import read_environment
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.partition import Partition
+from gnnexp.paradigms.base import Paradigm
+from gnnexp.testing.emulated import counting
+from gnnexp.train import make_optimizer
+from gnnexp.training.assemble import Artifacts, assemble
+
+WARM_UP = 2  # steps: what is made once is made by then
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a rank did in a step.
+
+    Attributes:
+        waits: moments in which the host waited for the GPU.
+        launches: kernels.
+        h2d_bytes, pageable_bytes: copied to the device, and those of them from memory that is not pinned.
+        expected_bytes: what `h2d_bytes` should be.
+        places: counts by name (`counts.NAMES`) and the line of gnnexp that did it.
+    """
+
+    waits: int
+    launches: int
+    h2d_bytes: int
+    pageable_bytes: int
+    expected_bytes: int
+    places: Counter[tuple[str, str]]
+
+    def lines(self, name: str) -> str:
+        """Where that was done, for messages: most first."""
+        found = {place: number for (counted, place), number in self.places.items() if counted == name}
+        return ", ".join(f"{place} ({number})" for place, number in sorted(found.items(), key=lambda one: -one[1]))
+
+
+def steady_step(
+    config: Mapping[str, Any], graph: Graph, partition: Partition | None,
+    formula: Callable[[Paradigm[Any], int, int], int],
+) -> Step:
+    """Train on this rank's GPU for `WARM_UP` steps, and count what the next one does.
+
+    Args:
+        config: resolved.
+        graph: whole.
+        partition: who owns what, where the paradigm asks for it.
+        formula: bytes to the device, from the paradigm, this rank's targets of the step, and what the record says of it
+            (`tier/h2d_bytes`).
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        frequency = torch.arange(graph.num_nodes) % 7
+        job, paradigm = assemble(config, Artifacts(graph, partition, frequency), Path(folder), read_environment())
+        optimizer, batches = make_optimizer(paradigm.module, job.run.train), _endless(paradigm)
+        paradigm.module.train()
+
+        def step() -> int:
+            _, targets = paradigm.forward_backward(next(batches))
+            paradigm.synchronize()
+            paradigm.update(optimizer)
+            return targets
+
+        for _ in range(WARM_UP):
+            step()
+        paradigm.end_epoch()
+        with counting() as counts:
+            targets = step()
+        expected = formula(paradigm, targets, paradigm.end_epoch()["tier/h2d_bytes"])
+        job.comm.release()
+    totals = counts.totals
+    return Step(totals["waits"], totals["launches"], totals["h2d_bytes"], totals["pageable_h2d_bytes"], expected,
+                counts.places)
+
+
+def _endless(paradigm: Paradigm[Any]) -> Iterator[Any]:
+    for epoch in count():
+        yield from paradigm.batches(epoch)

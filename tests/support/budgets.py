@@ -1,0 +1,128 @@
+"""What one steady step of every way may cost on a GPU, and what crosses to it then.
+
+`python -m gnnexp.testing.emulated tests/support/budgets.py` measures all of them and writes them to `budgets.csv`.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from gnnexp.paradigms.base import Paradigm
+from gnnexp.paradigms.tensor_parallel import TensorParallel
+from gnnexp.paradigms.vertex_parallel import VertexParallel
+from gnnexp.samplers.chunks import Chunk
+from gnnexp.testing.emulated.steady import Step, steady_step
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.ranks import RankPools
+from gnnexp.testing.steps import MODELS
+from gnnexp.testing.ways import WAYS, config_in, placed
+
+FILE = Path(__file__).parents[1] / "testing" / "budgets.csv"
+SIZES = (1, 2)
+FIGURES = {"waits": "waits", "launches": "launches", "pageable_bytes": "pageable_h2d_bytes"}  # and what is counted
+ID_BYTES = 8
+SLACK = 0.9  # a figure below this share of its budget is worth a new budget
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Of a step of GraphSAGE on `nasty_graph`; the most of any rank.
+
+    Attributes:
+        way, ranks: what is trained.
+        waits, launches: how often the host waits for the GPU, and kernels.
+        pageable_bytes: to the GPU from memory that is not pinned.
+    """
+
+    way: str
+    ranks: int
+    waits: int
+    launches: int
+    pageable_bytes: int
+
+
+def read_budgets() -> dict[tuple[str, int], Budget]:
+    """Of the file."""
+    with FILE.open(newline="") as file:
+        rows = [Budget(row["way"], *(int(row[field.name]) for field in fields(Budget)[1:]))
+                for row in csv.DictReader(file)]
+    return {(row.way, row.ranks): row for row in rows}
+
+
+def write_budgets(budgets: Sequence[Budget]) -> None:
+    """Into the file."""
+    with FILE.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(field.name for field in fields(Budget))
+        writer.writerows(astuple(budget) for budget in budgets)
+
+
+def crossing(way: str, paradigm: Paradigm[Any], targets: int, recorded: int) -> int:
+    """Bytes to the GPU in a step.
+
+    What the record counts, the labels of this rank's targets, and for `offload` the places of outputs, twice. Ways in
+    chunks read rows that are on the GPU already, which the record counts as crossing: topology and ids cross there.
+    """
+    labels = ID_BYTES * targets
+    if way.startswith("offload"):
+        return recorded + labels + 2 * ID_BYTES * targets
+    if way == "chunks":  # every layer forwards and again backwards; layer 0 gives no gradient of its rows
+        assert isinstance(paradigm, VertexParallel)
+        return labels + sum(_visits(chunks, 2, 2 + (index > 0)) for index, chunks in enumerate(paradigm.local.chunks))
+    if way == "coupled_in_chunks":  # backwards over the transpose; not layer 0, which aggregates features
+        assert isinstance(paradigm, TensorParallel)
+        return labels + sum(_visits(paradigm.chunks, number, number) for number in (1, 2))
+    return recorded + labels
+
+
+def _visits(chunks: Sequence[Chunk], times: int, reads: int) -> int:
+    """Bytes of chunks whose topology crosses `times`, and the ids of whose rows `reads` times."""
+    return sum(times * chunk.block.nbytes() + reads * ID_BYTES * (0 if chunk.rows is None else chunk.rows.numel())
+               for chunk in chunks)
+
+
+def _step(way: str, size: int, model: Mapping[str, Any]) -> Step:
+    graph = nasty_graph()
+    config = config_in(way, model, hardware={"workers": size, "device": "cuda"})
+    return steady_step(config, graph, placed(way, graph, size), partial(crossing, way))
+
+
+def measured(ranks: RankPools, way: str, size: int, model: Mapping[str, Any] = MODELS["sage"]) -> list[Step]:
+    """A steady step of every rank."""
+    return ranks(size).run(_step, way, size, model)
+
+
+def most(way: str, steps: Sequence[Step]) -> Budget:
+    """The budget that steps just keep."""
+    return Budget(way, len(steps), *(max(getattr(step, name) for step in steps) for name in FIGURES))
+
+
+def kept(budget: Budget, steps: Sequence[Step]) -> list[str]:
+    """What is wrong: figures above their budget, with the lines that do it, or far below it."""
+    found, problems = most(budget.way, steps), []
+    for name, counted in FIGURES.items():
+        figure, allowed = getattr(found, name), getattr(budget, name)
+        if figure > allowed:
+            worst = max(steps, key=lambda step: getattr(step, name))
+            problems.append(f"{name}: {figure}, and the budget is {allowed}: {worst.lines(counted)}")
+        if figure < SLACK * allowed:
+            row = ",".join(map(str, astuple(found)))
+            problems.append(f"{name}: {figure}, far below the budget of {allowed}: write `{row}` into {FILE.name}")
+    return problems
+
+
+def _main() -> None:
+    ranks = RankPools()
+    try:
+        write_budgets([most(way, measured(ranks, way, size)) for way in WAYS for size in SIZES])
+    finally:
+        ranks.close()
+
+
+if __name__ == "__main__":
+    _main()
