@@ -154,7 +154,8 @@ class Evaluation:
     @cached_property
     def reached(self) -> tuple[Reached, ...]:
         """Of every layer, whose outputs are wanted: the evaluated vertices, and what later layers read of them."""
-        model, graph = self._job.model, self._job.graph
+        # A decoupled model is evaluated by its twin, which has twice as many layers.
+        model, graph = self._paradigm.evaluation_model(), self._job.graph
         found = [Reached.of(self._wanted, graph.num_nodes)]
         for index in reversed(range(1, model.num_layers)):
             later = found[0]
