@@ -119,8 +119,8 @@ def _row_gradients(job: Job) -> dict[str, torch.Tensor]:
         return {}
     assert isinstance(store, EmbeddingStore)
     table = store._table
-    assert table.grad is not None
-    pieces: Any = job.comm.gather_objects((store._ids, store.dims, table.grad.to_dense()))
+    own = torch.zeros_like(table, requires_grad=False) if table.grad is None else table.grad.to_dense()
+    pieces: Any = job.comm.gather_objects((store._ids, store.dims, own))
     whole = torch.zeros(job.graph.num_nodes, store.dim, dtype=table.dtype)
     for ids, columns, piece in pieces:
         whole[ids, columns] += piece
