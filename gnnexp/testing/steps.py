@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -134,10 +135,20 @@ def global_losses(curves: list[Curve]) -> list[float]:
 
 
 def worst_gradient_error(curve: Curve, reference: Curve) -> float:
-    """Largest error of any gradient tensor, relative to that tensor's largest entry (floor 1e-3 of the largest)."""
-    floor = 1e-3 * max(float(g.abs().max()) for g in reference.gradients.values())
-    errors = []
+    """Largest error of any gradient tensor, relative to that tensor's largest entry (floor 1e-3 of the largest).
+
+    Where all gradients of the reference are zero there is no scale: the error is 0 if all others are too, else inf.
+    NaN where any of them has one.
+    """
+    largest = {name: _largest(expected) for name, expected in reference.gradients.items()}
+    floor = 1e-3 * max(largest.values(), default=0.0)
+    errors = [0.0]
     for name, expected in reference.gradients.items():
-        scale = max(float(expected.abs().max()), floor)
-        errors.append(float((curve.gradients[name] - expected).abs().max()) / scale)
-    return max(errors)
+        error, scale = _largest(curve.gradients[name] - expected), max(largest[name], floor)
+        errors.append(error / scale if scale else math.inf if error else 0.0)
+    return float(torch.tensor(errors, dtype=torch.float64).max())  # Python's max loses NaN
+
+
+def _largest(values: torch.Tensor) -> float:
+    """Magnitude; NaN where one is no number, 0 where there are none."""
+    return float(values.abs().max()) if values.numel() else 0.0
