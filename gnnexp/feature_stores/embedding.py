@@ -144,6 +144,8 @@ class EmbeddingStore(TrainableStore):
         summed = torch.sparse_coo_tensor(torch.cat(places).unsqueeze(0), torch.cat(values), shape,
                                          check_invariants=False).coalesce()
         touched = self._anywhere(summed.values().ne(0).any(1))
+        if not self._table.numel():
+            return  # nothing to step: torch's SGD writes out of bounds where rows have no columns
         self._table.grad = torch.sparse_coo_tensor(
             summed.indices()[:, touched], summed.values()[touched], shape, is_coalesced=True,
             check_invariants=False)

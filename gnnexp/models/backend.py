@@ -82,10 +82,13 @@ class Backend(ABC):
         return self.aggregate(block, x * scale.unsqueeze(1), None, None)
 
     def spread(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
-        """`[S, d]`: the transpose of `aggregate` with constant weights `[E, 1]`, None for ones; not differentiable."""
+        """`[S, d]`: the transpose of `aggregate` with constant weights `[E, 1]`, None for ones; not differentiable.
+
+        The result has memory of its own: the caller may write into it.
+        """
         x = gradient.new_zeros(block.num_src, gradient.shape[1])
-        if not x.numel():
-            return x
+        if block.num_edges == 0 or not x.numel():
+            return x  # autograd would expand a single zero, which nobody can write into
         with torch.enable_grad():
             x.requires_grad_()
             summed = self.aggregate(block, x, None if weight is None else weight.detach(), None)

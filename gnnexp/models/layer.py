@@ -140,7 +140,8 @@ class Layer(nn.Module, ABC):
             return None
         if self.residual_weight is not None:
             return self.linear(raw, self.residual_weight, dims)
-        return self.placed(raw, dims)
+        # As wide as the output, which is dense: sparse rows take no more here.
+        return self.placed(raw.to_dense() if isinstance(raw, SparseRows) else raw, dims)
 
     def keys(self, h: Rows, dims: slice | None = None) -> tuple[Tensor, Tensor] | None:
         """`([N, K], [N, K])`: what edge scores need of a source and of a destination, linear in `h`."""

@@ -97,6 +97,18 @@ def vertices_only(config: Mapping[str, Any], paradigm: str, why: str) -> list[Pr
                     "choose task=node_classification, or another system")]
 
 
+def no_decoder(config: Mapping[str, Any], paradigm: str, why: str) -> list[Problem]:
+    """The model's outputs must be the scores: nothing of the task is between them and the loss."""
+    target = config["task"]["_target_"]
+    found = locate(target)
+    if not isinstance(found, type) or not issubclass(found, Task) or found.pairs:  # links are `vertices_only`'s
+        return []
+    if found.decoder is Task.decoder and found.decode is Task.decode:
+        return []
+    return [Problem("task", target, f"{paradigm} takes the model's outputs as scores, and this task decodes them: "
+                    f"{why}", "choose task=node_classification, or another system")]
+
+
 def whole_rows(config: Mapping[str, Any], paradigm: str) -> list[Problem]:
     """Only push-pull reads slices of rows."""
     target = config["feature_store"]["_target_"]

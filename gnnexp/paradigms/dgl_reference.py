@@ -32,7 +32,7 @@ from gnnexp.measure.phases import Phase
 from gnnexp.models.dgl_layers import SUPPORTED, DGLStack, supported, wants_self_loops
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.paradigms.checks import plain_features, vertices_only, whole_topology
+from gnnexp.paradigms.checks import no_decoder, plain_features, vertices_only, whole_topology
 from gnnexp.tasks.base import Examples
 
 os.environ.setdefault("DGLBACKEND", "pytorch")  # read by dgl when it is imported
@@ -75,7 +75,8 @@ class DGLReference(Paradigm[DGLBatch]):
             )
         if self.num_workers < 0:
             problems.append(Problem("paradigm.num_workers", self.num_workers, "must be 0 or more", "set it to 0"))
-        problems += vertices_only(config, "dgl_reference", "DGL's scripts for vertices are its peer")
+        why = "DGL's scripts for vertices are its peer"
+        problems += [*vertices_only(config, "dgl_reference", why), *no_decoder(config, "dgl_reference", why)]
         return [*problems, *unsupported_model(config), *plain_features(config, "dgl_reference"),
                 *whole_topology(config, "dgl_reference")]
 

@@ -107,6 +107,11 @@ class PushPull(MiniBatch[Sampled, Pushed]):
         super().clear_gradients()
         self.sliced.clear()
 
+    def memory(self) -> dict[str, int]:
+        """The slice's gradients are held once: no all-reduce works on them."""
+        held, flat = super().memory(), self.sliced.flat
+        return {**held, "buffers_bytes": held["buffers_bytes"] + flat.numel() * flat.element_size()}
+
     def sample(self, own: Share, key: BatchKey) -> Sampled:
         """The push: every first block goes to every rank."""
         comm = self.job.batch_comm

@@ -13,7 +13,14 @@ import torch
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.testing.ranks import RankPools
-from gnnexp.testing.steps import Curve, global_losses, run_steps, small_config, worst_gradient_error
+from gnnexp.testing.steps import (
+    Curve,
+    global_losses,
+    run_steps,
+    small_config,
+    worst_gradient_error,
+    worst_loss_error,
+)
 
 
 def parts(graph: Graph, num_parts: int, kind: str = "random") -> Partition:
@@ -90,7 +97,7 @@ def compare(
     curves = ranks(size).run(ranks_steps, make, config, steps, num_parts, kind, partition)
     found, expected = global_losses(curves), global_losses([reference])
     return Comparison(
-        curves, reference, max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True)),
+        curves, reference, worst_loss_error(found, expected),
         worst_gradient_error(joined(curves, reference), reference),
         [(rank, name) for rank, curve in enumerate(curves) for name, gradient in curve.gradients.items()
          if gradient.shape == reference.gradients[name].shape and not torch.equal(gradient, curves[0].gradients[name])],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
@@ -57,6 +59,14 @@ def nasty_graph(
 def typed_graph() -> Graph:
     """`nasty_graph` with relations."""
     return nasty_graph(typed=True)
+
+
+def half_without_in_edges() -> Graph:
+    """`nasty_graph` without the edges into the first half of its vertices: whole chunks of destinations have none."""
+    graph = nasty_graph()
+    kept = graph.destinations() >= graph.num_nodes // 2
+    plain = csc(graph.num_nodes, graph.indices[kept].numpy(), graph.destinations()[kept].numpy())
+    return replace(graph, indptr=plain.indptr, indices=plain.indices)
 
 
 def csc(num_nodes: int, src: np.ndarray, dst: np.ndarray, types: np.ndarray | None = None) -> Graph:

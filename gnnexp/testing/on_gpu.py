@@ -15,7 +15,7 @@ from gnnexp.measure.phases import PhaseTimer
 from gnnexp.testing.exactness import Comparison, compare, ranks_steps
 from gnnexp.testing.graphs import nasty_graph, typed_graph
 from gnnexp.testing.ranks import RankPools
-from gnnexp.testing.steps import MODELS
+from gnnexp.testing.steps import MODELS, worst
 from gnnexp.testing.ways import MINI_BATCH, WAYS, config_in, placed, problems_of
 
 RELATIONAL: dict[str, dict[str, Any]] = {
@@ -73,7 +73,7 @@ class Found:
     @property
     def error(self) -> float:
         """The worse of losses and gradients, relative."""
-        return max(self.comparison.loss_error, self.comparison.gradient_error)
+        return worst([self.comparison.loss_error, self.comparison.gradient_error])
 
     @property
     def problems(self) -> list[str]:

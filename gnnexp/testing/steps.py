@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,8 +120,8 @@ def _row_gradients(job: Job) -> dict[str, torch.Tensor]:
         return {}
     assert isinstance(store, EmbeddingStore)
     table = store._table
-    assert table.grad is not None
-    pieces: Any = job.comm.gather_objects((store._ids, store.dims, table.grad.to_dense()))
+    own = torch.zeros_like(table, requires_grad=False) if table.grad is None else table.grad.to_dense()
+    pieces: Any = job.comm.gather_objects((store._ids, store.dims, own))
     whole = torch.zeros(job.graph.num_nodes, store.dim, dtype=table.dtype)
     for ids, columns, piece in pieces:
         whole[ids, columns] += piece
@@ -133,11 +134,31 @@ def global_losses(curves: list[Curve]) -> list[float]:
     return [sum(loss for loss, _ in step) / sum(count for _, count in step) for step in steps]
 
 
+def worst(errors: Iterable[float]) -> float:
+    """The largest of some errors, NaN if one is NaN: Python's `max` loses it."""
+    return float(torch.tensor([0.0, *errors], dtype=torch.float64).max())
+
+
+def worst_loss_error(found: Iterable[float], expected: Iterable[float]) -> float:
+    """Largest relative difference of losses, step by step; NaN where one is no number."""
+    return worst(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True))
+
+
 def worst_gradient_error(curve: Curve, reference: Curve) -> float:
-    """Largest error of any gradient tensor, relative to that tensor's largest entry (floor 1e-3 of the largest)."""
-    floor = 1e-3 * max(float(g.abs().max()) for g in reference.gradients.values())
+    """Largest error of any gradient tensor, relative to that tensor's largest entry (floor 1e-3 of the largest).
+
+    Where all gradients of the reference are zero there is no scale: the error is 0 if all others are too, else inf.
+    NaN where any of them has one.
+    """
+    largest = {name: _largest(expected) for name, expected in reference.gradients.items()}
+    floor = 1e-3 * max(largest.values(), default=0.0)
     errors = []
     for name, expected in reference.gradients.items():
-        scale = max(float(expected.abs().max()), floor)
-        errors.append(float((curve.gradients[name] - expected).abs().max()) / scale)
-    return max(errors)
+        error, scale = _largest(curve.gradients[name] - expected), max(largest[name], floor)
+        errors.append(error / scale if scale else math.inf if error else 0.0)
+    return worst(errors)
+
+
+def _largest(values: torch.Tensor) -> float:
+    """Magnitude; NaN where one is no number, 0 where there are none."""
+    return float(values.abs().max()) if values.numel() else 0.0

@@ -148,6 +148,21 @@ def test_spread_is_the_transpose_of_the_sum(name: str, which: str, weighted: boo
 
 @each_backend
 @each_block
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("width", [0, 1, 3])
+def test_what_spread_returns_may_be_written_into(name: str, which: str, weighted: bool, width: int) -> None:
+    """Its rows share no memory with one another, with or without edges."""
+    block, backend = BLOCKS[which], BACKENDS[name]()
+    weight = normal(block.num_edges, 1).detach() if weighted else None
+    gradient = normal(block.num_dst, width).detach()
+    back, given = backend.spread(block, gradient, weight), gradient.clone()
+    scale = torch.arange(1.0, block.num_src + 1, dtype=torch.float64).unsqueeze(1)
+    expected = (back + 1) * scale
+    assert torch.equal(back.add_(1).mul_(scale), expected) and torch.equal(gradient, given)
+
+
+@each_backend
+@each_block
 @pytest.mark.parametrize(("heads", "width"), [(2, 16), (6, 7)])
 def test_outer_sum(name: str, which: str, heads: int, width: int) -> None:
     block, backend = BLOCKS[which], BACKENDS[name]()

@@ -9,7 +9,15 @@ import pytest
 from combinations import combinations
 
 from gnnexp.testing.graphs import nasty_graph
-from gnnexp.testing.steps import MODELS, Curve, global_losses, run_steps, small_config, worst_gradient_error
+from gnnexp.testing.steps import (
+    MODELS,
+    Curve,
+    global_losses,
+    run_steps,
+    small_config,
+    worst_gradient_error,
+    worst_loss_error,
+)
 
 STEPS = 20
 BOUNDS = {"float64": 1e-10, "float32": 1e-5}
@@ -23,7 +31,7 @@ def _compare(ranks, size: int, config: dict[str, Any], bound: float, **options: 
     reference = run_steps(config, nasty_graph(**options), STEPS)
     curves = ranks(size).run(_steps, config, options, STEPS)
     expected, found = global_losses([reference]), global_losses(curves)
-    worst = max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True))
+    worst = worst_loss_error(found, expected)
     assert worst <= bound
     assert max(worst_gradient_error(curve, reference) for curve in curves) <= bound
 

@@ -14,6 +14,8 @@ from gnnexp.config.build import build
 from gnnexp.errors import ConfigError
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.record.records import EpochLog, read_epochs
+from gnnexp.tasks.base import Examples
+from gnnexp.tasks.node_classification import NodeClassification
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, run_steps, small_config
 from gnnexp.train import make_optimizer, train
@@ -112,3 +114,39 @@ def test_what_it_cannot_do_is_refused_with_the_reason():
     assert "fanouts" in problem.allowed
     both = reference.check({"sampler": full_sampler, "model": {**sage, "residual": True}, **rest})
     assert len(both) == 2 and "residual" in both[1].allowed, "known before anything is launched"
+
+
+class Mapped(NodeClassification):
+    """Classes by a learned map of the outputs."""
+
+    def decoder(self, num_outputs: int, *, seed: int, dtype: torch.dtype, device: torch.device) -> torch.nn.Module:
+        return torch.nn.Linear(num_outputs, num_outputs, dtype=dtype, device=device)
+
+
+class Shifted(NodeClassification):
+    """Nothing is learned, but the outputs are not the scores."""
+
+    def decode(self, outputs: torch.Tensor, examples: Examples) -> torch.Tensor:
+        return outputs - outputs[:, :1]
+
+
+class Renamed(NodeClassification):
+    """The outputs are the scores."""
+
+
+@pytest.mark.parametrize("paradigm", [REFERENCE, FULL_GRAPH])
+@pytest.mark.parametrize(("task", "refused"), [(Mapped, True), (Shifted, True), (Renamed, False)])
+def test_a_task_that_decodes_is_refused(paradigm, task, refused):
+    """DGL's loops would train another model, without what the task learns."""
+    config = {**_config("sage", paradigm), "task": {"_target_": f"{__name__}.{task.__name__}"}}
+    problems = build(paradigm, Paradigm).check(config)
+    assert [(problem.key, problem.value) for problem in problems] == refused * [("task", config["task"]["_target_"])]
+    if refused:
+        assert "decodes" in problems[0].allowed and "node_classification" in problems[0].mend
+
+
+@pytest.mark.parametrize("paradigm", [REFERENCE, FULL_GRAPH])
+def test_links_are_refused_once(paradigm):
+    config = {**_config("sage", paradigm), "task": {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction"}}
+    (problem,) = build(paradigm, Paradigm).check(config)
+    assert "not on links" in problem.allowed

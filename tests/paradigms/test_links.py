@@ -75,12 +75,16 @@ def test_targets_left_out_of_message_passing(ranks, way, model):
 
 
 @pytest.mark.parametrize(
-    ("way", "changes"),
-    [("split", {"train": {"optimizer": "sgd"}}), ("communicate", {"train": {"batch_size": None}}),
-     ("data", {"sampler": {"key": "micro"}, "hardware": {"workers": 1}})],
+    ("size", "way", "changes"),
+    [(2, "split", {"train": {"optimizer": "sgd"}}), (2, "communicate", {"train": {"batch_size": None}}),
+     (1, "data", {"sampler": {"key": "micro"}, "hardware": {"workers": 1}}),
+     # A rank has no column of the trained rows.
+     (3, "aggregates", {"train": {"optimizer": "sgd"}, "feature_store": {"dim": 2}}),
+     (3, "projections", {"train": {"optimizer": "sgd"}, "feature_store": {"dim": 2}}),
+     (3, "aggregates", {"train": {"optimizer": "adam"}, "feature_store": {"dim": 2}})],
 )
-def test_other_settings(ranks, way, changes):
-    check(ranks, 1 if "sampler" in changes else 2, way, "sage", "dot", changes=changes)
+def test_other_settings(ranks, size, way, changes):
+    check(ranks, size, way, "sage", "dot", changes=changes)
 
 
 @pytest.mark.parametrize("way", [

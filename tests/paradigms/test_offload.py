@@ -14,7 +14,7 @@ from gnnexp.comm.environment import read_environment
 from gnnexp.graph.graph import Graph
 from gnnexp.paradigms.offload import Offload
 from gnnexp.testing.exactness import assert_exact, parts
-from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.graphs import half_without_in_edges, nasty_graph
 from gnnexp.train import probe_memory
 from gnnexp.training.assemble import Artifacts, assemble
 
@@ -91,6 +91,14 @@ def test_keys_that_projected_rows_do_not_tell(ranks, way, steps):
 def test_other_kernels(ranks, kernel, way, steps):
     config = _config("residual", way, 4, model={"kernel": kernel})
     assert_exact(ranks, 2, nasty_graph, config, 1e-10, num_parts=2, steps=steps)
+
+
+@pytest.mark.parametrize("kernel", ["torch", "numba"])
+@pytest.mark.parametrize(("model", "way"), [("gcn", "base"), ("gcn", "both"), ("sage", "both"), ("gat", "both")])
+def test_chunks_without_edges(ranks, model, way, kernel, steps):
+    """Gradients of their sources are zeros, which a layer scales in place."""
+    config = _config(model, way, 9, model={"kernel": kernel})
+    assert_exact(ranks, 2, half_without_in_edges, config, 1e-10, num_parts=2, steps=steps)
 
 
 def test_more_layers_share_host_rows(ranks, steps):

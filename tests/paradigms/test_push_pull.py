@@ -134,3 +134,21 @@ def test_a_model_all_of_whose_parameters_are_sliced(ranks, size):
     config = small_config(model, paradigm=PUSH_PULL, feature_store=SLICED)
     config["sampler"] = {**config["sampler"], "fanouts": [4]}
     assert_exact(ranks, size, nasty_graph, config, 1e-10, steps=6)
+
+
+@pytest.mark.parametrize(("size", "layers"), [(1, 1), (2, 1), (2, 2)])
+def test_buffers_hold_all_gradients(ranks, size, layers):
+    """Those of the slice once, all others twice: their sum over ranks is made beside them."""
+    config = small_config({**MODELS["sage"], "layers": layers, "bias": False}, paradigm=PUSH_PULL)
+    config |= {"feature_store": SLICED, "sampler": {**config["sampler"], "fanouts": [4, 3][:layers]}}
+    found = ranks(size).run(_buffers_bytes, config)
+    first, above = 2 * (4 if layers == 1 else 16), 2 * 16 * 4 * (layers - 1)
+    assert sum(found) == 8 * (first * 13 + size * 2 * above)
+
+
+def _buffers_bytes(config) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        job, paradigm = assemble(config, Artifacts(nasty_graph()), Path(folder), read_environment())
+        held = paradigm.memory()["buffers_bytes"]
+        job.comm.release()
+    return held

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from sparse_graphs import mostly_zero, sparse_links
+from combinations import combinations
+from sparse_graphs import as_wide_as_hidden, mostly_zero, sparse_links
 
 from gnnexp.comm.environment import read_environment
 from gnnexp.testing.exactness import assert_exact, joined, parts
-from gnnexp.testing.steps import MODELS, Curve, global_losses, run_steps, worst_gradient_error
+from gnnexp.testing.steps import MODELS, Curve, global_losses, run_steps, worst_gradient_error, worst_loss_error
 from gnnexp.testing.ways import VERTEX, WAYS, config_in, placed
 from gnnexp.train import make_optimizer
 from gnnexp.training.assemble import Artifacts, assemble
@@ -30,6 +31,26 @@ def test_fetched_rows_are_of_the_same_step(ranks, model, dependency, exchange) -
     config["train"]["batch_size"], config["task"] = 10, LINKS
     config["paradigm"] = {"_target_": VERTEX, "dependency": dependency, "exchange": exchange}
     assert_exact(ranks, 2, sparse_links, config, 1e-10, num_parts=2, steps=8)
+
+
+SPARSE_WAYS = [way for way in WAYS if way not in DENSE_ONLY]
+
+
+@pytest.mark.parametrize(
+    ("way", "model"),
+    combinations(SPARSE_WAYS, MODELS, quick=lambda way, model: (way, model) in (
+        ("data", "gcn"), ("projections", "sage"), ("communicate", "gat"), ("vertex_cut", "gin"), ("coupled", "sage"))),
+)
+def test_a_skip_connection_from_as_many_features_as_hidden_columns(ranks, way, model, steps) -> None:
+    """It has no weight: the sparse rows themselves are added, as dense ones are."""
+    config = config_in(way, {**MODELS[model], "residual": True, "norm": True})
+    partition = placed(way, as_wide_as_hidden(), 3)
+    _, sparse = assert_exact(ranks, 3, as_wide_as_hidden, config, 1e-10, partition=partition, steps=steps)
+    assert "layers.0.residual_weight" not in sparse.gradients
+    plain = config_in("data", config["model"], train={"batch_size": config["train"]["batch_size"]})
+    plain["sampler"] = config["sampler"]
+    dense = run_steps(plain, mostly_zero(sparse=False, num_features=16), steps)
+    assert global_losses([sparse]) == pytest.approx(global_losses([dense]), rel=1e-10)
 
 
 def _interrupted(config: Mapping[str, Any], epochs: int, stop_after: int | None) -> list[float]:
@@ -82,13 +103,13 @@ def _steps(config: Mapping[str, Any], way: str, size: int) -> Curve:
     (1, "sage"), (3, "gat"), *(pytest.param(size, model, marks=pytest.mark.slow) for size in (1, 3) for model in MODELS
                                if (size, model) not in ((1, "sage"), (3, "gat"))),
 ])
-@pytest.mark.parametrize("way", [way for way in WAYS if way not in DENSE_ONLY])
+@pytest.mark.parametrize("way", SPARSE_WAYS)
 def test_cuda_equals_cpu(ranks, way, model, size) -> None:
     config = config_in(way, {**MODELS[model], "kernel": "torch"}, hardware={"workers": size})
     on_gpu = {**config, "hardware": {**config["hardware"], "device": "cuda"}}
     curves, same = (ranks(size).run(_steps, one, way, size) for one in (on_gpu, config))
     found, expected = global_losses(curves), global_losses(same)
-    assert max(abs(a - b) / abs(b) for a, b in zip(found, expected, strict=True)) <= 1e-10
+    assert worst_loss_error(found, expected) <= 1e-10
     assert worst_gradient_error(joined(curves, same[0]), same[0]) <= 1e-10
     for curve, other in zip(curves, same, strict=True):
         assert (curve.rounds, curve.sent_bytes, curve.work) == (other.rounds, other.sent_bytes, other.work)

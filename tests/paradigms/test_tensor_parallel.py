@@ -17,7 +17,7 @@ from gnnexp.config.check import check_data
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.paradigms.tensor_parallel import TensorParallel
 from gnnexp.testing.exactness import assert_exact
-from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.graphs import half_without_in_edges, nasty_graph
 from gnnexp.testing.steps import Curve, run_steps
 from gnnexp.testing.ways import TENSOR
 from gnnexp.train import probe_memory
@@ -79,6 +79,15 @@ def _simple():
 def test_undirected_graphs_and_float32(ranks, model, mode):
     more = {} if mode == "coupled" else {"serial_paradigm": TWIN}
     assert_exact(ranks, 3, _simple, _config(model, mode, "float32", chunks=4), 1e-5, **more)
+
+
+@pytest.mark.parametrize("kernel", ["torch", "numba"])
+@pytest.mark.parametrize(("mode", "model"), [("coupled", "gcn"), ("decoupled", "gcn"), ("decoupled", "sage")])
+def test_chunks_without_edges(ranks, mode, model, kernel, steps):
+    """Gradients of their sources are zeros, which a layer scales or adds to in place."""
+    more = {} if mode == "coupled" else {"serial_paradigm": TWIN}
+    config = _config(model, mode, chunks=9, model={"kernel": kernel})
+    assert_exact(ranks, 2, half_without_in_edges, config, 1e-10, steps=steps, **more)
 
 
 # --- counts ----------------------------------------------------------------------------------------------------------

@@ -37,6 +37,8 @@ class Outputs:
     def loss(self, chunk: Chunk, rows: Tensor, count: int) -> Tensor:
         """The loss sum of a chunk's targets, from its outputs `[D, C]`; their gradients go to the host.
 
+        Those of a decoder are added to its parameters' own, chunk by chunk.
+
         Args:
             chunk: on the device.
             rows: of its destinations.
@@ -47,8 +49,9 @@ class Outputs:
             outputs = rows.index_select(0, places).requires_grad_()
             examples = Examples(self._read_there[part], outputs.shape[0])
             loss = task.loss_sum(task.decode(outputs, examples), examples)
-            (gradient,) = torch.autograd.grad(loss / count, outputs)
-        self._job.tier.leave(gradient, self.gradients[part], "tier/d2h_rows_outputs")
+            (loss / count).backward()  # type: ignore[no-untyped-call]
+        assert outputs.grad is not None
+        self._job.tier.leave(outputs.grad, self.gradients[part], "tier/d2h_rows_outputs")
         return loss.detach()
 
     def keep(self, chunk: Chunk, rows: Tensor) -> None:

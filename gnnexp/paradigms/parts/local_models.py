@@ -79,7 +79,7 @@ class LocalModels:
 
     def _average_states(self, weights: Mapping[int, float], comm: Communicator) -> None:
         """Moments and numbers of steps; a part without training vertices has none, and weighs nothing."""
-        names = _MOMENTS if isinstance(self.optimizer, torch.optim.Adam) else ()
+        names = _MOMENTS if isinstance(self.optimizer, torch.optim.Adam | torch.optim.AdamW) else ()
         for name in names:
             like = [torch.zeros((), dtype=torch.float32) if name == "step" else value for value in self._average]
             values = {part: [state.get(name, torch.zeros_like(one)) for state, one in zip(states, like, strict=True)]

@@ -18,6 +18,7 @@ from gnnexp.graph.parts import write_parts
 from gnnexp.graph.stream import GraphStream
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.record.records import read_epochs
+from gnnexp.testing.steps import worst_loss_error
 from gnnexp.training.assemble import Artifacts
 from matrix.axes import Case, named
 from matrix.configs import config_of, graph_of, partition_of, reference_of
@@ -47,7 +48,7 @@ def check_case(ranks: Any, case: Case) -> None:
     """
     found, expected = trained(ranks, case), reference(ranks, case)
     assert len(found.losses) == len(expected.losses) > 0
-    worst = max(abs(a - b) / abs(b) for a, b in zip(found.losses, expected.losses, strict=True))
+    worst = worst_loss_error(found.losses, expected.losses)
     assert worst <= BOUND, f"a loss differs by {worst}"
     assert found.parameters.keys() == expected.parameters.keys()
     for name, value in expected.parameters.items():
