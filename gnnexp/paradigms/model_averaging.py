@@ -107,7 +107,8 @@ class ModelAveraging(OnParts[Local]):
                 for turn in turns:
                     self._models.begin(turn.number)
                     steps += turn.schedule.num_steps
-                    yield from prepared(self.job, range(turn.schedule.num_steps), self._preparing(turn, epoch))
+                    of_part = range(turn.schedule.num_steps)
+                    yield from prepared(self.job, of_part, self._preparing(turn, epoch), self.work)
             self._models.end()
             idle = Local(Batch(_NO_TARGETS, (), BatchKey(self.job.run.seed, epoch, 0)), None)
             for _ in range(self._longest() - steps):
@@ -153,7 +154,8 @@ class ModelAveraging(OnParts[Local]):
             with self.job.timer.phase("load"):
                 return self._load(order[place])
 
-        with closing(prepared(self.job, range(len(order)), load, waits_in="load", threads=1, depth=1)) as turns:
+        ahead = prepared(self.job, range(len(order)), load, self.work, waits_in="load", threads=1, depth=1)
+        with closing(ahead) as turns:
             for turn in turns:
                 yield turn
                 if turn.number == order[-1]:
@@ -210,11 +212,10 @@ class ModelAveraging(OnParts[Local]):
     # --- what is recorded ------------------------------------------------------------------------------------------
     def end_epoch(self) -> dict[str, int]:
         """Counters of this rank, edges and vertices by layer among them; its stores have told theirs."""
-        counts = dict(self.work)
+        counts = self.work.take()
         for name, steps in self._batches.items():
             for layer, amounts in enumerate(zip(*steps, strict=True), 1):
                 counts[f"{name}_layer{layer}"] = sum(amounts)
-        self.work.clear()
         return counts
 
     def batch_counts(self) -> dict[str, list[list[int]]]:
