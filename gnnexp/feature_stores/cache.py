@@ -17,7 +17,7 @@ from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.feature_stores.rows import rows_nbytes, take_rows
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
-from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.graph.sparse import Rows, SparseRows, row_nbytes
 from gnnexp.kernels.pool import Pool
 from gnnexp.measure.tally import Counts
 
@@ -164,13 +164,6 @@ def hottest(shard: Shard, policy: Policy, among: Tensor | None = None) -> Tensor
         heat = shard.frequency
     order = np.argsort(-heat[ids].numpy(), kind="stable")
     return ids[torch.from_numpy(order)]
-
-
-def row_nbytes(features: Rows, itemsize: int) -> int:
-    """Bytes of a row with values of `itemsize` bytes; of sparse rows, the mean."""
-    if isinstance(features, SparseRows):
-        return max(1, features.values.numel() * (itemsize + 4) // max(1, features.shape[0]) + 8)
-    return max(1, features.shape[1] * itemsize)
 
 
 def available_bytes(device: torch.device) -> int:

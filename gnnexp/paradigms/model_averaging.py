@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.errors import ConfigError
+from gnnexp.feature_stores.rows import rows_nbytes
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
@@ -227,10 +228,12 @@ class ModelAveraging(OnParts[Local]):
         """The largest part of this rank; another one beside it while it is prefetched."""
         flat = self.gradients.flat
         sizes = [self._sizes[part] for part in self._mine]
-        row, edge = 4 * self.job.graph.num_features, 4 if self.job.graph.edge_types is None else 8
+        assert self.job.parts is not None
+        features = (self.job.parts.open(part).graph.features for part in self._mine)
+        edge = 4 if self.job.graph.edge_types is None else 8
         return {
             "topology_bytes": max((edge * size.edges + 12 * size.vertices for size in sizes), default=0),
-            "vertex_bytes": max((row * size.vertices for size in sizes), default=0),
+            "vertex_bytes": max((0 if rows is None else rows_nbytes(rows) for rows in features), default=0),
             "cache_bytes": 0,
             "buffers_bytes": 2 * flat.numel() * flat.element_size(),
         }
