@@ -24,7 +24,8 @@ from gnnexp.errors import Problem
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
-from gnnexp.graph.sparse import SparseRows
+from gnnexp.graph.sparse import row_nbytes
+from gnnexp.kernels.graph.edges import has_parallel
 from gnnexp.measure.needs import Drawn, Need, Place, Resident
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
@@ -95,11 +96,13 @@ def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int, parts: P
     itemsize = torch.empty(0, dtype=getattr(torch, train.dtype)).element_size()
     drawn = paradigm.drawn_from(config, graph, parts)
     batch = _Batch.of(drawn, sampler, model)
-    row = _row_bytes(graph, itemsize)
+    row = 0 if graph.features is None else row_nbytes(graph.features, itemsize)
     resident = paradigm.resident_share(config, graph)
     parameters = _parameters(graph, model) * itemsize
     num_owners = max(1, paradigm.num_parts(config, graph))
-    cache = 0 if store.cache is None else store.cache.rows(graph, itemsize) * row
+    sampled = drawn.edges if sampler.topology == "replicated" else -(-drawn.edges // num_owners)
+    cache = 0 if store.cache is None else row * min(
+        store.cache.rows(graph, itemsize), store.cache.most_rows(config, graph))
     trained = 3 * graph.num_nodes * row if graph.trains_features else 0
     # That of the best epoch stays as well; without `checkpoint_every` there is one, if the run is stopped.
     checkpoints = 1 + (train.checkpoints_kept + (train.eval_every is not None) if train.checkpoint_every else 0)
@@ -107,6 +110,8 @@ def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int, parts: P
         Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
         Need("interpreter and libraries", "host", _INTERPRETER),
         Need("features that the store holds", "host", store.held_bytes(drawn.held * row, num_owners)),
+        Need("topology that the sampler holds", "host", sampler.held_bytes(graph, drawn.edges, num_owners)),
+        Need("numbers of parallel edges", "host", _occurrence(graph, model, sampled)),
         Need("the sampler's tables of vertices", "host", 4 * drawn.held * max(1, sampler.threads)),
         Need("feature cache", "device", cache),
         *(_resident_needs(resident, model, row, itemsize) if resident else _batch_needs(
@@ -186,10 +191,12 @@ def _parameters(graph: Graph, model: Model) -> int:
     return model.num_matrices(graph.num_relations) * sum(a * b + b for a, b in pairwise(dims))
 
 
-def _row_bytes(graph: Graph, itemsize: int) -> int:
-    if isinstance(graph.features, SparseRows):
-        return graph.features.values.numel() * (itemsize + 4) // max(1, graph.num_nodes) + 8
-    return graph.num_features * itemsize
+def _occurrence(graph: Graph, model: Model, num_edges: int) -> int:
+    """Of what a rank samples from; `Graph.occurrence` is None where no edges are parallel."""
+    if not model.needs.edge_identity:
+        return 0
+    types = None if graph.edge_types is None else graph.edge_types.numpy()
+    return 4 * num_edges if has_parallel(graph.indptr.numpy(), graph.indices.numpy(), types) else 0
 
 
 def _evaluation(graph: Graph, model: Model, train: TrainConfig, itemsize: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,15 @@ import pytest
 from full_graph import full_config
 
 from gnnexp.cli.main import run_command
+from gnnexp.config.build import build
+from gnnexp.graph.build import build_graph
 from gnnexp.graph.parts import Parts, PartSizes
+from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.preflight import as_text, estimate, judge
 from gnnexp.record.runs import read_run
+from gnnexp.samplers.base import Sampler
+from gnnexp.samplers.fused import FusedSampler
+from gnnexp.testing.exactness import parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
 from gnnexp.testing.ways import TENSOR, VERTEX
@@ -42,6 +49,58 @@ def test_every_rank_needs_its_own_and_the_files_are_shared():
     assert four["shared"] == one["shared"] == 1234
     assert four["disk"] - one["disk"] == 3 * 4 * 1500 * epochs, "three more ranks in every epoch's line, in 4 copies"
     assert 3 * one["host"] < four["host"] < 4 * one["host"]
+
+
+@pytest.mark.parametrize(("typed", "edge"), [(False, 4), (True, 8)])
+def test_a_topology_of_its_own_is_what_a_rank_holds(typed, edge):
+    graph = nasty_graph(typed=typed)
+    data = {"_target_": "gnnexp.paradigms.data_parallel.DataParallel", "assign": "owner"}
+    changes = {"paradigm": data, "hardware": {"workers": 2},
+               "feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}}
+    own, whole = (of(configured(**changes, sampler={"topology": topology}), typed=typed)["host"]
+                  for topology in ("partitioned", "replicated"))
+    assert own - whole == 2 * (8 * (graph.num_nodes + 1) + edge * -(-graph.num_edges // 2))
+    shards = [Shard(graph, rank, 2, BlockNeeds(), parts(graph, 2), rank) for rank in range(2)]
+    sampler = FusedSampler([4, 3], topology="partitioned")
+    held = [sampler.topology_bytes(shard) for shard in shards]
+    assert sum(held) == own - whole - edge * (graph.num_edges % 2)
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+def test_attention_dropout_numbers_parallel_edges(parallel):
+    """Of a graph that has some: 4 bytes for every edge."""
+    found = []
+    for dropout in (0.0, 0.5):
+        config = configured()
+        config["model"] = {**small_config(MODELS["gat"])["model"], "attention_dropout": dropout}
+        graph = nasty_graph()
+        if not parallel:
+            edges = (graph.destinations().numpy(), graph.indices.numpy(), graph.num_nodes)
+            merged = build_graph(edges[1], edges[0], edges[2])
+            graph = replace(graph, indptr=merged.indptr, indices=merged.indices)
+        found.append(estimate(config, graph, 0).total("host"))
+    assert (graph.occurrence is not None) == parallel
+    assert found[1] - found[0] == (4 * graph.num_edges if parallel else 0)
+
+
+def test_dgl_holds_a_copy_of_the_sources():
+    pytest.importorskip("dgl")
+    graph = nasty_graph()
+    names = {"fused": "gnnexp.samplers.fused.FusedSampler", "dgl": "gnnexp.samplers.dgl.DGLSampler"}
+    found = {name: of(configured(sampler={"_target_": target}))["host"] for name, target in names.items()}
+    assert found["dgl"] - found["fused"] == 8 * graph.num_edges
+    held = {name: build({"_target_": target, "fanouts": [4, 3]}, Sampler).topology_bytes(Shard(graph))
+            for name, target in names.items()}
+    assert held["dgl"] - held["fused"] == found["dgl"] - found["fused"]
+
+
+def test_a_sharded_cache_holds_each_row_once():
+    cache = {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCache", "capacity": 1.0}
+    config = configured(hardware={"workers": 4}, feature_store={"cache": cache})
+    graph = nasty_graph()
+    (need,) = [need for need in estimate(config, graph, 0).needs if need.what == "feature cache"]
+    assert graph.features is not None
+    assert need.num_bytes == -(-graph.num_nodes // 4) * graph.features.shape[1] * 8
 
 
 def test_the_files_of_evaluation_are_there_once_per_machine():

@@ -176,18 +176,31 @@ def test_epochs_done_again_keep_their_first_record(ranks):
         assert curve(folder)[1:] == expected[1:]
 
 
-def test_pieces_of_an_epoch_add_up(ranks):
-    config = configured(PARADIGMS["data_parallel"], overlap=False)
+@pytest.mark.parametrize("number", [signal.SIGUSR2, signal.SIGTERM], ids=["go on", "stop"])
+@pytest.mark.parametrize(("name", "prefetch"), [
+    ("data_parallel", 0), ("partitioned", 1), ("partitioned", 3), ("split_parallel", 1), ("split_parallel", 3),
+    ("push_pull", 1), ("push_pull", 3),
+])
+def test_pieces_of_an_epoch_add_up(ranks, name, prefetch, number):
+    """Whether batches are prepared ahead (`prefetch` of them, then thrown away) or not: each is counted once."""
+    changes = PARADIGMS[name]
+    sampler = {**changes.get("sampler", {}), **({"threads": 1, "prefetch": prefetch} if prefetch else {})}
+    config = configured({**changes, "sampler": sampler}, overlap=prefetch > 0)
     with tempfile.TemporaryDirectory() as whole, tempfile.TemporaryDirectory() as folder:
         ranks(2).run(attempt, config, whole, None)
-        ranks(2).run(attempt, config, folder, 1)
-        ranks(2).run(attempt, config, folder, None)
+        ranks(2).run(attempt, config, folder, 1, number)
+        if number == signal.SIGTERM:
+            ranks(2).run(attempt, config, folder, None)
         for one, other in zip(read_epochs(Path(whole)), read_epochs(Path(folder)), strict=True):
             counted = [name for name in one["metrics"] if name.split("/")[0] in ("work", "comm", "tier", "loss")]
+            assert {"work/features_loaded_host", "tier/h2d_bytes", "comm/bytes_gradients"} <= {*counted}
             assert {name: one["metrics"][name] for name in counted} == {
                 name: other["metrics"][name] for name in counted}
             assert one["batches"] == other["batches"]
-            for rank in other["ranks"]:
+            for rank, of_whole in zip(other["ranks"], one["ranks"], strict=True):
+                assert rank["work"] == of_whole["work"]
+                assert {tag: (found["sent_bytes"], found["rounds"]) for tag, found in rank["traffic"].items()} == {
+                    tag: (found["sent_bytes"], found["rounds"]) for tag, found in of_whole["traffic"].items()}
                 times = rank["times"]
                 total = sum(times["phases"].values()) + times["unaccounted_s"]
                 assert total == pytest.approx(times["epoch_s"], rel=1e-9)

@@ -21,7 +21,7 @@ from torch._C._distributed_c10d import Store, TCPStore
 from torch.distributed.distributed_c10d import _get_default_group
 
 from gnnexp.comm.environment import Environment
-from gnnexp.measure.ledger import Ledger, Tag, all_reduce_share
+from gnnexp.measure.ledger import Ledger, Tag, Traffic, all_reduce_share
 from gnnexp.measure.phases import PhaseTimer
 
 STAGED = "gloo, staged through pinned host memory"
@@ -225,7 +225,7 @@ class Communicator:
         out = torch.empty_like(numbers)
         with self._timer.phase("wait"), self._timer.activity.exchange():
             dist.all_to_all_single(out, numbers, group=self._group)
-        self._ledger.add("sizes", _num_bytes(numbers) * (self.size - 1) // self.size, 1, 0.0)
+        self._ledger.add({"sizes": Traffic(_num_bytes(numbers) * (self.size - 1) // self.size, 1)})
         self._met = True
         return out
 
@@ -296,7 +296,7 @@ class Communicator:
                 time.sleep(max(0.0, start + max(sent_bytes, received_bytes) / self._throttle - time.perf_counter()))
             end = time.perf_counter()
         self._timer.note_collective(start, end)
-        self._ledger.add(tag, sent_bytes, 1, end - start)
+        self._ledger.add({tag: Traffic(sent_bytes, 1, end - start)})
 
     def _stage(self, tensor: Tensor) -> Tensor:
         return tensor.cpu().pin_memory() if self._staged and tensor.is_cuda else tensor

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,6 +16,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.pool import Pool
+from gnnexp.measure.tally import Counts
 from gnnexp.measure.tier import across
 
 
@@ -29,6 +28,7 @@ class FeatureStore(ABC):
         partitioned: whether rows are placed by owner.
         origins: where rows may come from, see `take_counts`.
         pool: memory of the rows that are read.
+        counts: rows by origin and bytes to the device, those that needed no fetch apart.
         communicates: whether `fetch` is a collective that all ranks have to take part in.
         trainable: whether rows are trained: what is read takes a gradient, and is another thing after every step.
     """
@@ -41,8 +41,7 @@ class FeatureStore(ABC):
     def __init__(self, cache: FeatureCache | None = None) -> None:
         self.cache = cache
         self.pool = Pool()
-        self._counts: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        self.counts = Counts()
 
     def draw_from(self, pool: Pool) -> None:
         """Take the memory of rows from the rank's pool, the cache's too."""
@@ -119,18 +118,20 @@ class FeatureStore(ABC):
         """Before it is set up: about how many bytes a rank will hold of `all_rows`, bytes of the whole matrix."""
         return all_rows // num_parts if self.partitioned else 0
 
+    @property
+    def tallies(self) -> Sequence[Counts]:
+        """What `take_counts` reads, for who prepares batches that may be thrown away."""
+        return (self.counts,) if self.cache is None else (self.counts, self.cache.counts)
+
     def take_counts(self) -> dict[str, int]:
         """Rows since the last call by origin (`features_loaded_{local,peer,host,disk,remote}`), bytes to the device."""
-        with self._lock:
-            counts, self._counts = self._counts, Counter()
+        counts = self.counts.take()
         found = {f"features_loaded_{origin}": 0 for origin in self.origins} | {"tier/h2d_bytes": 0} | counts
         return found if self.cache is None else found | self.cache.take_counts()
 
     def count(self, origin: str, num_rows: int, num_bytes: int) -> None:
         """Note rows that came from `origin`, across to the device tier where they are wanted there."""
-        with self._lock:
-            self._counts[f"features_loaded_{origin}"] += num_rows
-            self._counts["tier/h2d_bytes"] += num_bytes * self._crosses
+        self.counts.add({f"features_loaded_{origin}": num_rows, "tier/h2d_bytes": num_bytes * self._crosses})
 
     def deliver(self, rows: Rows) -> Rows:
         """Rows in the run's dtype; dense ones on its device, through pinned memory where that is a GPU."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-import threading
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
@@ -19,8 +17,9 @@ from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.feature_stores.rows import rows_nbytes, take_rows
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
-from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.graph.sparse import Rows, SparseRows, row_nbytes
 from gnnexp.kernels.pool import Pool
+from gnnexp.measure.tally import Counts
 
 # What makes a row hot: how many vertices may draw it; how often it was read in pre-sampled epochs (GNNLab's criterion,
 # which GSplit gives to all systems); or its id, as GSplit's artifact does whatever the graph is.
@@ -58,8 +57,7 @@ class FeatureCache(ABC):
             raise ConfigError(problems)
         self.capacity, self.policy, self.epochs = capacity, policy, epochs
         self.pool = Pool()
-        self._counts: Counter[str] = Counter()
-        self._lock = threading.Lock()
+        self.counts = Counts()
 
     @property
     def needs_partition(self) -> bool:
@@ -135,14 +133,11 @@ class FeatureCache(ABC):
 
     def count(self, origin: str, num_rows: int) -> None:
         """Note rows that needed no fetch."""
-        with self._lock:
-            self._counts[f"features_loaded_{origin}"] += num_rows
+        self.counts.add({f"features_loaded_{origin}": num_rows})
 
     def take_counts(self) -> dict[str, int]:
         """Rows served since the last call: `features_loaded_local` (own hits), `features_loaded_peer`."""
-        with self._lock:
-            counts, self._counts = self._counts, Counter()
-        return {f"features_loaded_{origin}": 0 for origin in self.origins} | counts
+        return {f"features_loaded_{origin}": 0 for origin in self.origins} | self.counts.take()
 
     def held_rows(self, rows: Tensor) -> Rows:
         """Rows of the cache by position."""
@@ -169,13 +164,6 @@ def hottest(shard: Shard, policy: Policy, among: Tensor | None = None) -> Tensor
         heat = shard.frequency
     order = np.argsort(-heat[ids].numpy(), kind="stable")
     return ids[torch.from_numpy(order)]
-
-
-def row_nbytes(features: Rows, itemsize: int) -> int:
-    """Bytes of a row with values of `itemsize` bytes; of sparse rows, the mean."""
-    if isinstance(features, SparseRows):
-        return max(1, features.values.numel() * (itemsize + 4) // max(1, features.shape[0]) + 8)
-    return max(1, features.shape[1] * itemsize)
 
 
 def available_bytes(device: torch.device) -> int:

@@ -11,12 +11,11 @@ from torch import Tensor
 from gnnexp.config.schema import run_config
 from gnnexp.errors import Problem
 from gnnexp.feature_stores.base import FeatureStore
-from gnnexp.feature_stores.cache import row_nbytes
 from gnnexp.feature_stores.local import features_of
 from gnnexp.feature_stores.rows import rows_nbytes, take_rows
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
-from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.graph.sparse import Rows, SparseRows, row_nbytes
 
 
 class SlicedStore(FeatureStore):

@@ -65,20 +65,23 @@ def build_graph(
         (with types or features: and 8 bytes per edge).
 
     Raises:
-        DataError: lengths differ, or an id lies outside `0..V-1`, or a type is negative.
+        DataError: lengths differ, or an id lies outside `0..V-1`, or a type is negative; with inverse relations also
+            if a type is R or more, or 2R exceeds 2^31.
         ConfigError: `self_loops="add"` with types or features, which the new loops would not have.
     """
-    _check(src, dst, num_nodes, types, edge_features, key)
+    inverse = num_relations if symmetrize else None
+    _check(src, dst, num_nodes, types, inverse, edge_features, key)
     if self_loops == "add" and (types is not None or edge_features is not None):
         mend = "use self_loops=keep (or remove); models add their own self term"
         raise ConfigError(Problem("dataset.self_loops", "add", "keep or remove on typed or featured edges", mend))
-    if symmetrize and num_relations is not None:
-        assert types is not None, "inverse relations are of typed edges"
-        src, dst, types = np.append(src, dst), np.append(dst, src), np.append(types, types + num_relations)
-        edge_features = None if edge_features is None else np.concatenate([edge_features, edge_features])
-        symmetrize = False
     # One dtype, so that the kernels are compiled once.
     src, dst = (np.ascontiguousarray(ids, dtype=index_dtype(num_nodes)) for ids in (src, dst))
+    if inverse is not None:
+        assert types is not None, "inverse relations are of typed edges"
+        types = types.astype(np.int32)  # the check has found room: in a narrow dtype r + R would wrap around
+        src, dst, types = np.append(src, dst), np.append(dst, src), np.append(types, types + np.int32(inverse))
+        edge_features = None if edge_features is None else np.concatenate([edge_features, edge_features])
+        symmetrize = False
     options = (symmetrize, self_loops != "keep")
     if types is None and edge_features is None:
         return _plain(src, dst, num_nodes, options, self_loops == "add", duplicates == "merge")
@@ -153,6 +156,7 @@ def _check(
     dst: np.ndarray,
     num_nodes: int,
     types: np.ndarray | None,
+    inverse: int | None,
     edge_features: np.ndarray | None,
     key: str,
 ) -> None:
@@ -167,8 +171,12 @@ def _check(
             found = f"{what} ids {int(ids.min())}..{int(ids.max())}, the first wrong one in row {first} (from 0)"
             mend = "correct the edges, or the number of vertices: rows of features and labels, or dataset.num_nodes"
             problems.append(Problem(key, found, f"ids in 0..{num_nodes - 1}", mend))
-    if types is not None and types.size and not 0 <= int(types.min()) <= int(types.max()) < 2**31:
-        found = f"types {types.min()}..{types.max()}"
-        problems.append(Problem(key, found, "edge types in 0..2^31-1", "renumber the types"))
+    most = 2**31 if inverse is None else inverse
+    if types is not None and types.size and not 0 <= int(types.min()) <= int(types.max()) < most:
+        found, last = f"types {types.min()}..{types.max()}", "2^31-1" if inverse is None else inverse - 1
+        problems.append(Problem(key, found, f"edge types in 0..{last}", "renumber the types"))
+    if inverse is not None and 2 * inverse > 2**31:
+        problems.append(Problem(key, f"{inverse} types", "at most 2^30 types where reverses have types of their own",
+                                "renumber the types"))
     if problems:
         raise DataError(problems)

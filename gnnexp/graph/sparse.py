@@ -104,3 +104,10 @@ def _ends(lengths: Tensor) -> Tensor:
 
 
 Rows = Tensor | SparseRows
+
+
+def row_nbytes(features: Rows, itemsize: int) -> int:
+    """Bytes of a row with values of `itemsize` bytes; of sparse rows, the mean."""
+    if isinstance(features, SparseRows):
+        return max(1, features.values.numel() * (itemsize + 4) // max(1, features.shape[0]) + 8)
+    return max(1, features.shape[1] * itemsize)

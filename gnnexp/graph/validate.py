@@ -203,6 +203,10 @@ def _check_labelled(graph: Graph, split: str, ids: Tensor, report: Report) -> No
 
 
 def _check_links(graph: Graph, report: Report) -> None:
+    if len({pairs.shape[1] for pairs in graph.links.values()}) > 1:
+        widths = ", ".join(f"{pairs.shape[1]} ({name})" for name, pairs in graph.links.items())
+        report("links", f"columns: {widths}", "all splits and negatives must have 2 columns, or all 3 with a relation",
+               "give all links relations, or none")
     for name, pairs in graph.links.items():
         for column, what in ((0, "heads"), (pairs.shape[1] - 1, "tails")):
             _check_range(f"links_{name}[:, {column}]", pairs[:, column], (0, graph.num_nodes), what, report)

@@ -40,7 +40,8 @@ def allocate(nbytes: int) -> np.ndarray:
     if nbytes < HUGE_PAGE_BYTES:
         block, alignment = np.empty(nbytes + ALIGNMENT_BYTES, np.uint8), ALIGNMENT_BYTES
     else:
-        pages = mmap.mmap(-1, nbytes + HUGE_PAGE_BYTES)
+        # Private: shared memory takes huge pages of another setting, and counts as files (`measure.memory.own_bytes`).
+        pages = mmap.mmap(-1, nbytes + HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             pages.madvise(mmap.MADV_HUGEPAGE)
         block, alignment = np.frombuffer(pages, np.uint8), HUGE_PAGE_BYTES

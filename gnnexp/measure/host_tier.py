@@ -57,7 +57,8 @@ class HostTier:
         if self._place == "ram" or not like.numel():
             return like.zero_()
         # From the system, and back to it: freed into the heap that workers keep, it would stay with the process.
-        room = np.frombuffer(mmap.mmap(-1, like.nbytes), np.uint8)
+        pages = mmap.mmap(-1, like.nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        room = np.frombuffer(pages, np.uint8)
         return torch.from_numpy(room).view(like.dtype).view(like.shape)
 
     def _mapped(self, num_bytes: int) -> np.ndarray:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, get_args
+
+from gnnexp.measure.tally import Tally
 
 Tag = Literal[
     "frontier", "features", "activations", "endpoints", "gradients", "embeddings", "parameters", "topology", "sizes",
@@ -28,39 +29,15 @@ class Traffic:
     rounds: int = 0
     seconds: float = 0.0
 
-    def joined(self, later: Traffic) -> Traffic:
-        """Of two pieces of an epoch together."""
+    def __add__(self, other: Traffic) -> Traffic:
+        """Of both together."""
         return Traffic(
-            self.sent_bytes + later.sent_bytes, self.rounds + later.rounds, self.seconds + later.seconds
+            self.sent_bytes + other.sent_bytes, self.rounds + other.rounds, self.seconds + other.seconds
         )
 
 
-class Ledger:
-    """Accumulates traffic by tag between two calls of `take` (thread-safe)."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._entries: dict[Tag, Traffic] = {}
-
-    def add(self, tag: Tag, sent_bytes: int, rounds: int, seconds: float) -> None:
-        """Record one exchange."""
-        with self._lock:
-            old = self._entries.get(tag, Traffic())
-            self._entries[tag] = Traffic(
-                old.sent_bytes + sent_bytes, old.rounds + rounds, old.seconds + seconds
-            )
-
-    def add_seconds(self, tag: Tag, seconds: float) -> None:
-        """Record time of an exchange whose bytes were recorded when it was issued."""
-        with self._lock:
-            old = self._entries.get(tag, Traffic())
-            self._entries[tag] = replace(old, seconds=old.seconds + seconds)
-
-    def take(self) -> dict[Tag, Traffic]:
-        """Everything since the last call; starts afresh."""
-        with self._lock:
-            entries, self._entries = self._entries, {}
-        return entries
+class Ledger(Tally[Tag, Traffic]):
+    """Traffic by tag."""
 
 
 def all_reduce_share(payload_bytes: int, rank: int, num_ranks: int) -> int:

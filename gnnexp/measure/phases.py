@@ -101,6 +101,7 @@ class PhaseTimer:
         self._stack: list[Phase] = []
         self._others = threading.local()
         self._failed: tuple[Phase, BaseException | None] | None = None
+        self._failed_aside: list[tuple[Phase, BaseException | None]] = []
         self.activity = Activity()
         self.start_epoch()
         self._delayed = True  # nobody measures what comes before the first epoch
@@ -135,10 +136,12 @@ class PhaseTimer:
     @contextmanager
     def aside(self) -> Iterator[list[Stretch]]:
         """Record what the calling thread, not the training loop's, does inside; phases may be entered there only."""
-        record = _Record(self._clock)
+        record = _Record(self._clock, self._failed_aside)
         self._others.record = record
-        yield record.stretches
-        del self._others.record
+        try:
+            yield record.stretches
+        finally:
+            del self._others.record
 
     def _record(self) -> _Record:
         """What the calling thread, not the training loop's, has recorded so far."""
@@ -181,12 +184,13 @@ class PhaseTimer:
 
     @property
     def failed_in(self) -> Phase | None:
-        """The innermost phase that the last error left."""
+        """The innermost phase that the last error left, in the thread that raised it first."""
         return None if self._failed is None else self._failed[0]
 
     def _fail(self, name: Phase, error: BaseException | None) -> None:
         if self._failed is None or self._failed[1] is not error:
-            self._failed = name, error
+            aside = (found for found in self._failed_aside if found[1] is error)
+            self._failed = next(aside, (name, error))
 
     def _boundary(self) -> None:
         if self._synchronize is not None:
@@ -214,14 +218,16 @@ class PhaseTimer:
 class _Record:
     """The exclusive phases of another thread, each stretch with its place in time."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], failed: list[tuple[Phase, BaseException | None]]) -> None:
         self.stretches: list[Stretch] = []
+        self._failed = failed
         self._stack: list[Phase] = []
         self._clock = clock
         self._mark = 0.0
 
     def _fail(self, name: Phase, error: BaseException | None) -> None:
-        """The training loop, which raises it again, notes where."""
+        """For the training loop, which raises it again: the innermost phase comes first."""
+        self._failed.append((name, error))
 
     def _enter(self, name: Phase) -> None:
         self._cut()

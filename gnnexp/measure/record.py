@@ -53,7 +53,7 @@ class RankRecord:
         return RankRecord(
             self.rank,
             self.times.joined(later.times),
-            {tag: self.traffic.get(tag, Traffic()).joined(later.traffic.get(tag, Traffic()))
+            {tag: self.traffic.get(tag, Traffic()) + later.traffic.get(tag, Traffic())
              for tag in self.traffic.keys() | later.traffic.keys()},
             {name: self.work.get(name, 0) + later.work.get(name, 0) for name in names},
             {name: max(self.memory.get(name, 0), later.memory.get(name, 0))

@@ -26,7 +26,7 @@ from gnnexp.graph.parts import Parts
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.job import Job
 from gnnexp.kernels.counter import Purpose, stream
-from gnnexp.measure.ledger import all_reduce_share
+from gnnexp.measure.ledger import Traffic, all_reduce_share
 from gnnexp.measure.needs import Need
 from gnnexp.measure.phases import Phase
 from gnnexp.models.dgl_layers import SUPPORTED, DGLStack, supported, wants_self_loops
@@ -189,12 +189,12 @@ class DGLReference(Paradigm[DGLBatch]):
         """DDP's own all-reduce of one bucket of gradients, counted."""
         comm, buffer = self.job.comm, bucket.buffer()
         num_bytes = buffer.numel() * buffer.element_size()
-        comm.ledger.add("gradients", all_reduce_share(num_bytes, comm.rank, comm.size), 1, 0.0)
+        comm.ledger.add({"gradients": Traffic(all_reduce_share(num_bytes, comm.rank, comm.size), 1)})
         start = time.perf_counter()
         future = allreduce_hook(None, bucket)  # type: ignore[arg-type]
 
         def finish(done: Any) -> Any:  # noqa: ANN401
-            comm.ledger.add_seconds("gradients", time.perf_counter() - start)
+            comm.ledger.add({"gradients": Traffic(seconds=time.perf_counter() - start)})
             return done.value()
 
         return future.then(finish)

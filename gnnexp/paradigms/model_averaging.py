@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.errors import ConfigError
+from gnnexp.feature_stores.rows import rows_nbytes
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
@@ -107,7 +108,8 @@ class ModelAveraging(OnParts[Local]):
                 for turn in turns:
                     self._models.begin(turn.number)
                     steps += turn.schedule.num_steps
-                    yield from prepared(self.job, range(turn.schedule.num_steps), self._preparing(turn, epoch))
+                    of_part = range(turn.schedule.num_steps)
+                    yield from prepared(self.job, of_part, self._preparing(turn, epoch), self.work)
             self._models.end()
             idle = Local(Batch(_NO_TARGETS, (), BatchKey(self.job.run.seed, epoch, 0)), None)
             for _ in range(self._longest() - steps):
@@ -153,7 +155,8 @@ class ModelAveraging(OnParts[Local]):
             with self.job.timer.phase("load"):
                 return self._load(order[place])
 
-        with closing(prepared(self.job, range(len(order)), load, waits_in="load", threads=1, depth=1)) as turns:
+        ahead = prepared(self.job, range(len(order)), load, self.work, waits_in="load", threads=1, depth=1)
+        with closing(ahead) as turns:
             for turn in turns:
                 yield turn
                 if turn.number == order[-1]:
@@ -210,11 +213,10 @@ class ModelAveraging(OnParts[Local]):
     # --- what is recorded ------------------------------------------------------------------------------------------
     def end_epoch(self) -> dict[str, int]:
         """Counters of this rank, edges and vertices by layer among them; its stores have told theirs."""
-        counts = dict(self.work)
+        counts = self.work.take()
         for name, steps in self._batches.items():
             for layer, amounts in enumerate(zip(*steps, strict=True), 1):
                 counts[f"{name}_layer{layer}"] = sum(amounts)
-        self.work.clear()
         return counts
 
     def batch_counts(self) -> dict[str, list[list[int]]]:
@@ -226,10 +228,12 @@ class ModelAveraging(OnParts[Local]):
         """The largest part of this rank; another one beside it while it is prefetched."""
         flat = self.gradients.flat
         sizes = [self._sizes[part] for part in self._mine]
-        row, edge = 4 * self.job.graph.num_features, 4 if self.job.graph.edge_types is None else 8
+        assert self.job.parts is not None
+        features = (self.job.parts.open(part).graph.features for part in self._mine)
+        edge = 4 if self.job.graph.edge_types is None else 8
         return {
             "topology_bytes": max((edge * size.edges + 12 * size.vertices for size in sizes), default=0),
-            "vertex_bytes": max((row * size.vertices for size in sizes), default=0),
+            "vertex_bytes": max((0 if rows is None else rows_nbytes(rows) for rows in features), default=0),
             "cache_bytes": 0,
             "buffers_bytes": 2 * flat.numel() * flat.element_size(),
         }

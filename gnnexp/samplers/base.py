@@ -73,6 +73,19 @@ class Sampler(ABC):
         """Bytes of topology that this rank samples from."""
         return self.topology_of(shard).topology_bytes
 
+    def held_bytes(self, graph: Graph, num_edges: int, num_parts: int) -> int:
+        """Before it is set up: about how many bytes of topology a rank will hold beside the mapped files.
+
+        Args:
+            graph: of the run.
+            num_edges: of what a rank draws from: of the graph, or of a part where ranks work on these.
+            num_parts: of the partition that `topology=partitioned` follows.
+        """
+        if self.topology == "replicated":
+            return 0
+        edge = graph.indices.element_size() + (0 if graph.edge_types is None else 4)
+        return 8 * (graph.num_nodes + 1) + edge * -(-num_edges // num_parts)
+
     @abstractmethod
     def setup(self, shard: Shard, num_layers: int) -> None:
         """Take the graph of this rank.

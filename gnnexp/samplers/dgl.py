@@ -134,6 +134,11 @@ class DGLSampler(LayerSampler):
         """Ours, and DGL's int64 copy of the sources."""
         return super().topology_bytes(shard) + 8 * self.topology_of(shard).num_edges
 
+    def held_bytes(self, graph: Graph, num_edges: int, num_parts: int) -> int:
+        """Also DGL's copy."""
+        drawn = num_edges if self.topology == "replicated" else -(-num_edges // num_parts)
+        return super().held_bytes(graph, num_edges, num_parts) + 8 * drawn
+
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
         """The blocks of one batch; calls from several threads take turns."""
         def draw() -> Any:  # noqa: ANN401

@@ -107,7 +107,15 @@ class LinkPrediction(Task):
         if train.shape[1] == 3 and not self._template.typed:
             problems.append(Problem("task.decoder", type(self._template).__name__, f"{graph.name} has links of several "
                                     "relations, which it scores alike", f"set {_DISTMULT}"))
+        if len({found.shape[1] for found in graph.links.values()}) > 1:
+            widths = ", ".join(f"{found.shape[1]} ({name})" for name, found in graph.links.items())
+            problems.append(Problem("dataset", graph.name, f"its links have different numbers of columns: {widths}",
+                                    "give links of all splits, and negatives, a relation, or none of them"))
         fixed = [name for name in _SPLITS.values() if f"{name}_neg" in graph.links]
+        if fixed and any(name in graph.links and name not in fixed for name in _SPLITS.values()):
+            problems.append(Problem("dataset", graph.name, f"has fixed negatives of {' and '.join(fixed)}, but not of "
+                                    "the other split: its metrics would be others",
+                                    "give it valid_neg and test_neg, or neither"))
         if self.metric == "mrr" and fixed:
             problems.append(Problem("task.metric", "mrr", f"{graph.name} has fixed negatives of {' and '.join(fixed)}, "
                                     "for all links alike: no link has a rank of its own", "set task.metric=hits@20"))
@@ -130,7 +138,7 @@ class LinkPrediction(Task):
         """Take links, and what is known of them; a batch brings its labels to the device with its pairs."""
         self._links = graph.links
         self._train = np.ascontiguousarray(graph.links["train"].numpy())
-        self._num_nodes, self._fixed = graph.num_nodes, "valid_neg" in graph.links
+        self._num_nodes, self._fixed = graph.num_nodes, any(f"{name}_neg" in graph.links for name in _SPLITS.values())
         typed = [links for links in graph.links.values() if links.shape[1] == 3 and links.shape[0]]
         self.num_relations = max((int(links[:, 1].max()) + 1 for links in typed), default=0)
         avoided = [graph.links["train"]] if self._plan.avoid else []

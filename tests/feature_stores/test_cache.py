@@ -16,14 +16,14 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
 from gnnexp.config.check import check_data
 from gnnexp.errors import ConfigError, RunError
-from gnnexp.feature_stores.cache import FeatureCache, available_bytes, parse_size, row_nbytes
+from gnnexp.feature_stores.cache import FeatureCache, available_bytes, parse_size
 from gnnexp.feature_stores.local import LocalStore
 from gnnexp.feature_stores.partitioned import PartitionedStore
 from gnnexp.feature_stores.sharded_cache import ShardedCache
 from gnnexp.feature_stores.static_cache import StaticCache
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
-from gnnexp.graph.sparse import SparseRows
+from gnnexp.graph.sparse import SparseRows, row_nbytes
 from gnnexp.measure.phases import PhaseTimer
 
 BOTH = pytest.mark.parametrize("kind", [StaticCache, ShardedCache])

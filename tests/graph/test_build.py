@@ -91,6 +91,27 @@ def test_long_rows_and_any_integer_dtype() -> None:
     assert np.array_equal(graph.indices.numpy(), pairs[:, 1])
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64])
+def test_inverse_relations_of_any_integer_dtype(kind: type[np.integer]) -> None:
+    last = min(np.iinfo(kind).max, 2**30 - 1)
+    types = np.array([0, last], kind)
+    arrays = build_graph(np.array([0, 1], kind), np.array([1, 2], kind), 3, types=types, symmetrize=True,
+                         num_relations=int(last) + 1)
+    assert arrays.types is not None and arrays.types.dtype.itemsize == 4
+    assert sorted(arrays.types.tolist()) == [0, last, last + 1, 2 * last + 1]
+    assert types.tolist() == [0, last]
+
+
+def test_inverse_relations_need_room_for_their_numbers() -> None:
+    edges = np.array([0, 1]), np.array([1, 2])
+    with pytest.raises(DataError, match=r"edge types in 0\.\.2") as error:
+        build_graph(*edges, 3, types=np.array([0, 3]), symmetrize=True, num_relations=3, key="edges.npy")
+    assert "types 0..3" in str(error.value)
+    with pytest.raises(DataError, match="at most 2\\^30 types"):
+        build_graph(*edges, 3, types=np.array([0, 2**30]), symmetrize=True, num_relations=2**30 + 1)
+    assert build_graph(*edges, 3, types=np.array([0, 3]), num_relations=3).types is not None, "no reverses are added"
+
+
 def test_no_edges() -> None:
     empty = np.empty(0, np.int64)
     arrays = build_graph(empty, empty, 3, symmetrize=True)

@@ -106,6 +106,8 @@ OFFENCES: dict[str, tuple[Callable[[Graph], Graph], str]] = {
     "link beyond": (with_(links=lambda _: {"train": torch.tensor([[0, 40]])}), "links_train[:, 1]"),
     "relation negative": (with_(links=lambda _: {"test": torch.tensor([[0, -1, 3]])}), "links_test[:, 1]"),
     "link of four": (with_(links=lambda _: {"test": torch.zeros(1, 4, dtype=torch.int64)}), "[n, 2]"),
+    "links of two kinds": (with_(links=lambda _: {"train": torch.tensor([[0, 1]]), "valid": torch.tensor([[0, 1, 2]])}),
+                           "columns: 2 (train), 3 (valid)"),
     "unknown links": (with_(links=lambda _: {"spare": torch.zeros(1, 2, dtype=torch.int64)}), "links_spare"),
 }
 

@@ -2,6 +2,7 @@
 
 import gc
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,6 +26,21 @@ def test_alignment(nbytes: int, alignment: int) -> None:
     buffer = allocate(nbytes)
     assert buffer.ctypes.data % alignment == 0 and buffer.size == nbytes
     buffer[:] = 7
+
+
+def test_large_buffers_are_private_memory_in_huge_pages() -> None:
+    buffer = allocate(HUGE_PAGE_BYTES * 2)
+    address, rights, flags = buffer.ctypes.data, "", ""
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first = line.split()[0]
+        if not first.endswith(":"):
+            start, end = (int(bound, 16) for bound in first.split("-"))
+            rights = line.split()[1] if start <= address < end else ""
+        elif rights and first == "VmFlags:":
+            flags = line
+            break
+    assert rights == "rw-p", "not shared: the kernel backs shared memory by another setting, and counts it as files"
+    assert " hg" in flags, "huge pages are asked for"
 
 
 def test_memory_is_reused_only_after_the_last_reference_dies() -> None:

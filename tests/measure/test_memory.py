@@ -10,6 +10,7 @@ import psutil
 import pytest
 import torch
 
+from gnnexp.kernels.pool import Pool
 from gnnexp.measure import memory
 from gnnexp.measure.memory import (
     MappedPages,
@@ -103,6 +104,15 @@ def test_own_peak_leaves_out_mapped_files(tmp_path):
     room.close()
     assert 15 << 20 <= own_peak_bytes() - before < 40 << 20  # the allocator gave some back meanwhile
     assert host_peak_bytes() > own_peak_bytes() + (32 << 20)
+
+
+def test_pooled_buffers_are_memory_of_ones_own():
+    before = own_bytes()
+    reset_host_peak()
+    buffer = Pool().empty((64 << 20,), np.uint8)
+    buffer[:] = 1
+    assert own_bytes() - before > 60 << 20
+    assert own_peak_bytes() - before > 60 << 20
 
 
 def test_a_system_that_resets_no_peak_tells_that_of_the_process(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from threading import Thread
 
 import pytest
@@ -146,6 +147,24 @@ def test_the_innermost_phase_that_an_error_left_is_known() -> None:
     with pytest.raises(ValueError, match="here"), timer.phase("forward"), timer.phase("wait"):
         raise ValueError("here")
     assert timer.failed_in == "wait"
+
+
+def test_an_error_of_another_thread_keeps_its_phase_and_leaves_the_thread_ready_for_more() -> None:
+    timer = PhaseTimer()
+
+    def prepare() -> None:
+        with timer.aside(), timer.phase("sample"), timer.phase("load"):
+            raise OSError("the disk does not read")
+
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(OSError, match="does not read"), timer.phase("sample"):
+            pool.submit(prepare).result()
+        assert timer.failed_in == "load"
+        with pytest.raises(AssertionError, match="outside of `aside`"):
+            pool.submit(lambda: timer.phase("load")).result()
+    with pytest.raises(ValueError, match="later"), timer.phase("forward"):
+        raise ValueError("later")
+    assert timer.failed_in == "forward"
 
 
 def test_what_is_not_timed_is_left_out_and_never_time_that_was_spent() -> None:

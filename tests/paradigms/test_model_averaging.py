@@ -16,8 +16,10 @@ from gnnexp.comm.environment import read_environment
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.parts import open_parts, write_parts
+from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.stream import GraphStream
 from gnnexp.paradigms.model_averaging import ModelAveraging
+from gnnexp.paradigms.parts.needs import feature_bytes
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, run_steps, small_config
 from gnnexp.train import make_optimizer, run_epoch
@@ -250,6 +252,25 @@ def test_parts_have_types_of_edges_and_lack_relations(ranks, model):
     alone = trained(averaging(model), PARTS, 2)
     for run in ranks(2).run(trained, averaging(model), PARTS, 2):
         assert all(torch.equal(run.parameters[-1][name], value) for name, value in alone.parameters[-1].items())
+
+
+def test_bytes_of_sparse_features_are_those_of_their_rows(tmp_path):
+    """One-hot rows of 5000 columns: 8 bytes of an entry and 8 of a row's end, not 20,000."""
+    plain, columns = graph_of(), 5000
+    count = plain.num_nodes
+    rows = SparseRows(torch.arange(count + 1), torch.arange(count, dtype=torch.int32), torch.ones(count), columns)
+    graph = replace(plain, features=rows)
+    write_parts(graph, GraphStream(graph), Partition(owners(2), 2), tmp_path / "parts", full_neighbors=True)
+    parts = open_parts(tmp_path / "parts")
+    config = averaging("sage", paradigm={"memory": 1_000_000})
+    config["partitioner"] = {"_target_": "gnnexp.partitioners.random.RandomPartitioner"}
+    job, paradigm = assemble(config, Artifacts(graph, parts=tmp_path / "parts"), tmp_path, read_environment())
+    assert isinstance(paradigm, ModelAveraging)
+    held = [parts.open(number).graph.features.nbytes() for number in range(2)]
+    assert paradigm.memory()["vertex_bytes"] == max(held) < 20 * count
+    assert feature_bytes(graph, parts.sizes[0]) == 16 * parts.sizes[0].vertices == held[0] - 8
+    assert paradigm.num_parts(config, graph) == 1 and paradigm.check_parts(config, graph, parts) == []
+    job.comm.release()
 
 
 def test_without_full_neighbours_other_losses(ranks):

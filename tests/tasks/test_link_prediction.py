@@ -197,9 +197,16 @@ def test_data_that_does_not_fit_is_refused_with_the_mend() -> None:
     for decoder, graph, keys in ((Dot(), typed, ["task.decoder"]), (MLP(), typed, ["task.decoder"]),
                                  (DistMult(), typed, []), (DistMult(), plain, []), (Dot(), plain, [])):
         assert [problem.key for problem in LinkPrediction(decoder=decoder).check(graph)] == keys
-    fixed = of_links(5, {**plain.links, "valid_neg": torch.tensor([[0, 1]])})
+    fixed = of_links(5, {**plain.links, "valid_neg": torch.tensor([[0, 1]]), "test_neg": torch.tensor([[0, 1]])})
     assert [problem.key for problem in LinkPrediction(metric="mrr").check(fixed)] == ["task.metric"]
     assert LinkPrediction(metric="hits@3").check(fixed) == [] and LinkPrediction(metric="mrr").check(plain) == []
+    for name in ("valid_neg", "test_neg"):
+        (problem,) = LinkPrediction().check(of_links(5, {**plain.links, name: torch.tensor([[0, 1]])}))
+        assert problem.key == "dataset" and "but not of the other split" in problem.allowed
+    for other in ("valid", "test", "test_neg"):
+        links = {**fixed.links, other: torch.tensor([[0, 0, 1]])}
+        (problem,) = LinkPrediction(metric="hits@3").check(of_links(5, links))
+        assert "different numbers of columns" in problem.allowed and f"3 ({other})" in problem.allowed
     assert LinkPrediction().num_outputs(plain, 64) == 64 and LinkPrediction(dim=8).num_outputs(plain, 64) == 8
 
 

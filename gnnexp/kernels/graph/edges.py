@@ -58,7 +58,12 @@ def _occurrences(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray) -> 
 def count_parallel(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray | None) -> np.ndarray:
     """Occurrence number `[E]` int32 of each edge among its parallel ones; empty when no edge is parallel."""
     kinds = np.empty(0, np.int32) if types is None else types
-    return _occurrences(indptr, indices, kinds) if _has_parallel(indptr, indices, kinds) else np.empty(0, np.int32)
+    return _occurrences(indptr, indices, kinds) if has_parallel(indptr, indices, types) else np.empty(0, np.int32)
+
+
+def has_parallel(indptr: np.ndarray, indices: np.ndarray, types: np.ndarray | None) -> bool:
+    """Whether there are two edges of one source, destination and type."""
+    return bool(_has_parallel(indptr, indices, np.empty(0, np.int32) if types is None else types))
 
 
 @compiled(nogil=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from gnnexp.graph.block import Batch
 from gnnexp.job import Job
+from gnnexp.measure.tally import Counts
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.loops.gradients import FlatGradients, assert_same_parameters
@@ -48,9 +48,8 @@ class GlobalBatch(Paradigm[R]):
         self.job = job
         assert_same_parameters(job.model, job.comm)
         self.gradients = FlatGradients(job.model.parameters(), job.dtype, job.device)
-        self.work: Counter[str] = Counter()
+        self.work = Counts()
         self._batches: dict[str, list[list[int]]] = {}
-        self._lock = threading.Lock()
 
     @property
     def module(self) -> nn.Module:
@@ -81,9 +80,8 @@ class GlobalBatch(Paradigm[R]):
     # --- counts ----------------------------------------------------------------------------------------------------
     def end_epoch(self) -> dict[str, int]:
         """Counters of this rank."""
-        counts = Counter(self.work)
+        counts = Counter(self.work.take())
         counts.update(self.job.store.take_counts())
-        self.work.clear()
         return dict(counts)
 
     def batch_counts(self) -> dict[str, list[list[int]]]:
@@ -124,8 +122,7 @@ class GlobalBatch(Paradigm[R]):
 
     def count(self, name: str, amount: int) -> None:
         """Add to a work counter (from any thread)."""
-        with self._lock:
-            self.work[name] += amount
+        self.work.add({name: amount})
 
     def task_loss(self, outputs: Tensor, share: Share) -> tuple[Tensor, Tensor]:
         """The task's part of the iteration, both ways: `(loss sum, gradient of outputs [m, C])`, timed apart."""

@@ -120,7 +120,7 @@ class MiniBatch(ByAutograd[R], Generic[S, R]):
                 ready = self.load(sampled)
                 return replace(ready, share=own.to(self.job.device, ready.batch))
 
-        return (yield from prepared(self.job, range(first, self.schedule.num_steps), prepare))
+        return (yield from prepared(self.job, range(first, self.schedule.num_steps), prepare, self.work))
 
     def to_device(self, batch: Batch, features: Rows | None, beside: int = 0) -> Batch:
         """Blocks cross to the device tier (the store counts its rows); counted on CPU as an emulated crossing.

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from typing import TypeVar
+from contextlib import ExitStack
+from typing import Any, TypeVar
 
 from gnnexp.job import Job
 from gnnexp.kernels.threads import begin_thread, threads_beside
 from gnnexp.measure.phases import Phase, Stretch
+from gnnexp.measure.tally import Counts, Tally
 from gnnexp.samplers.pipeline import prefetched
 
 B = TypeVar("B")
 
 
 def prepared(
-    job: Job, steps: range, prepare: Callable[[int], B], *, waits_in: Phase = "sample", threads: int | None = None,
-    depth: int | None = None,
+    job: Job, steps: range, prepare: Callable[[int], B], work: Counts, *, waits_in: Phase = "sample",
+    threads: int | None = None, depth: int | None = None,
 ) -> Generator[B, None, None]:
     """`prepare(step)` of all steps, in order; prepared ahead with `train.overlap`.
 
     Results are the same either way. What the training loop waits for is charged to the phases that the background
-    thread was in, all other work of that thread is reported as hidden (`PhaseTimer.settle`).
+    thread was in, all other work of that thread is reported as hidden (`PhaseTimer.settle`). What a batch adds to
+    counts and traffic is added when the loop takes it: batches that are ready when the generator is closed are not
+    counted.
 
     Args:
-        job: timer, sampler (threads and depth), `train.overlap`.
+        job: timer, ledger, store, sampler (threads and depth), `train.overlap`.
         steps: whose batches are wanted.
         prepare: makes one batch, enters the phases `sample` and `load`; where it communicates it is called by one
             thread only, in order of the steps.
+        work: the paradigm's counts.
         waits_in: phase that waiting belongs to where the background is in none.
         threads: that prepare; None: `sampler.threads`.
         depth: prepared or in preparation at once; None: `sampler.prefetch`.
@@ -42,11 +47,13 @@ def prepared(
         return
 
     of_kernels = threads_beside(job.device, threads)
+    tallies: Sequence[Tally[Any, Any]] = (work, job.comm.ledger, *job.store.tallies)
 
-    def ahead(number: int) -> tuple[B, Sequence[Stretch]]:
+    def ahead(number: int) -> tuple[B, Sequence[Stretch], Sequence[dict[Any, Any]]]:
         begin_thread(job.device, of_kernels)
-        with timer.aside() as stretches:
-            return prepare(steps[number]), stretches
+        with timer.aside() as stretches, ExitStack() as apart:
+            counted = [apart.enter_context(tally.apart()) for tally in tallies]
+            return prepare(steps[number]), stretches, counted
 
     with timer.phase(waits_in):
         ready = prefetched(ahead, len(steps), threads, depth)
@@ -54,8 +61,10 @@ def prepared(
         for _ in steps:
             asked = time.perf_counter()
             with timer.phase(waits_in):
-                batch, stretches = next(ready)
+                batch, stretches, counted = next(ready)
             timer.settle(stretches, waits_in, asked, time.perf_counter())
+            for tally, amounts in zip(tallies, counted, strict=True):
+                tally.add(amounts)
             yield batch
     finally:
         with timer.phase(waits_in):

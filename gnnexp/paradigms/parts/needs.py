@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import BYTES_PER_EDGE, BYTES_PER_TYPED_EDGE, PartSizes
+from gnnexp.graph.sparse import row_nbytes
 from gnnexp.measure.needs import Drawn, Need
 
 
@@ -44,8 +45,8 @@ def topology_bytes(graph: Graph, size: PartSizes) -> int:
 
 
 def feature_bytes(graph: Graph, size: PartSizes) -> int:
-    """Of a part, its halo included."""
-    return 4 * graph.num_features * size.vertices
+    """Of a part, its halo included, in its file; of sparse rows, with the mean entries of a row."""
+    return 0 if graph.features is None else row_nbytes(graph.features, 4) * size.vertices
 
 
 def part_needs(graph: Graph, sizes: Sequence[PartSizes], ranks: int) -> list[Need]:

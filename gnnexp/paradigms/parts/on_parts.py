@@ -8,6 +8,7 @@ from typing import Any
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts, PartSizes
+from gnnexp.graph.sparse import row_nbytes
 from gnnexp.measure.needs import Drawn, Need, Profile
 from gnnexp.paradigms.checks import num_ranks
 from gnnexp.paradigms.loops.global_batch import ByAutograd, R
@@ -29,7 +30,7 @@ class OnParts(ByAutograd[R]):
 
     def num_parts(self, config: Mapping[str, Any], graph: Graph) -> int:
         """Section III-C; two thirds as long as a dry run is yet to come."""
-        features = 0 if graph.features is None else 4 * graph.num_nodes * graph.num_features
+        features = 0 if graph.features is None else graph.num_nodes * row_nbytes(graph.features, 4)
         options = self.options
         reserve = None if options.reserve == "profile" else options.reserve
         parts = num_parts(graph.topology_bytes + features, num_ranks(config), options.memory_of(config), reserve)
