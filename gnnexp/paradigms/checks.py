@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+
 from gnnexp.config.build import build, locate
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.feature_stores.base import FeatureStore
@@ -65,6 +67,15 @@ def plain_features(config: Mapping[str, Any], paradigm: str) -> list[Problem]:
         return []
     return [Problem("feature_store", target, f"{paradigm} reads one feature matrix on every rank",
                     "choose feature_store=local")]
+
+
+def cpu_only(config: Mapping[str, Any], paradigm: str) -> list[Problem]:
+    """DGL's graph stays on the host: PyPI's DGL has no CUDA."""
+    device = config["hardware"]["device"]
+    if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
+        return []
+    return [Problem("hardware.device", device, f"{paradigm} trains on the CPU, as PyPI's DGL does",
+                    "set hardware.device=cpu")]
 
 
 def whole_topology(config: Mapping[str, Any], paradigm: str) -> list[Problem]:

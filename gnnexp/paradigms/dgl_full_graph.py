@@ -16,7 +16,7 @@ from gnnexp.measure.needs import Need
 from gnnexp.models.dgl_layers import SUPPORTED, DGLStack, supported, wants_self_loops
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.paradigms.checks import no_decoder, plain_features, vertices_only, whole_topology
+from gnnexp.paradigms.checks import cpu_only, no_decoder, plain_features, vertices_only, whole_topology
 from gnnexp.paradigms.dgl_reference import dense_features, dgl_needs, epoch_seed, to_dgl, unsupported_model
 from gnnexp.tasks.base import Examples
 
@@ -33,7 +33,7 @@ class DGLFullGraph(Paradigm[Tensor]):
         why = "DGL's scripts for vertices are its peer"
         problems = [*vertices_only(config, "dgl_full_graph", why), *no_decoder(config, "dgl_full_graph", why),
                     *unsupported_model(config), *plain_features(config, "dgl_full_graph"),
-                    *whole_topology(config, "dgl_full_graph")]
+                    *whole_topology(config, "dgl_full_graph"), *cpu_only(config, "dgl_full_graph")]
         if ranks != 1:
             problems.append(
                 Problem("hardware.workers", ranks, "dgl_full_graph runs on one worker", "set hardware.workers=1")

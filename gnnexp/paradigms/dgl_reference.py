@@ -32,7 +32,7 @@ from gnnexp.measure.phases import Phase
 from gnnexp.models.dgl_layers import SUPPORTED, DGLStack, supported, wants_self_loops
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.paradigms.checks import no_decoder, plain_features, vertices_only, whole_topology
+from gnnexp.paradigms.checks import cpu_only, no_decoder, plain_features, vertices_only, whole_topology
 from gnnexp.tasks.base import Examples
 
 os.environ.setdefault("DGLBACKEND", "pytorch")  # read by dgl when it is imported
@@ -78,7 +78,7 @@ class DGLReference(Paradigm[DGLBatch]):
         why = "DGL's scripts for vertices are its peer"
         problems += [*vertices_only(config, "dgl_reference", why), *no_decoder(config, "dgl_reference", why)]
         return [*problems, *unsupported_model(config), *plain_features(config, "dgl_reference"),
-                *whole_topology(config, "dgl_reference")]
+                *whole_topology(config, "dgl_reference"), *cpu_only(config, "dgl_reference")]
 
     def needs(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> Iterable[Need]:
         """DGL's own copies of the graph and the features."""

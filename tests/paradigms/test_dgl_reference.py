@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -143,6 +144,17 @@ def test_a_task_that_decodes_is_refused(paradigm, task, refused):
     assert [(problem.key, problem.value) for problem in problems] == refused * [("task", config["task"]["_target_"])]
     if refused:
         assert "decodes" in problems[0].allowed and "node_classification" in problems[0].mend
+
+
+@pytest.mark.parametrize("paradigm", [REFERENCE, FULL_GRAPH])
+def test_a_gpu_is_refused(paradigm):
+    """DGL's graph stays on the host; on a machine with a GPU, `auto` would take it."""
+    config = _config("sage", paradigm)
+    for device, there, refused in (("cpu", True, False), ("auto", False, False), ("auto", True, True), ("cuda", True, True)):
+        on_device = {**config, "hardware": {**config["hardware"], "device": device}}
+        with patch("torch.cuda.is_available", return_value=there):
+            problems = build(paradigm, Paradigm).check(on_device)
+        assert [problem.key for problem in problems] == refused * ["hardware.device"], (device, there)
 
 
 @pytest.mark.parametrize("paradigm", [REFERENCE, FULL_GRAPH])
