@@ -150,7 +150,8 @@ def test_a_task_that_decodes_is_refused(paradigm, task, refused):
 def test_a_gpu_is_refused(paradigm):
     """DGL's graph stays on the host; on a machine with a GPU, `auto` would take it."""
     config = _config("sage", paradigm)
-    for device, there, refused in (("cpu", True, False), ("auto", False, False), ("auto", True, True), ("cuda", True, True)):
+    cases = (("cpu", True, False), ("auto", False, False), ("auto", True, True), ("cuda", True, True))
+    for device, there, refused in cases:
         on_device = {**config, "hardware": {**config["hardware"], "device": device}}
         with patch("torch.cuda.is_available", return_value=there):
             problems = build(paradigm, Paradigm).check(on_device)
