@@ -11,6 +11,7 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -142,13 +143,14 @@ class RankPool:
 def _packed(function: Callable[..., Any], args: tuple[object, ...]) -> bytes:
     """A call for ranks, which cannot import modules of tests, whether the function is theirs or what it is given.
 
-    Only these go by value and need cloudpickle.
+    Only these go by value, and need cloudpickle as values do that pickle does not take (a read-only mapping).
     """
     names = {part.__module__ for part in (function, *args) if callable(part)}
     modules = [sys.modules[name] for name in names if not name.startswith("gnnexp.") and (
         name == function.__module__ or any(word.startswith("test") for word in name.split(".")))]
     if not modules:
-        return pickle.dumps((function, args))
+        with suppress(TypeError, AttributeError, pickle.PicklingError):
+            return pickle.dumps((function, args))
     import cloudpickle
 
     for module in modules:
