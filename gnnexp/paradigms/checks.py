@@ -71,7 +71,7 @@ def plain_features(config: Mapping[str, Any], paradigm: str) -> list[Problem]:
 
 def cpu_only(config: Mapping[str, Any], paradigm: str) -> list[Problem]:
     """DGL's graph stays on the host: PyPI's DGL has no CUDA."""
-    device = config["hardware"]["device"]
+    device = config["hardware"].get("device", "auto")
     if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
         return []
     return [Problem("hardware.device", device, f"{paradigm} trains on the CPU, as PyPI's DGL does",
