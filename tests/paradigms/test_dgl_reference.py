@@ -106,8 +106,8 @@ def test_what_it_cannot_do_is_refused_with_the_reason():
                   nasty_graph(), 1)
     full: Paradigm[Any] = build(FULL_GRAPH, Paradigm)
     sage, store, task = (_config("sage", REFERENCE)[group] for group in ("model", "feature_store", "task"))
-    rest = {"feature_store": store, "task": task}
-    (problem,) = full.check({"hardware": {"nodes": 1, "workers": 2}, "model": sage, **rest})
+    rest = {"feature_store": store, "task": task, "hardware": {"nodes": 1, "workers": 1, "device": "cpu"}}
+    (problem,) = full.check({"model": sage, **rest, "hardware": {**rest["hardware"], "workers": 2}})
     assert "one worker" in problem.allowed
     reference: Paradigm[Any] = build(REFERENCE, Paradigm)
     full_sampler = {"_target_": "gnnexp.samplers.full.FullSampler"}
