@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import glob
 import hashlib
 import os
 import re
@@ -16,7 +17,7 @@ import shlex
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gnnexp.errors import Problem, ProblemsError
@@ -135,6 +136,15 @@ def write_bytes(path: Path, content: bytes) -> None:
         raise
 
 
+def remove_unfinished(path: Path) -> None:
+    """Remove the temporary files of `path` that processes left which were killed in `write_bytes`.
+
+    The caller makes sure that no process writes `path` now, by a lock for example.
+    """
+    for leftover in path.parent.glob(f".{glob.escape(shortened(path.name))}.*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
 def shortened(name: str) -> str:
     """`name` as a part of a longer name: a long one keeps its start and gets a digest. File systems take 255 bytes."""
     content = name.encode(errors="surrogateescape")
@@ -250,6 +260,35 @@ def try_lock(file: Path) -> int | None:
         if _is_there(handle, file):
             return handle
         os.close(handle)  # removed by its holder a moment ago: a lock on it locks nobody out
+
+
+@contextmanager
+def locked(file: Path, timeout_s: float) -> Iterator[None]:
+    """Hold the lock of `file`, which is made if it is not there; the system releases it when this process ends.
+
+    Raises:
+        TimeoutError: another process holds it for longer than `timeout_s`. A frozen one would for ever.
+    """
+    end = time.monotonic() + timeout_s
+    with ExitStack() as opened:
+        lock = opened.enter_context(file.open("a+"))
+        while True:
+            try:
+                flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB, file)
+                if _is_there(lock.fileno(), file):
+                    break
+                opened.close()  # its folder was moved meanwhile: this is the lock of another folder
+                lock = opened.enter_context(file.open("a+"))
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    lock.seek(0)
+                    raise TimeoutError(f"process {lock.read(20).strip()} has held {file} for more than "
+                                       f"{timeout_s:.0f} s") from None
+                time.sleep(0.05)
+        lock.truncate(0)
+        lock.write(str(os.getpid()))  # for whoever waits in vain
+        lock.flush()
+        yield
 
 
 def _is_there(handle: int, file: Path) -> bool:

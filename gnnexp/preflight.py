@@ -119,8 +119,9 @@ def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int, parts: P
         Need("parameters, gradients, optimizer", "device", 4 * parameters),
         Need(f"{drawn.models} models of parts", "device", _KEPT_MODEL * drawn.models * parameters),
         Need("layer-wise evaluation", "host", _evaluation(graph, model, train, itemsize)),
-        Need("checkpoints", "disk", (3 * parameters * (1 + drawn.models * hardware.num_ranks) + trained)
-             * checkpoints, per_rank=False),
+        Need("checkpoints", "disk", checkpoints * (
+            3 * parameters * (1 + drawn.models * hardware.num_ranks) + trained
+            + paradigm.checkpoint_bytes(config, graph)), per_rank=False),
         Need("records and figures", "disk", _records(run, graph, model.num_layers), per_rank=False),
         Need("layer-wise evaluation in files", "disk",
              hardware.nodes * _evaluation_files(graph, model, train, itemsize), per_rank=False),

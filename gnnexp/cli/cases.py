@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from gnnexp.cli.execute import carry_out, lost_model, start_run
 from gnnexp.cli.provenance import make_provenance
 from gnnexp.cli.resume import reopen_run
 from gnnexp.config.compose import Composed
-from gnnexp.disk import DiskError, appearing, in_words, refusal
+from gnnexp.disk import DiskError, appearing, in_words, locked, refusal, remove_unfinished, shortened
 from gnnexp.errors import DataError, ProblemsError
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.kept import Launchers
@@ -31,6 +31,7 @@ from gnnexp.record.runs import RUNS, read_run
 from gnnexp.sweep import Sweep
 
 STATES = RUNS / "sweeps"
+_PATIENCE_S = 10.0  # for a lock that is held for milliseconds
 Status = Literal["waiting", "finished before", "finished", "failed", "interrupted", "submitted", "running elsewhere"]
 
 
@@ -56,12 +57,20 @@ class State:
 
 
 def save_states(sweep: Sweep, states: list[State]) -> None:
-    """What `gnnexp report NAME` reads."""
-    STATES.mkdir(parents=True, exist_ok=True)
-    write_json(STATES / f"{sweep.name}.json", {
-        "schema": 1, "name": sweep.name, "description": sweep.description, "command": sweep.command,
-        "report": dict(sweep.report), "cases": [asdict(state) for state in states],
-    })
+    """Write what `gnnexp report NAME` reads, one process at a time; remove what killed processes left half written.
+
+    A process that holds the lock for too long is frozen. The state is written all the same then; nothing is removed.
+    """
+    locks, file = STATES / ".cases", STATES / f"{sweep.name}.json"
+    locks.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as held:
+        with suppress(TimeoutError):
+            held.enter_context(locked(locks / f"{shortened(sweep.name)}.states", _PATIENCE_S))
+            remove_unfinished(file)
+        write_json(file, {
+            "schema": 1, "name": sweep.name, "description": sweep.description, "command": sweep.command,
+            "report": dict(sweep.report), "cases": [asdict(state) for state in states],
+        })
 
 
 def keep_states(sweep: Sweep, states: list[State]) -> None:

@@ -80,6 +80,13 @@ class Paradigm(ABC, Generic[B]):
         """
         return ()
 
+    def checkpoint_bytes(self, config: Mapping[str, Any], graph: Graph) -> int:
+        """Bytes that `state_dict` of all ranks adds to a checkpoint, beside what the preflight knows; an upper bound.
+
+        The preflight knows of parameters, optimizer states, trained rows, and the models of `Drawn.models`.
+        """
+        return 0
+
     def dry_run(self, config: Mapping[str, Any], graph: Graph) -> dict[str, Any] | None:
         """A configuration for one process, whose memory is measured before parts are counted; None: nobody asks."""
         return None

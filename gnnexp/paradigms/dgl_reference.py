@@ -80,6 +80,10 @@ class DGLReference(Paradigm[DGLBatch]):
         return [*problems, *unsupported_model(config), *plain_features(config, "dgl_reference"),
                 *whole_topology(config, "dgl_reference"), *cpu_only(config, "dgl_reference")]
 
+    def checkpoint_bytes(self, config: Mapping[str, Any], graph: Graph) -> int:
+        """The order of all targets, int64."""
+        return 8 * int(graph.splits.train.numel())
+
     def needs(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> Iterable[Need]:
         """DGL's own copies of the graph and the features."""
         return dgl_needs(graph)

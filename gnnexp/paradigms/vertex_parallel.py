@@ -12,7 +12,7 @@ Over a vertex-cut (DistGNN) edges have owners of their own: sums are taken where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -25,9 +25,10 @@ from gnnexp.config.build import build
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.parts import Parts
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
-from gnnexp.measure.needs import Resident
+from gnnexp.measure.needs import Need, Resident
 from gnnexp.models.model import Model
 from gnnexp.paradigms.checks import block_degrees, num_ranks, one_part_per_rank
 from gnnexp.paradigms.chunks.chunking import Chunking
@@ -85,6 +86,16 @@ class VertexParallel(WholeInMemory):
             return Resident(edges + (layers - 1) * graph.num_edges, graph.num_nodes, graph.num_nodes)
         rows = graph.num_nodes if self.options.exchange == "broadcast" else min(graph.num_nodes, own + edges)
         return Resident(edges, rows, rows)
+
+    def checkpoint_bytes(self, config: Mapping[str, Any], graph: Graph) -> int:
+        """Old rows of other ranks, or rows, sums and gradients that are late."""
+        return self.options.kept_bytes(config, graph)
+
+    def needs(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> Iterable[Need]:
+        """The same rows are in a rank's memory."""
+        kept = -(-self.options.kept_bytes(config, graph) // num_ranks(config))
+        rows = Need("rows of other ranks, kept for later epochs", "device", kept)
+        return (*super().needs(config, graph, parts), rows)
 
     # --- setup -----------------------------------------------------------------------------------------------------
     def setup(self, job: Job) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gnnexp.disk import flock
+from gnnexp.disk import locked, remove_unfinished
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.record.attempts import BUSY
 from gnnexp.record.records import (
@@ -30,7 +28,6 @@ DELIVERY_FILE = "delivery.json"
 _LOCK_FILE = "delivery.lock"
 # How long a run that goes on waits for a process that still delivers its earlier attempt: one takes seconds.
 REOPEN_S = 60.0
-_POLL_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -123,46 +120,8 @@ def delivering(folder: Path, timeout_s: float) -> Iterator[None]:
         TimeoutError: another process has not ended its delivery within `timeout_s`.
     """
     with locked(folder / _LOCK_FILE, timeout_s):
-        for leftover in folder.glob(f".{DELIVERY_FILE}.*.tmp"):  # of a delivery that was killed while it wrote
-            leftover.unlink(missing_ok=True)
+        remove_unfinished(folder / DELIVERY_FILE)
         yield
-
-
-@contextmanager
-def locked(file: Path, timeout_s: float) -> Iterator[None]:
-    """Hold the lock of `file`, which is made if it is not there; the system releases it when this process ends.
-
-    Raises:
-        TimeoutError: another process holds it for longer than `timeout_s`. A frozen one would for ever.
-    """
-    end = time.monotonic() + timeout_s
-    with ExitStack() as opened:
-        lock = opened.enter_context(file.open("a+"))
-        while True:
-            try:
-                flock(lock.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB, file)
-                if _is_there(lock.fileno(), file):
-                    break
-                opened.close()  # the run was set aside meanwhile: this is the lock of another folder
-                lock = opened.enter_context(file.open("a+"))
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    lock.seek(0)
-                    raise TimeoutError(f"process {lock.read(20).strip()} has held {file} for more than "
-                                       f"{timeout_s:.0f} s") from None
-                time.sleep(_POLL_S)
-        lock.truncate(0)
-        lock.write(str(os.getpid()))  # for whoever waits in vain
-        lock.flush()
-        yield
-
-
-def _is_there(handle: int, file: Path) -> bool:
-    """Whether `file` is still what was opened as `handle`."""
-    try:
-        return os.path.samestat(os.fstat(handle), file.stat())
-    except FileNotFoundError:
-        return False
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from urllib.parse import urlsplit
 
 from gnnexp.config.check import LONGEST_S
 from gnnexp.config.packages import is_installed, missing_package
+from gnnexp.disk import locked
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.trackers.base import Tracker, TrackingError
-from gnnexp.trackers.delivery import Delivery, RunRecord, delivering, locked, read_delivery, read_run
+from gnnexp.trackers.delivery import Delivery, RunRecord, delivering, read_delivery, read_run
 from gnnexp.trackers.description import (
     EXPERIMENT_TAGS,
     NOTE_TAG,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gnnexp.cli.main import run_command
+from gnnexp.sweep import Sweep
 
 SWEEP = """
 fixed: [dataset=digits, tracker=none, model.hidden=8, model.layers=1, "sampler.fanouts=[3]", paradigm=split_parallel,
@@ -66,3 +67,36 @@ def test_code_that_is_broken_while_a_case_is_prepared_ends_no_sweep(
     cases = json.loads((workplace / "runs" / "sweeps" / "mine.json").read_text())["cases"]
     assert [case["status"] for case in cases] == ["failed", "finished"] and "Traceback" not in capsys.readouterr().err
     sys.modules.pop("mypartitioner")
+
+
+def test_a_sweep_removes_what_a_killed_one_left_half_written(workplace: Path) -> None:
+    """A sweep that is killed while it writes its state leaves a temporary file of its process; found by torture."""
+    states = workplace / "runs" / "sweeps"
+    states.mkdir(parents=True)
+    left, others = states / ".mine.json.4194305.tmp", states / ".mine2.json.4194305.tmp"
+    left.write_text("half")
+    others.write_text("of another sweep, which may be writing")
+    (workplace / "mine.yaml").write_text(SWEEP.replace("cases: [{overrides: [partitioner._target_=mypartitioner.Mine]}, ",
+                                                       "cases: ["))
+    assert run_command(["sweep", "mine.yaml"]) == 0
+    assert not left.exists() and others.exists()
+    assert json.loads((states / "mine.json").read_text())["cases"][0]["status"] == "finished"
+
+
+def test_a_frozen_sweep_keeps_no_other_from_writing_its_state(
+        workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds the lock; then nothing is removed, because it may be writing."""
+    from gnnexp.cli import cases
+    from gnnexp.disk import locked
+
+    monkeypatch.setattr(cases, "_PATIENCE_S", 0.2)
+    folder = workplace / "runs" / "sweeps"
+    (folder / ".cases").mkdir(parents=True)
+    left = folder / ".mine.json.4194305.tmp"
+    left.write_text("half")
+    sweep = Sweep("mine", "of this test", ())
+    with locked(folder / ".cases" / "mine.states", 1.0):
+        cases.save_states(sweep, [])
+    assert json.loads((folder / "mine.json").read_text())["cases"] == [] and left.exists()
+    cases.save_states(sweep, [])
+    assert not left.exists()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from gnnexp import disk
 from gnnexp.cli import set_aside as set_aside_module
 from gnnexp.cli.set_aside import set_aside
 from gnnexp.errors import ConfigError
-from gnnexp.trackers import delivery
 from gnnexp.trackers.delivery import delivering
 
 
@@ -32,7 +32,7 @@ def test_a_run_that_is_being_delivered_is_not_set_aside(run_dir: Path, monkeypat
 
 def test_who_waited_for_a_run_that_was_set_aside_has_the_lock_of_the_new_one(
         run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flock, asked = delivery.flock, list[int]()
+    flock, asked = disk.flock, list[int]()
 
     def late(handle: int, operation: int, path: Path) -> None:
         if not asked:
@@ -41,7 +41,7 @@ def test_who_waited_for_a_run_that_was_set_aside_has_the_lock_of_the_new_one(
         asked.append(handle)
         flock(handle, operation, path)
 
-    monkeypatch.setattr(delivery, "flock", late)
+    monkeypatch.setattr(disk, "flock", late)
     with delivering(run_dir, 0.0):
         assert (run_dir / "delivery.lock").read_text() == str(os.getpid())
         with pytest.raises(TimeoutError), delivering(run_dir, 0.0):

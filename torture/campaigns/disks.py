@@ -22,6 +22,8 @@ from torture.setups import Setup, random_setup
 from torture.storm import DELIVERY_S, RANKS_S, Command, Storm
 
 _CLONE_NEWNS = 0x00020000
+# For any run here: four checkpoints of Sancus on Cora with three ranks take 125 MB.
+_ROOM_KB = 256_000
 # What any of these messages has: the system's own words, or gnnexp's.
 _FULL = ("space", "room", "disk", "quota")
 _READ_ONLY = ("read-only", "rights", "written", "write")
@@ -59,7 +61,7 @@ def _small_disk(place: Path, kilobytes: int) -> None:
 
 
 def _make_room(place: Path) -> None:
-    _mount("-o", "remount,size=64m", str(place))
+    _mount("-o", f"remount,size={_ROOM_KB}k", str(place))
 
 
 def _in_words(storm: Storm, command: Command, words: tuple[str, ...]) -> None:
@@ -178,7 +180,7 @@ def _filled_by_others(storm: Storm) -> None:
     """Another program fills the disk while ranks train, for some seconds or for good."""
     setup, disk = random_setup(storm.random), storm.folder / "disk"
     storm.undisturbed(setup)
-    _small_disk(disk, 32000)
+    _small_disk(disk, _ROOM_KB)
     command = storm.start("run", *setup.overrides, "hydra.run.dir=disk/run")
     epochs, for_good = storm.random.randrange(10), storm.random.random() < 0.5
     if storm.until(lambda: recorded(disk / "run") > epochs, command, 120):

@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import torch
+
 from gnnexp.config.build import build
 from gnnexp.config.kinds import kind_of
 from gnnexp.errors import Problem, ProblemsError
-from gnnexp.paradigms.checks import attends, block_layers
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.sparse import row_nbytes
+from gnnexp.models.model import Model
+from gnnexp.paradigms.checks import attends, block_layers, num_ranks
 from gnnexp.paradigms.chunks.chunking import Chunking
 from gnnexp.paradigms.vertices.hybrid_dependency import check_profile
 
@@ -37,6 +42,24 @@ class VertexOptions:
             [f"rows of other ranks are up to {self.staleness} epochs old"] * (self.staleness > 0)
             + [f"rows, sums and gradients of other ranks come {self.delay} epochs late"] * (self.delay > 0)
         )
+
+    def kept_bytes(self, config: Mapping[str, Any], graph: Graph) -> int:
+        """Bytes of rows that all ranks together keep for later epochs, and write into checkpoints; an upper bound.
+
+        The foreign rows of all ranks are no more than the edges, and no more than all vertices on all other ranks.
+        """
+        model, ranks = build(config["model"], Model), num_ranks(config)
+        itemsize = torch.empty(0, dtype=getattr(torch, config["train"]["dtype"])).element_size()
+        foreign = (ranks - 1) * graph.num_nodes
+        if self.exchange == "halo":
+            foreign = min(foreign, graph.num_edges)
+        hidden, last = max(model.hidden, graph.num_classes) * itemsize, model.num_layers - 1
+        if self.staleness and foreign:  # the inputs of every layer
+            features = 0 if self.cache_input_halo or graph.features is None else row_nbytes(graph.features, itemsize)
+            return foreign * (features + last * hidden)
+        if self.delay and foreign:  # rows of all layers but the first, sums of all layers, and gradients of both
+            return self.delay * (foreign + graph.num_nodes) * (2 * last + 1) * hidden
+        return 0
 
     def problems(self) -> list[Problem]:
         """What is wrong with them, alone and together."""
