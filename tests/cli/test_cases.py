@@ -76,8 +76,7 @@ def test_a_sweep_removes_what_a_killed_one_left_half_written(workplace: Path) ->
     left, others = states / ".mine.json.4194305.tmp", states / ".mine2.json.4194305.tmp"
     left.write_text("half")
     others.write_text("of another sweep, which may be writing")
-    (workplace / "mine.yaml").write_text(SWEEP.replace("cases: [{overrides: [partitioner._target_=mypartitioner.Mine]}, ",
-                                                       "cases: ["))
+    (workplace / "mine.yaml").write_text(SWEEP.replace("{overrides: [partitioner._target_=mypartitioner.Mine]}, ", ""))
     assert run_command(["sweep", "mine.yaml"]) == 0
     assert not left.exists() and others.exists()
     assert json.loads((states / "mine.json").read_text())["cases"][0]["status"] == "finished"
