@@ -150,19 +150,21 @@ class Hang:
 def hanging(statuses: Sequence[Status], now: float, timeout_s: float) -> Hang | None:
     """A rank that hangs by itself, the one that did so first.
 
-    Its heart has stopped for `timeout_s` (a frozen process), or another rank has waited for it in vain while it was in
-    no exchange and nothing began or ended in it for as long.
+    Its heart has stopped for `timeout_s` (a frozen process). Or another rank has waited for an answer in vain, and for
+    half as long its heart has stopped, or it was in no exchange and nothing began or ended in it.
     """
     running = [status for status in statuses if status.state == "running" and status.time > 0]
     waited = any(status.state == "failed" and any(words in status.reason.lower() for words in _NO_ANSWER)
                  for status in statuses)
+    half = 0.5 * timeout_s
+    silent_after = half if waited else timeout_s
     stuck = [status for status in running
-             if now - status.time > timeout_s
-             or (waited and not status.exchanging and status.time - status.since > 0.5 * timeout_s)]
+             if now - status.time > silent_after
+             or (waited and not status.exchanging and status.time - status.since > half)]
     first = min(stuck, key=lambda status: min(status.since or status.time, status.time), default=None)
     if first is None:
         return None
-    return Hang(first, now - first.time if now - first.time > timeout_s else 0.0)
+    return Hang(first, now - first.time if now - first.time > silent_after else 0.0)
 
 
 def judge(run_dir: Path, deaths: Sequence[Death], hung: Hang | None = None) -> Outcome:

@@ -104,7 +104,7 @@ class Watchdog(threading.Thread):
         statuses = read_statuses(self.run_dir)
         states = {status.rank: status.state for status in statuses}
         now = self._time()
-        if self.hung is None and not self.vanished:
+        if self.hung is None and all(states.get(rank) == "failed" for rank in self.vanished):
             wordless = [Status(rank, "running", since) for rank, since in self._found.items() if rank not in states]
             heard = [self._since_back(status, now) for status in (*statuses, *wordless)]
             self.hung = hanging(heard, now, self.timeout_s)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -111,6 +112,8 @@ def test_a_rank_that_says_nothing_and_one_that_does_nothing_are_told_apart() -> 
     assert hanging([silent], 112.0, 10.0) == Hang(silent, 12.0)
     assert Hang(silent, 12.0).describe() == "rank 1 on here gives no sign of life for 12 s; last seen in phase sync"
     waits = Status(0, "failed", time=112.0, reason="timed out")
+    assert hanging([replace(waits, time=106.0), silent], 106.0, 10.0) == Hang(silent, 6.0)
+    assert hanging([replace(waits, time=106.0, reason="KeyError"), silent], 106.0, 10.0) is None
     stuck = Status(1, "running", time=111.0, host="here", phase="forward", since=101.0)
     found = hanging([waits, stuck], 112.0, 10.0)
     assert found == Hang(stuck) and found.describe() == (

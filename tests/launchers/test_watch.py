@@ -95,6 +95,37 @@ def test_ranks_have_their_time_again_after_all_were_frozen(
     assert watchdog.hung is not None, "it has had its time, and says nothing"
 
 
+def test_a_frozen_rank_is_the_cause_though_the_launcher_was_frozen_too_and_a_rank_gave_up_first(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The launcher has not heard rank 0 for less than the time limit when rank 1, which waited for it, ends."""
+    clock = FakeClock()
+    monkeypatch.setattr("gnnexp.launchers.watch.time", clock)
+    (tmp_path / "status").mkdir()
+    frozen, gave_up = (subprocess.Popen([sys.executable, "-c", f"import time; time.sleep({s})"]) for s in (600, 0))
+    gave_up.wait(30)
+    watchdog = Watchdog(Place(tmp_path), {0: frozen.pid, 1: gave_up.pid}, 2, timeout_s=10.0)
+    try:
+        beat(tmp_path, clock.wall)
+        watchdog._look()
+        clock.passes(4.0, 4.0)  # the launcher is frozen
+        watchdog._look()
+        (tmp_path / "status" / "rank_1.json").write_text(json.dumps(
+            {"rank": 1, "state": "failed", "time": clock.wall, "host": "n1", "reason": "Timed out waiting 10000ms"}))
+        watchdog.vanished = {1: clock.wall}
+        clock.passes(2.0, 2.0)
+        watchdog._look()
+        assert watchdog.hung is None, "it may only be late"
+        clock.passes(2.0, 2.0)
+        watchdog._look()
+        clock.passes(2.0, 2.0)
+        watchdog._look()
+        assert watchdog.hung is not None and watchdog.hung.status.rank == 0
+        assert watchdog.hung.describe().startswith("rank 0 on n1 gives no sign of life for ")
+    finally:
+        frozen.kill()
+        frozen.wait(5)
+
+
 class FakeClock:
     wall, steady = 1e9, 0.0
 
