@@ -1,4 +1,4 @@
-"""Planted mistakes and the tests that find them: `python -m benchmarks.mutants [--only WORD]`.
+"""Planted mistakes and the tests that find them: `python benchmarks/mutants.py [--only WORD]`.
 
 Each mutant of `mutants.toml` is one edit of the core. It is made in a checkout of the last commit, and its tests run
 there: one that passes them all has survived, which is a hole in the tests. The tests are first run without any edit.
@@ -19,7 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent.parent
+from same_results import HERE, git
+
 TABLE = Path(__file__).with_suffix(".toml")
 RESULTS = HERE / "benchmarks" / "results" / "mutants.json"
 TIMEOUT_S = 1200
@@ -92,12 +93,6 @@ def failing(tests: Sequence[str], run: str, tree: Path) -> str:
         return ""
     lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
     return lines[0] if lines else f"exit code {done.returncode}: {done.stdout[-300:]}"
-
-
-def git(*words: str) -> str:
-    """What git answers in this checkout."""
-    done = subprocess.run(["git", "-C", str(HERE), *words], check=True, stdout=subprocess.PIPE, text=True)
-    return done.stdout.strip()
 
 
 def main() -> int:

@@ -1,6 +1,6 @@
 """Every exact way of training on CUDA, with 1 to 4 ranks and the models of the papers, against one CPU worker.
 
-`make gpu-proof` trains the same cases, with more models, on a real device.
+`make gpu-proof` trains those of 1, 2 and 4 ranks, with more models, on a real device.
 """
 
 from __future__ import annotations
