@@ -85,7 +85,8 @@ def test_a_frozen_rank_is_named(place):
 
 @pytest.mark.slow
 def test_memory_that_is_not_there_is_a_result(place):
-    far = ["preflight=off", "model.hidden=400000000000", "hardware.workers=2", "train.epochs=1"]
+    far = ["preflight=off", "model.hidden=1000000", "model.layers=3", "sampler.fanouts=[4,4,4]", "hardware.workers=2",
+           "train.epochs=1"]
     file = place / "memory.yaml"
     file.write_text(json.dumps({"fixed": SMALL, "cases": [
         {"overrides": far}, {"overrides": ["train.epochs=1", "hardware.workers=2"]}]}))

@@ -8,7 +8,7 @@ from typing import Any
 
 from gnnexp.config.build import build, check_fields, check_node
 from gnnexp.config.kinds import KINDS, kind_of
-from gnnexp.config.schema import HardwareConfig, TrainConfig
+from gnnexp.config.schema import MOST_COUNTED, HardwareConfig, TrainConfig
 from gnnexp.config.seen import as_seen
 from gnnexp.config.signature import TARGET, unknown
 from gnnexp.errors import Problem, ProblemsError, unique
@@ -117,8 +117,8 @@ _RULES: tuple[Rule, ...] = (
     ("train.checkpoint_every", lambda v: v >= 0, "must be 0 (only when asked to by a signal) or more",
      "train.checkpoint_every=1"),
     ("train.checkpoints_kept", lambda v: v >= 1, "must be at least 1", "train.checkpoints_kept=2"),
-    ("hardware.nodes", lambda v: v >= 1, "must be at least 1", "hardware.nodes=1"),
-    ("hardware.workers", lambda v: v >= 1, "must be at least 1", "hardware.workers=2"),
+    *((f"hardware.{name}", lambda v: 1 <= v <= MOST_COUNTED, f"must be at least 1, and at most {MOST_COUNTED:,}",
+       f"hardware.{name}={usual}") for name, usual in (("nodes", 1), ("workers", 2))),
     ("hardware.threads", lambda v: 0 <= v <= MOST_THREADS, f"must be 0 (cores / workers) or more, up to {MOST_THREADS}",
      "hardware.threads=0"),
     ("hardware.device_memory", lambda v: v is None or v >= 1, "must be a positive number of bytes, or null",

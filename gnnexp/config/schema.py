@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+# The most columns of a row, and the most ranks: both are counted in 32 bits.
+MOST_COUNTED = (1 << 31) - 1
+
 
 @dataclass(frozen=True)
 class TrainConfig:

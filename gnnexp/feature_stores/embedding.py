@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnexp.comm.communicator import Communicator
-from gnnexp.config.schema import TrainConfig
+from gnnexp.config.schema import MOST_COUNTED, TrainConfig
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.feature_stores.routing import Routes, route, together
 from gnnexp.feature_stores.rows import take_rows
@@ -56,8 +56,9 @@ class EmbeddingStore(TrainableStore):
     def __init__(self, dim: int, scale: float | None = None, lr: float | None = None) -> None:
         super().__init__(None)
         wrong = []
-        if dim < 1:
-            wrong.append(Problem("feature_store.dim", dim, "must be at least 1", "feature_store.dim=128"))
+        if not 1 <= dim <= MOST_COUNTED:
+            wrong.append(Problem("feature_store.dim", dim, f"must be at least 1, and at most {MOST_COUNTED:,}",
+                                 "feature_store.dim=128"))
         for name, value in (("scale", scale), ("lr", lr)):
             if value is not None and not 0 < value < math.inf:
                 wrong.append(Problem(f"feature_store.{name}", value, "must be positive",

@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 import torch
 from torch import Tensor, nn
 
+from gnnexp.config.schema import MOST_COUNTED
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.graph import Graph
@@ -21,8 +22,8 @@ from gnnexp.models.layer import Activation, BlockLayer, GraphFacts, Layer, activ
 from gnnexp.models.local import destination_rows, preactivated_rows
 from gnnexp.models.masks import DropKeys, mask_key
 
-# The deepest published GNN has 1,001 layers (Li et al., ICML 2021); columns are counted in 32 bits.
-MOST_LAYERS, MOST_COLUMNS = 10_000, (1 << 31) - 1
+# The deepest published GNN has 1,001 layers (Li et al., ICML 2021).
+MOST_LAYERS = 10_000
 
 Exchange = Callable[[int, Rows], Rows]
 Preactivate = Callable[[int, Block, Rows, BatchKey | None], Tensor]
@@ -69,7 +70,7 @@ class Model(nn.Module, ABC):
     def problems(self) -> list[Problem]:
         """What is wrong with the arguments."""
         wrong = []
-        for name, value, most, usual in (("hidden", self.hidden, MOST_COLUMNS, 64),
+        for name, value, most, usual in (("hidden", self.hidden, MOST_COUNTED, 64),
                                          ("layers", self.num_layers, MOST_LAYERS, 2)):
             if not 1 <= value <= most:
                 wrong.append(Problem(f"model.{name}", value, f"must be at least 1, and at most {most:,}",

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnnexp.config.schema import HardwareConfig, Links, Straggler, TrainConfig
+from gnnexp.config.schema import MOST_COUNTED, HardwareConfig, Links, Straggler, TrainConfig
 from gnnexp.config.signature import describe, fits, parameters_of_dataclass
 
 STATUSES = ("finished", "failed")
@@ -18,8 +18,6 @@ _GROUPS = ("dataset", "partitioner", "sampler", "feature_store", "model", "task"
            "hardware")
 _NUMBERS = {int, float}
 _MOST = sys.float_info.max
-# No machine has as many ranks, no model as many layers or columns.
-_MOST_COUNTED = 1 << 30
 _COUNTS = (("model", "hidden"), ("model", "layers"), ("feature_store", "dim"), ("task", "dim"), ("hardware", "nodes"),
            ("hardware", "workers"))
 _TEXTS = ("uid", "run_key", "date", "code_version", "reproduce", "cwd", "sweep", "dataset_key", "partition")
@@ -257,5 +255,5 @@ def _is_too_large(value: object) -> bool:
     return type(value) is int and not -_MOST <= value <= _MOST
 
 
-def _is_count(value: object, least: int, most: int = _MOST_COUNTED) -> bool:
+def _is_count(value: object, least: int, most: int = MOST_COUNTED) -> bool:
     return type(value) is int and least <= value <= most

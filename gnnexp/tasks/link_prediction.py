@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from gnnexp.config.schema import MOST_COUNTED
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
@@ -75,8 +76,9 @@ class LinkPrediction(Task):
 
     def _problems(self) -> list[Problem]:
         wrong = []
-        if self.dim is not None and self.dim < 1:
-            wrong.append(Problem("task.dim", self.dim, "must be at least 1, or null for model.hidden", "task.dim=null"))
+        if self.dim is not None and not 1 <= self.dim <= MOST_COUNTED:
+            wrong.append(Problem("task.dim", self.dim, f"must be at least 1, and at most {MOST_COUNTED:,}, or null for "
+                                 "model.hidden", "task.dim=null"))
         if not issubclass(type(self._template), Decoder):
             wrong.append(Problem("task.decoder", type(self._template).__name__, "must be a gnnexp.tasks.decoders."
                                  "Decoder", _DISTMULT))

@@ -1,0 +1,34 @@
+"""The process around the command line: what Ctrl-C does before, while and after a command answers it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# A shell that runs the tests in the background has SIGINT ignored, and Python then leaves it so.
+_START = """
+import atexit, os, signal, sys
+signal.signal(signal.SIGINT, {handler})
+sys.argv = ["gnnexp"]
+from gnnexp.__main__ import main
+"""
+_AFTER = _START + """
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+sys.exit(main())
+"""
+_WHILE = _START + """
+import gnnexp.__main__
+gnnexp.__main__.run_command = lambda arguments: signal.raise_signal(signal.SIGINT)
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(("script", "handler", "codes"), [
+    (_AFTER, "signal.default_int_handler", (-2, 130)), (_AFTER, "signal.SIG_IGN", (2,)),
+    (_WHILE, "signal.default_int_handler", (130,))], ids=["after", "after, ignored", "while"])
+def test_ctrl_c_has_no_traceback(script, handler, codes):
+    ended = subprocess.run([sys.executable, "-c", script.format(handler=handler)], capture_output=True, text=True,
+                           timeout=60, check=False)
+    assert ended.returncode in codes and "Traceback" not in ended.stderr, (ended.returncode, ended.stderr)

@@ -1,0 +1,41 @@
+"""The largest counts: what the configuration allows can be read from the run's record, and nothing larger starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gnnexp.config.check import check_ranges
+from gnnexp.config.schema import MOST_COUNTED
+from gnnexp.errors import ConfigError
+from gnnexp.feature_stores.embedding import EmbeddingStore
+from gnnexp.models.gcn import GCN
+from gnnexp.record.shape import check_job
+from gnnexp.tasks.link_prediction import LinkPrediction
+
+
+def of_a_run(count: int) -> dict[str, Any]:
+    return {"config": {
+        "dataset": {}, "model": {"hidden": count}, "feature_store": {"dim": count}, "task": {"dim": count},
+        "train": {}, "hardware": {"launcher": {}, "nodes": count, "workers": count}}, "provenance": {}}
+
+
+def test_a_record_has_the_largest_counts_of_a_configuration():
+    assert not GCN(MOST_COUNTED, 2).problems()
+    EmbeddingStore(MOST_COUNTED)
+    LinkPrediction(dim=MOST_COUNTED)
+    assert not check_ranges(of_a_run(MOST_COUNTED)["config"])
+    check_job(of_a_run(MOST_COUNTED))
+
+
+@pytest.mark.parametrize("make", [EmbeddingStore, lambda count: LinkPrediction(dim=count)], ids=["rows", "task"])
+def test_larger_counts_are_refused(make):
+    with pytest.raises(ConfigError, match="at most 2,147,483,647"):
+        make(MOST_COUNTED + 1)
+
+
+def test_larger_models_and_more_ranks_are_refused():
+    assert [problem.key for problem in GCN(MOST_COUNTED + 1, 2).problems()] == ["model.hidden"]
+    problems = check_ranges(of_a_run(MOST_COUNTED + 1)["config"])
+    assert [problem.key for problem in problems] == ["hardware.nodes", "hardware.workers"]
