@@ -221,7 +221,7 @@ def test_a_rank_killed_at_random_costs_nothing_but_time(place, system):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("seed", [1, 2])  # `make torture` draws more
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_many_ranks_killed_at_random(place, system, seed):
     storm(system, seed, place)
