@@ -28,7 +28,7 @@ class DGLFullGraph(Paradigm[Tensor]):
     approximates = "dropout masks are torch's; otherwise serial full-graph training"
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
-        """One worker only, and a model that DGL has."""
+        """One worker and one batch only, and a model that DGL has."""
         ranks = config["hardware"]["nodes"] * config["hardware"]["workers"]
         why = "DGL's scripts for vertices are its peer"
         problems = [*vertices_only(config, "dgl_full_graph", why), *no_decoder(config, "dgl_full_graph", why),
@@ -38,6 +38,9 @@ class DGLFullGraph(Paradigm[Tensor]):
             problems.append(
                 Problem("hardware.workers", ranks, "dgl_full_graph runs on one worker", "set hardware.workers=1")
             )
+        if (size := config.get("train", {}).get("batch_size")) is not None:
+            problems.append(Problem("train.batch_size", size, "dgl_full_graph trains on all training vertices at once",
+                                    "set train.batch_size=null"))
         return problems
 
     def needs(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> Iterable[Need]:

@@ -27,7 +27,8 @@ FULL_GRAPH = {"_target_": "gnnexp.paradigms.dgl_full_graph.DGLFullGraph"}
 
 
 def _config(model: str, paradigm: dict[str, Any], **train: Any) -> dict[str, Any]:
-    return {**small_config(MODELS[model], train={"dtype": "float32", **train}), "paradigm": paradigm}
+    whole = {"batch_size": None} if paradigm == FULL_GRAPH else {}
+    return {**small_config(MODELS[model], train={"dtype": "float32", **whole, **train}), "paradigm": paradigm}
 
 
 def _train(config: dict[str, Any]) -> list[dict[str, Any]]:
@@ -109,6 +110,9 @@ def test_what_it_cannot_do_is_refused_with_the_reason():
     rest = {"feature_store": store, "task": task, "hardware": {"nodes": 1, "workers": 1, "device": "cpu"}}
     (problem,) = full.check({"model": sage, **rest, "hardware": {**rest["hardware"], "workers": 2}})
     assert "one worker" in problem.allowed
+    (problem,) = full.check({"model": sage, **rest, "train": {"batch_size": 2}})
+    assert problem.key == "train.batch_size" and problem.mend == "set train.batch_size=null"
+    assert not full.check({"model": sage, **rest, "train": {"batch_size": None}})
     reference: Paradigm[Any] = build(REFERENCE, Paradigm)
     full_sampler = {"_target_": "gnnexp.samplers.full.FullSampler"}
     (problem,) = reference.check({"sampler": full_sampler, "model": sage, **rest})
