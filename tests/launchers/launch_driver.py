@@ -1,5 +1,6 @@
 """A launching process of its own, for tests that end it: `python launch_driver.py RUN_DIR NUM_RANKS`."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -8,5 +9,7 @@ from gnnexp.launchers.local import LocalLauncher
 if __name__ == "__main__":
     config = {"hardware": {"workers": int(sys.argv[2]), "timeout_s": 30}, "train": {}, "seed": 0}
     outcome = LocalLauncher("stub_worker").launch(Path(sys.argv[1]), config)
+    for number in (signal.SIGINT, signal.SIGTERM):  # tests that ask again and again want this launch's answer
+        signal.signal(number, signal.SIG_IGN)
     print(outcome.message, flush=True)
     sys.exit(outcome.exit_code)
