@@ -25,7 +25,7 @@ from gnnexp.testing.ways import WAYS, config_in, placed
 FILE = Path(__file__).parents[1] / "testing" / "budgets.csv"
 SIZES = (1, 2)
 FIGURES = {"waits": "waits", "launches": "launches", "pageable_bytes": "pageable_h2d_bytes"}  # and what is counted
-ID_BYTES = 8
+ID_BYTES = KEY_BYTES = 8
 SLACK = 0.9  # a figure below this share of its budget is worth a new budget
 
 
@@ -62,22 +62,20 @@ def write_budgets(budgets: Sequence[Budget]) -> None:
         writer.writerows(astuple(budget) for budget in budgets)
 
 
-def crossing(way: str, paradigm: Paradigm[Any], targets: int, recorded: int) -> int:
+def crossing(way: str, paradigm: Paradigm[Any], recorded: int) -> int:
     """Bytes to the GPU in a step.
 
-    What the record counts, the labels of this rank's targets, and for `offload` the places of outputs, twice. Ways in
+    What the record counts, and two keys of dropout masks for every layer. Labels are on the GPU from setup on. Ways in
     chunks read rows that are on the GPU already, which the record counts as crossing: topology and ids cross there.
     """
-    labels = ID_BYTES * targets
-    if way.startswith("offload"):
-        return recorded + labels + 2 * ID_BYTES * targets
+    keys = 2 * KEY_BYTES * paradigm.evaluation_model().num_layers
     if way == "chunks":  # every layer forwards and again backwards; layer 0 gives no gradient of its rows
         assert isinstance(paradigm, VertexParallel)
-        return labels + sum(_visits(chunks, 2, 2 + (index > 0)) for index, chunks in enumerate(paradigm.local.chunks))
+        return keys + sum(_visits(chunks, 2, 2 + (index > 0)) for index, chunks in enumerate(paradigm.local.chunks))
     if way == "coupled_in_chunks":  # backwards over the transpose; not layer 0, which aggregates features
         assert isinstance(paradigm, TensorParallel)
-        return labels + sum(_visits(paradigm.chunks, number, number) for number in (1, 2))
-    return recorded + labels
+        return keys + sum(_visits(paradigm.chunks, number, number) for number in (1, 2))
+    return recorded + keys
 
 
 def _visits(chunks: Sequence[Chunk], times: int, reads: int) -> int:

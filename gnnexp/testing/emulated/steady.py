@@ -50,7 +50,7 @@ class Step:
 
 def steady_step(
     config: Mapping[str, Any], graph: Graph, partition: Partition | None,
-    formula: Callable[[Paradigm[Any], int, int], int],
+    formula: Callable[[Paradigm[Any], int], int],
 ) -> Step:
     """Train on this rank's GPU for `WARM_UP` steps, and count what the next one does.
 
@@ -58,8 +58,7 @@ def steady_step(
         config: resolved.
         graph: whole.
         partition: who owns what, where the paradigm asks for it.
-        formula: bytes to the device, from the paradigm, this rank's targets of the step, and what the record says of it
-            (`tier/h2d_bytes`).
+        formula: bytes to the device, from the paradigm, and what the record says of the step (`tier/h2d_bytes`).
     """
     with tempfile.TemporaryDirectory() as folder:
         frequency = torch.arange(graph.num_nodes) % 7
@@ -67,18 +66,17 @@ def steady_step(
         optimizer, batches = make_optimizer(paradigm.module, job.run.train), _endless(paradigm)
         paradigm.module.train()
 
-        def step() -> int:
-            _, targets = paradigm.forward_backward(next(batches))
+        def step() -> None:
+            paradigm.forward_backward(next(batches))
             paradigm.synchronize()
             paradigm.update(optimizer)
-            return targets
 
         for _ in range(WARM_UP):
             step()
         paradigm.end_epoch()
         with counting() as counts:
-            targets = step()
-        expected = formula(paradigm, targets, paradigm.end_epoch()["tier/h2d_bytes"])
+            step()
+        expected = formula(paradigm, paradigm.end_epoch()["tier/h2d_bytes"])
         job.comm.release()
     totals = counts.totals
     return Step(totals["waits"], totals["launches"], totals["h2d_bytes"], totals["pageable_h2d_bytes"], expected,
