@@ -201,6 +201,7 @@ def test_a_run_ends_well_while_the_controller_is_frozen(cluster, place, expected
     until(lambda: not subprocess.run(["squeue", "-h"], capture_output=True, check=False).stdout)
 
 
+@pytest.mark.slow  # CI has the frozen controller, whose silence is the same to a run
 def test_a_run_survives_the_death_of_the_controller(cluster, place, expected):
     # Slower than where one command follows: three are started here, and all have to find the run going.
     slower = "hardware.straggler={rank: 0, phase: forward, seconds: 2.0}"
