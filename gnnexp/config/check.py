@@ -102,6 +102,7 @@ def _check_scalars(config: Mapping[str, Any]) -> list[Problem]:
 _MOST_SHOWN = 20
 # Thirty years: the clocks of the system take no more than some centuries. The threads that one process may start.
 LONGEST_S, MOST_THREADS = 10**9, 1 << 15
+_MOST_WHOLE = (1 << 63) - 1
 
 Rule = tuple[str, Callable[[Any], bool], str, str]
 
@@ -143,7 +144,10 @@ def check_ranges(config: Mapping[str, Any], mistyped: Collection[str] = ()) -> l
         group, _, name = key.partition(".")
         if key in mistyped or group in mistyped or name not in config[group]:
             continue
-        if not holds(config[group][name]):
+        if type(config[group][name]) is int and config[group][name] > _MOST_WHOLE:
+            size = f"{config[group][name].bit_length()} bits"
+            problems.append(Problem(key, size, f"must be a whole number of at most {_MOST_WHOLE:,}", mend))
+        elif not holds(config[group][name]):
             problems.append(Problem(key, config[group][name], allowed, mend))
     links = {} if {"hardware", "hardware.links"} & set(mistyped) else config["hardware"].get("links") or {}
     return problems + [

@@ -39,3 +39,11 @@ def test_larger_models_and_more_ranks_are_refused():
     assert [problem.key for problem in GCN(MOST_COUNTED + 1, 2).problems()] == ["model.hidden"]
     problems = check_ranges(of_a_run(MOST_COUNTED + 1)["config"])
     assert [problem.key for problem in problems] == ["hardware.nodes", "hardware.workers"]
+
+
+def test_whole_numbers_of_more_than_64_bits_are_refused():
+    """Sizes are computed from them, as floats in the end."""
+    config = {**of_a_run(1)["config"], "train": {"epochs": 10**400, "checkpoint_every": 1 << 63, "batch_size": 1 << 62}}
+    problems = check_ranges(config)
+    assert [problem.key for problem in problems] == ["train.epochs", "train.checkpoint_every"]
+    assert "a whole number of at most 9,223,372,036,854,775,807" in problems[0].allowed and len(str(problems[0])) < 300
