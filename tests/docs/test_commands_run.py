@@ -54,6 +54,11 @@ ELSEWHERE: list[tuple[str, str, str]] = [
     ("make docs", "needs the packages of the site", "its own tests"),
     ("make reproduce-small", "takes hours", "its sweeps are documented commands"),
     ("gnnexp ui", "serves until it is stopped", "tests/test_ui.py"),
+    ("make wheel-smoke", "installs into a new environment", "`.ci/run`"),
+    ("python -m venv env", "what the wheel is installed into", "`make wheel-smoke`"),
+    ("python -m gnnexp.testing.emulated -m pytest", "the suite of the emulated GPU", "`make test-emulated-gpu`"),
+    ("python -m gnnexp.testing.emulated my_script.py", "a script of the reader's", "tests/testing/test_emulated.py"),
+    ("python -m benchmarks.same_results", "trains for minutes at two commits", "tests/benchmarks"),
     ("python -m pytest examples/", "this suite", "testpaths of pyproject.toml"),
     ("python -m gnnexp.worker", "what every rank of the commands here runs", "them"),
     ("python -m gnnexp.after_job", "the last line of a SLURM job", "tests/slurm"),
@@ -103,9 +108,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def gnnexp(words: list[str], folder: Path) -> str:
-    """Both streams of a command that must succeed."""
-    done = subprocess.run([sys.executable, "-m", *words], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+def run(words: list[str], folder: Path) -> str:
+    """Both streams of a command that must succeed: gnnexp, or `python -m` and a module."""
+    module = words[2:] if words[:2] == ["python", "-m"] else words
+    done = subprocess.run([sys.executable, "-m", *module], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, check=False)
     assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout[-4000:]}"
     return done.stdout
@@ -125,7 +131,7 @@ def test_it_does_what_it_says(command: Command, place: Path) -> None:
     if words[1] == "sweep" and "--dry-run" not in options:
         name, *overrides = words[2:]
         words = [*words[:2], small_sweep(folder, name, overrides), *SMALLER_SWEEPS.get(name, ["train.epochs=2"])]
-    said = gnnexp([*words, *smaller(command)], folder)
+    said = run([*words, *smaller(command)], folder)
     made = [run for run in find_runs(folder / "runs") if run.path not in before]
     assert all(run.status == "finished" for run in made), said[-4000:]
     if words[1] in ("run", "sweep") and not {"--cfg", "--dry-run"} & set(options):
