@@ -14,28 +14,31 @@ from typing import Any
 from gnnexp.config.schema import run_config
 from gnnexp.launchers.variables import worker_variables
 
+HERE = Path(__file__).resolve().parent.parent
+
 
 class Ranks:
     """The ranks of one configuration, each running `script` with the request as its argument.
 
     Args:
-        script: beside this file; answers every line on its stdin by one line of JSON on its stdout.
+        script: in the checkout's `benchmarks`; answers every line on its stdin by one line of JSON on its stdout.
         config: resolved.
+        tree: the checkout whose code runs; this one unless another is given.
         request: what else the script wants to know.
     """
 
-    def __init__(self, script: str, config: dict[str, Any], **request: Any) -> None:  # noqa: ANN401
+    def __init__(self, script: str, config: dict[str, Any], *, tree: Path = HERE, **request: Any) -> None:  # noqa: ANN401
         hardware = run_config(config).hardware
         size, port = hardware.num_ranks, _free_port()
         text = json.dumps({"config": config, **request})
         self._processes = [
             subprocess.Popen(
-                [sys.executable, str(Path(__file__).with_name(script)), text], stdin=subprocess.PIPE,
+                [sys.executable, str(tree / "benchmarks" / script), text], stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, text=True,
                 env={
                     **os.environ, **worker_variables(hardware, len(os.sched_getaffinity(0))), "RANK": str(rank),
                     "WORLD_SIZE": str(size), "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": str(size),
-                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                    "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "PYTHONPATH": str(tree),
                 },
             )
             for rank in range(size)

@@ -62,7 +62,8 @@ def start(overrides: Sequence[str]) -> Ranks:
     config = compose([*COMMON, *overrides]).config
     made = prepare(config, Path("runs"))
     artifacts = {"graph": made.folder, "partition": made.partition, "parts": made.parts, "frequency": made.presample}
-    return Ranks("epoch_worker.py", config, **{name: str(path) for name, path in artifacts.items() if path})
+    given: dict[str, Any] = {name: str(path) for name, path in artifacts.items() if path}
+    return Ranks("epoch_worker.py", config, **given)
 
 
 def graph(shape: str, scale: float) -> list[str]:

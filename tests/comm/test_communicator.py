@@ -15,6 +15,7 @@ from exchanging import CPU, Sent, connect, counts, how_many, rows_for, traffic
 
 from gnnexp.comm.communicator import Communicator, _own_gpus
 from gnnexp.comm.environment import Environment, read_environment
+from gnnexp.measure.memory import TensorMeter
 from gnnexp.measure.phases import PhaseTimer
 
 
@@ -169,6 +170,20 @@ def _all_gather() -> tuple[int, int]:
 def test_all_gather_has_every_part_everywhere(ranks, size):
     lengths = [0 if rank == 1 else rank + 2 for rank in range(size)]
     assert ranks(size).run(_all_gather) == [((size - 1) * length * 2 * 4, 1) for length in lengths]
+
+
+def _gathered_bytes(rows: int, columns: int) -> int:
+    """Most that an exchange of equal parts allocates beside them."""
+    comm, part = connect(), torch.ones(rows, columns)
+    with TensorMeter([part]) as meter:
+        comm.all_gather(part, [rows] * comm.size, "topology")
+    return meter.peak_bytes
+
+
+@pytest.mark.parametrize("size", [3, 4])
+def test_all_gather_makes_no_copy_for_every_peer(ranks, size):
+    """It sent one concatenated copy to each: size - 1 payloads more than what is received."""
+    assert max(ranks(size).run(_gathered_bytes, 1000, 16)) <= size * 1000 * 16 * 4
 
 
 # --- groups, and another thread ---------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from combinations import combinations
+from decoded_vertices import DECODED
 from torch import Tensor, nn
 
 from gnnexp.datasets.base import ROOT_VARIABLE, Dataset
@@ -33,8 +34,6 @@ from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.partitioners.range import RangePartitioner
 from gnnexp.prepare import prepare_graph
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
-from gnnexp.tasks.base import Examples
-from gnnexp.tasks.node_classification import NodeClassification
 from gnnexp.testing.exactness import assert_exact
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
@@ -192,23 +191,6 @@ class Lowest(LayerSampler):
         return Neighbours(indptr, self.graph.indices[torch.repeat_interleave(starts, counts) + within])
 
 
-class Decoded(NodeClassification):
-    """Classes of vertices by a learned map of the model's 6 outputs."""
-
-    def num_outputs(self, graph: Graph, hidden: int) -> int:
-        return 6
-
-    def decoder(self, num_outputs: int, *, seed: int, dtype: torch.dtype, device: torch.device) -> nn.Module:
-        generator = torch.Generator().manual_seed(seed)
-        self.head = nn.Sequential(nn.Linear(num_outputs, 5), nn.Tanh(), nn.Linear(5, 4)).to(torch.float64)
-        for parameter in self.head.parameters():
-            nn.init.uniform_(parameter, -1, 1, generator=generator)
-        return self.head.to(device=device, dtype=dtype)
-
-    def decode(self, outputs: Tensor, examples: Examples) -> Tensor:
-        return self.head(outputs)
-
-
 USERS_MODEL = {"_target_": f"{__name__}.Gated", "residual": True, "norm": True}
 USERS_SAMPLER = {"_target_": f"{__name__}.Lowest", "key": "global"}
 
@@ -237,7 +219,7 @@ def test_a_users_layer_in_push_pull(ranks, pull):
 @pytest.mark.parametrize("way", combinations(WAYS, quick=lambda way: way in ("data", "communicate", "offload")))
 def test_a_users_task_with_a_decoder_of_vertices(ranks, way, steps):
     """What is learned beside the model takes the same gradients, in whatever pieces its outputs come."""
-    config = config_in(way, MODELS["sage"], task={"_target_": f"{__name__}.Decoded"})
+    config = config_in(way, MODELS["sage"], task=DECODED)
     curves, reference = assert_exact(
         ranks, 3, nasty_graph, config, 1e-10, steps=steps, partition=placed(way, nasty_graph(), 3))
     learned = [name for name in reference.gradients if name.startswith("decoder.")]

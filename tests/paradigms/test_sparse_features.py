@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from combinations import combinations
-from sparse_graphs import as_wide_as_hidden, mostly_zero, sparse_links
+from sparse_graphs import DENSE_ONLY, as_wide_as_hidden, mostly_zero, sparse_links
 
 from gnnexp.comm.environment import read_environment
 from gnnexp.testing.exactness import assert_exact, joined, parts
@@ -19,7 +19,6 @@ from gnnexp.train import make_optimizer
 from gnnexp.training.assemble import Artifacts, assemble
 
 LINKS = {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction"}
-DENSE_ONLY = ("chunks", "offload_raw", "offload_projected", "offload", "coupled_in_chunks")
 
 
 @pytest.mark.parametrize("exchange", ["halo", "broadcast"])

@@ -10,6 +10,9 @@ from small_graphs import sparse_rows
 from gnnexp.graph.graph import Graph
 from gnnexp.testing.graphs import nasty_graph
 
+# Ways in chunks, which take no sparse features.
+DENSE_ONLY = ("chunks", "offload_raw", "offload_projected", "offload", "coupled_in_chunks")
+
 
 def mostly_zero(*, sparse: bool = True, num_features: int = 13) -> Graph:
     """`nasty_graph`; two of three features are 0, some rows are 0 altogether."""
