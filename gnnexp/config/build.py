@@ -28,6 +28,7 @@ from gnnexp.config.signature import (
     returned_class,
 )
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.provenance.moved import name_today
 
 T = TypeVar("T")
 
@@ -78,13 +79,13 @@ def _kinds_of(allowed: Mapping[str, Parameter] | None, key: object) -> tuple[typ
 
 
 def locate(name: str) -> Component:
-    """The class or function of a dotted name; importing its module executes that module.
+    """The class or function of a dotted name, also of one that it had before; importing its module executes it.
 
     Raises:
         ImportError: as Python raised it, or if the module lacks the name, or is one of Python's own, where no component
             can be.
     """
-    module, _, attribute = name.rpartition(".")
+    module, _, attribute = name_today(name).rpartition(".")
     if _is_pythons(module):
         raise ImportError(f"{name} is part of Python's standard library, not a component", name=name)
     found = getattr(importlib.import_module(module), attribute, None)

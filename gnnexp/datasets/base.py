@@ -23,6 +23,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import EdgeStream
 from gnnexp.graph.validate import validate_graph
 from gnnexp.provenance.code import code_key
+from gnnexp.provenance.moved import first_name
 
 ROOT_VARIABLE = "GNNEXP_DATA"
 # A quarter of a second of hashing.
@@ -83,7 +84,7 @@ class Dataset(ABC):
             DataError: source files are missing or cannot be read.
         """
         digest = hashlib.sha256()
-        kind = f"{type(self).__module__}.{type(self).__qualname__}"
+        kind = first_name(f"{type(self).__module__}.{type(self).__qualname__}")
         digest.update(json.dumps([kind, self.version, self.options()], sort_keys=True).encode())
         digest.update(code_key(type(self)).encode())
         unreadable = []

@@ -22,6 +22,7 @@ from gnnexp.graph.presample import Presample
 from gnnexp.graph.stream import EdgeStream
 from gnnexp.measure.memory import give_back_heap, host_peak_bytes, reset_host_peak
 from gnnexp.provenance.code import code_key
+from gnnexp.provenance.moved import first_name
 
 
 class Owners(NamedTuple):
@@ -118,7 +119,7 @@ class Partitioner(ABC):
     def key(self, graph_key: str, num_parts: int, presample_key: str = "") -> str:
         """Content key of the partition, 64 hexadecimal digits: equal keys, equal partitions."""
         content = {
-            "class": f"{type(self).__module__}.{type(self).__qualname__}", "version": self.version,
+            "class": first_name(f"{type(self).__module__}.{type(self).__qualname__}"), "version": self.version,
             "options": self.options(), "graph": graph_key, "num_parts": num_parts,
         }
         if presample_key:

@@ -23,6 +23,7 @@ from typing import Any
 from gnnexp.errors import DataError, Problem
 from gnnexp.provenance.bytecode import drop_if_stale
 from gnnexp.provenance.installed import digest_of_installed, existing
+from gnnexp.provenance.moved import name_today
 from gnnexp.provenance.source import Closure, closure, digest_of, file_of, imports_of, is_within
 
 PACKAGE = "gnnexp"
@@ -74,7 +75,7 @@ def code_of_config(config: Mapping[str, Any]) -> Code:
 def modules_of(config: Mapping[str, Any]) -> list[str]:
     """The modules of every `_target_` but tracker and launcher, which change no result."""
     groups = {name: node for name, node in config.items() if name not in ("tracker", "hardware")}
-    return [module for target in targets_in(groups) if (module := target.rpartition(".")[0])]
+    return [module for target in targets_in(groups) if (module := name_today(target).rpartition(".")[0])]
 
 
 def code_key(cls: type) -> str:
