@@ -1,4 +1,4 @@
-"""Proof that a change gives the same results: `python -m benchmarks.same_results --base COMMIT --why TEXT`.
+"""Proof that a change gives the same results: `python benchmarks/same_results.py --base COMMIT --why TEXT`.
 
 Runs every system of `conf/system` in a checkout of the base and in this one, and compares every loss, count and
 accuracy of all epochs bit by bit. If nothing differs, `gnnexp/provenance/same_results.csv` gets a row for every module
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+from machine import describe
 
 from gnnexp.config.compose import compose
 from gnnexp.provenance.code import ROOTS, TABLE, WITHOUT_RESULTS, known_results, loaded_digest
@@ -73,15 +74,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--base", required=True, help="commit whose results are known")
     parser.add_argument("--why", required=True, help="what the change is, for the table")
-    parser.add_argument("--data", default="digits,planetoid", help="datasets of the cases")
+    parser.add_argument("--data", default="digits,planetoid", help="datasets of the cases, each with overrides or not")
+    parser.add_argument("--with", dest="more", nargs="*", default=[], help="overrides of all cases")
+    parser.add_argument("--keep", type=Path, help="write the base's losses, counts and accuracies here, as JSON")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         base, work = Path(folder) / "base", Path(folder) / "work"
         git("worktree", "add", "--detach", "-q", str(base), options.base)
         try:
             work.mkdir()
-            cases = cases_of(options.data.split(","))
+            cases = cases_of(options.data.split(","), options.more)
             before = run_all(base, work / "base", cases)
+            if options.keep:
+                keep(options.keep, git("rev-parse", options.base), before)
             after = run_all(HERE, work / "here", {label: [*cases[label], *as_in(result["config"], cases[label])]
                                                   for label, result in before.items()})
             differing = differences(before, after)
@@ -112,9 +117,17 @@ def systems() -> list[str]:
     return sorted(file.stem for file in (HERE / "conf" / "system").glob("*.yaml"))
 
 
-def cases_of(datasets: Sequence[str]) -> dict[str, list[str]]:
-    """Overrides of every case by its label."""
-    return {f"{system} {data}": [f"system={system}", f"dataset={data}"] for data in datasets for system in systems()}
+def cases_of(datasets: Sequence[str], more: Sequence[str]) -> dict[str, list[str]]:
+    """Overrides of every case by its label; a dataset may have some of its own behind its name."""
+    return {f"{system} {data}": [f"system={system}", *f"dataset={data}".split(), *more]
+            for data in datasets for system in systems()}
+
+
+def keep(file: Path, commit: str, results: Mapping[str, Any]) -> None:
+    """Write what the cases of a commit gave, and on which machine: bits are compared on a machine of that kind only."""
+    found = {"commit": commit, "machine": describe(),
+             "cases": {label: results_of(result) for label, result in results.items()}}
+    file.write_text(json.dumps(found, indent=0, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def run_all(tree: Path, folder: Path, cases: Mapping[str, Sequence[str]]) -> dict[str, Any]:

@@ -58,7 +58,6 @@ ELSEWHERE: list[tuple[str, str, str]] = [
     ("python -m venv env", "what the wheel is installed into", "`make wheel-smoke`"),
     ("python -m gnnexp.testing.emulated -m pytest", "the suite of the emulated GPU", "`make test-emulated-gpu`"),
     ("python -m gnnexp.testing.emulated my_script.py", "a script of the reader's", "tests/testing/test_emulated.py"),
-    ("python -m benchmarks.same_results", "trains for minutes at two commits", "tests/benchmarks"),
     ("python -m pytest examples/", "this suite", "testpaths of pyproject.toml"),
     ("python -m gnnexp.worker", "what every rank of the commands here runs", "them"),
     ("python -m gnnexp.after_job", "the last line of a SLURM job", "tests/slurm"),

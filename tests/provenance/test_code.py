@@ -183,6 +183,6 @@ def test_every_module_that_can_change_a_result_was_decided_on() -> None:
     known = known_results()
     new = [f"{name},{loaded_digest(name)}" for name in found if (name, loaded_digest(name)) not in known]
     assert not new, (
-        f"{TABLE.name} has no row for these modules (module, digest). Prove that results are the same: `python -m "
-        "benchmarks.same_results` writes the rows. Or write rows whose `same_as` is the digest itself: then runs of "
+        f"{TABLE.name} has no row for these modules (module, digest). Prove that results are the same: `python "
+        "benchmarks/same_results.py` writes the rows. Or write rows whose `same_as` is the digest itself: then runs of "
         "these modules are new runs.\n" + "\n".join(new))
