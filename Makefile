@@ -57,7 +57,7 @@ gpu-proof-rehearsal: setup ## the same on the emulated device, small: whether it
 test-slurm: setup ## a real SLURM of two virtual nodes on this machine (root; slurmctld slurmd slurm-client munge)
 	$(BIN)/python -m pytest -m "slurm and not slow" tests/slurm
 
-CORE_TESTS := tests/test_core_only.py tests/test_train.py tests/comm tests/feature_stores \
+CORE_TESTS := tests/test_core_only.py tests/training/test_train.py tests/comm tests/feature_stores \
 	tests/paradigms/test_data_parallel.py tests/paradigms/test_push_pull.py tests/paradigms/test_split_parallel.py \
 	tests/samplers/test_fused.py tests/samplers/test_pipeline.py
 

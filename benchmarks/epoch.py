@@ -14,10 +14,10 @@ from typing import Any
 from machine import keep
 from ranks import Ranks, interleave
 
-from gnnexp.config.build import build
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
-from gnnexp.prepare import cache_root, prepare_graph
+from gnnexp.experiment.build import build
+from gnnexp.preparation.artifacts import cache_root, prepare_graph
 
 CASES = {
     "sage_dropout": (["model=sage", "model.dropout=0.5"], 2.5),

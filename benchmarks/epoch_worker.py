@@ -10,10 +10,10 @@ from pathlib import Path
 import psutil
 
 from gnnexp.comm.environment import read_environment
-from gnnexp.train import make_optimizer, run_epoch
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.checkpoint import Position
 from gnnexp.training.interruption import Interruption
+from gnnexp.training.train import make_optimizer, run_epoch
 
 
 def main() -> None:

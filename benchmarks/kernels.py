@@ -27,10 +27,10 @@ from machine import keep
 from torch import Tensor
 from torch.nn import functional as F
 
-from gnnexp.datasets.dcsbm import Dcsbm
+from gnnexp.datasets.generated.dcsbm import Dcsbm
 from gnnexp.graph.block import Block
-from gnnexp.models.backend import Drop
-from gnnexp.models.backend_numba import NumbaBackend
+from gnnexp.ops.backend import Drop
+from gnnexp.ops.backend_numba import NumbaBackend
 from gnnexp.tasks.products import products
 
 SLOPE = 0.2

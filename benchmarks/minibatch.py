@@ -18,18 +18,18 @@ from typing import Any
 from machine import keep
 from ranks import Ranks, interleave, slowest
 
-from gnnexp.config.build import build
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
+from gnnexp.experiment.build import build
 from gnnexp.graph.block import BatchKey
-from gnnexp.graph.format import open_graph
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
+from gnnexp.graph.storage.format import open_graph
 from gnnexp.paradigms.loops.targets import TargetSchedule
 from gnnexp.partitioners.base import Partitioner
-from gnnexp.prepare import cache_root, prepare_graph, prepare_partition
+from gnnexp.preparation.artifacts import cache_root, prepare_graph, prepare_partition
+from gnnexp.preparation.presample import presample
 from gnnexp.samplers.base import Sampler
-from gnnexp.training.presample import presample
 
 
 def epochs(common: list[str], dataset: Dataset, folder: Path, pairs: int, hidden: int) -> dict[str, Any]:

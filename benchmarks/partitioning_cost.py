@@ -27,24 +27,24 @@ import psutil
 from machine import keep
 from stream_scale import Timed
 
-from gnnexp.datasets.dcsbm import Dcsbm
-from gnnexp.datasets.edge_files import open_edges
+from gnnexp.datasets.generated.dcsbm import Dcsbm
+from gnnexp.datasets.reading.edge_files import open_edges
 from gnnexp.graph.build import build_graph
-from gnnexp.graph.format import open_graph
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.quality import quality
+from gnnexp.graph.storage.format import open_graph
 from gnnexp.graph.stream import GraphStream
 from gnnexp.measure.memory import host_peak_bytes, reset_host_peak
 from gnnexp.partitioners.base import Owners, Partitioner
-from gnnexp.partitioners.dbh import DbhPartitioner
-from gnnexp.partitioners.hdrf import HdrfPartitioner
 from gnnexp.partitioners.metis import MetisPartitioner
-from gnnexp.partitioners.restream import RestreamPartitioner
-from gnnexp.partitioners.spring import SpringPartitioner
-from gnnexp.partitioners.streaming import StreamPartitioner
-from gnnexp.partitioners.two_ps_l import TwoPsLPartitioner
-from gnnexp.prepare import cache_root, prepare_graph
+from gnnexp.partitioners.streams.dbh import DbhPartitioner
+from gnnexp.partitioners.streams.hdrf import HdrfPartitioner
+from gnnexp.partitioners.streams.restream import RestreamPartitioner
+from gnnexp.partitioners.streams.spring import SpringPartitioner
+from gnnexp.partitioners.streams.streaming import StreamPartitioner
+from gnnexp.partitioners.streams.two_ps_l import TwoPsLPartitioner
+from gnnexp.preparation.artifacts import cache_root, prepare_graph
 
 RULES: dict[str, Partitioner] = {
     "spring": SpringPartitioner(), "two_ps_l": TwoPsLPartitioner(), "hdrf": HdrfPartitioner(), "dbh": DbhPartitioner(),

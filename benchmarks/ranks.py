@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnexp.config.schema import run_config
+from gnnexp.experiment.schema import run_config
 from gnnexp.launchers.variables import worker_variables
 
 HERE = Path(__file__).resolve().parent.parent

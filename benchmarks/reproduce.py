@@ -19,13 +19,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.config.folders import product_folder
 from gnnexp.record.attempts import RANKS
 from gnnexp.record.importing import unpack
 from gnnexp.record.records import write_text
 from gnnexp.record.runs import Run, runs_of_sweep
 from gnnexp.reports.claims.claim import claiming_papers
-from gnnexp.sweep import load_sweep
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 

@@ -40,7 +40,10 @@ LOADED = ("digits", "planetoid", "planetoid dataset.name=citeseer", "planetoid d
 _LOAD_EACH = """
 import hashlib, json, sys
 import torch
-from gnnexp.config.build import build
+try:
+    from gnnexp.experiment.build import build
+except ImportError:  # commits before the rooms of issue 33
+    from gnnexp.config.build import build
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
 def digest(value):

@@ -30,12 +30,12 @@ import torch
 from machine import keep
 from torch import Tensor
 
-from gnnexp.datasets.dcsbm import Dcsbm
-from gnnexp.datasets.rmat import Rmat
+from gnnexp.datasets.generated.dcsbm import Dcsbm
+from gnnexp.datasets.generated.rmat import Rmat
 from gnnexp.graph.block import BatchKey
-from gnnexp.graph.format import open_graph
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
+from gnnexp.graph.storage.format import open_graph
 from gnnexp.kernels.prefetch import prefetch
 from gnnexp.samplers.dgl import dgl_graph
 from gnnexp.samplers.fused import FusedSampler

@@ -10,7 +10,7 @@ from typing import Any
 
 from ranks import Ranks, interleave, slowest
 
-from gnnexp.cli.prepare import prepare
+from gnnexp.cli.running.prepare import prepare
 from gnnexp.config.compose import compose
 
 COMMON = ("tracker=none", "hardware.device=cpu", "preflight=off")

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnexp.config.build import build
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
-from gnnexp.graph.format import save_graph
+from gnnexp.experiment.build import build
 from gnnexp.graph.graph import Graph, Splits
-from gnnexp.prepare import cache_root, prepare_graph
+from gnnexp.graph.storage.format import save_graph
+from gnnexp.preparation.artifacts import cache_root, prepare_graph
 
 
 def main() -> None:

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from machine import keep
 
-from gnnexp.datasets.dcsbm import Dcsbm
-from gnnexp.datasets.edge_files import open_edges
-from gnnexp.datasets.synthetic import edge_buckets
+from gnnexp.datasets.generated.dcsbm import Dcsbm
+from gnnexp.datasets.generated.synthetic import edge_buckets
+from gnnexp.datasets.reading.edge_files import open_edges
 from gnnexp.graph.stream import ArrayStream, EdgeChunk, EdgeStream
 from gnnexp.kernels.graph.stream import expand_destinations
 from gnnexp.measure.memory import host_peak_bytes, reset_host_peak
-from gnnexp.partitioners.spring import SpringPartitioner
+from gnnexp.partitioners.streams.spring import SpringPartitioner
 
 _PIECE = 1 << 22
 

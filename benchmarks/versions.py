@@ -38,7 +38,10 @@ COMMON = ("tracker=none", "hardware.device=cpu", "preflight=off")
 _PREPARE = """
 import json, sys
 from pathlib import Path
-from gnnexp.cli.prepare import prepare
+try:
+    from gnnexp.cli.running.prepare import prepare
+except ImportError:  # commits before the rooms of issue 33
+    from gnnexp.cli.prepare import prepare
 from gnnexp.config.compose import compose
 config = compose(sys.argv[1:]).config
 made = prepare(config, Path("runs"))

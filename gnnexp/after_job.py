@@ -11,13 +11,13 @@ import os
 import sys
 from pathlib import Path
 
-from gnnexp.config.schema import HardwareConfig, run_config
-from gnnexp.disk import in_words
 from gnnexp.errors import GnnexpError, RunError
+from gnnexp.experiment.schema import HardwareConfig, run_config
+from gnnexp.files.disk import in_words
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.queue.answers import Ended
+from gnnexp.launchers.queue.slurm_jobs import is_of_run, requeue
 from gnnexp.launchers.slurm import outcome_of
-from gnnexp.launchers.slurm_jobs import is_of_run, requeue
 from gnnexp.launchers.status import read_statuses, remove_unfinished_words
 from gnnexp.record.attempts import JOB_OVER, note, requeues, restarts_spent
 from gnnexp.record.ending import deliver, end_attempt

@@ -19,7 +19,7 @@ from gnnexp.worker import preload as _preload
 if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
     from gnnexp.graph.graph import Graph
     from gnnexp.job import Job
-    from gnnexp.planner.bench import Bench
+    from gnnexp.planning.bench import Bench
     from gnnexp.record.heartbeat import Heartbeat
 
 REQUEST, FIGURES = "calibration.json", "figures.json"
@@ -28,8 +28,8 @@ REQUEST, FIGURES = "calibration.json", "figures.json"
 def calibrate(folder: Path, environment: Environment, started: list[Job], heartbeat: Heartbeat) -> str:
     """Measure on this rank, with all others; nobody can ask it to stop, so nobody is named."""
     from gnnexp.comm.communicator import connect
-    from gnnexp.graph.format import open_graph
-    from gnnexp.planner.steps import step
+    from gnnexp.graph.storage.format import open_graph
+    from gnnexp.planning.steps import step
     from gnnexp.record.records import write_json
 
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
@@ -46,7 +46,7 @@ def calibrate(folder: Path, environment: Environment, started: list[Job], heartb
 
 def probes(bench: Bench, graph: Graph) -> Mapping[str, Callable[[], list[float]]]:
     """What this device has to offer, by the name of the figure; `d2d` is what devices of a host exchange."""
-    from gnnexp.planner import probes as own
+    from gnnexp.planning import probes as own
 
     found: dict[str, Callable[[], list[float]]] = {
         "flops": lambda: own.flops(bench), "gather": lambda: own.gather(bench), "stream": lambda: own.stream(bench),
@@ -54,7 +54,7 @@ def probes(bench: Bench, graph: Graph) -> Mapping[str, Callable[[], list[float]]
     }
     if bench.device.type == "cpu":
         return {**found, "network": lambda: own.exchange(bench)}
-    from gnnexp.planner.gpu_probes import gpu_probes
+    from gnnexp.planning.gpu_probes import gpu_probes
 
     return {**found, "d2d": lambda: own.exchange(bench), **gpu_probes(bench)}
 
@@ -65,9 +65,9 @@ def _bench(
     import torch
 
     from gnnexp.comm.communicator import Communicator
-    from gnnexp.config.schema import run_config
+    from gnnexp.experiment.schema import run_config
     from gnnexp.measure.phases import PhaseTimer
-    from gnnexp.planner.bench import Bench, Extent, on_gpu
+    from gnnexp.planning.bench import Bench, Extent, on_gpu
     from gnnexp.training.assemble import choose_device, set_threads
 
     hardware = run_config(request["config"]).hardware

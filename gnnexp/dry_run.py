@@ -16,15 +16,15 @@ from typing import Any
 import torch
 
 from gnnexp.comm.environment import Environment
+from gnnexp.experiment.needs import Profile
 from gnnexp.job import Job
 from gnnexp.launchers.parent import die_with_parent, import_from_here
 from gnnexp.measure.memory import own_bytes, own_peak_bytes, reset_host_peak
-from gnnexp.measure.needs import Profile
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.prepare import DRY_RUN, PROFILE
+from gnnexp.preparation.artifacts import DRY_RUN, PROFILE
 from gnnexp.record.records import write_json
-from gnnexp.train import make_optimizer
 from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.train import make_optimizer
 
 BATCHES = 3
 

@@ -10,17 +10,17 @@ from typing import Any
 import torch
 
 from gnnexp.comm.communicator import Communicator
-from gnnexp.config.schema import RunConfig
+from gnnexp.experiment.schema import RunConfig
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.trainable import TrainableStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
 from gnnexp.graph.shard import Shard
 from gnnexp.measure.phases import PhaseTimer
-from gnnexp.measure.tier import DeviceTier
 from gnnexp.models.model import Model
 from gnnexp.samplers.base import Sampler
 from gnnexp.tasks.base import Task
+from gnnexp.tiers.tier import DeviceTier
 
 
 @dataclass(frozen=True, eq=False)

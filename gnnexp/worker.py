@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnexp.comm.environment import Environment, read_environment
-from gnnexp.disk import EXIT_CODE
+from gnnexp.files.disk import EXIT_CODE
 from gnnexp.launchers.parent import die_with_parent, import_from_here
 
 if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to
     from gnnexp.record.heartbeat import Heartbeat
 
 # What a rank tells of its failure with must be there when memory is not.
-PRELOADED = ("torch._dynamo", "gnnexp.train", "gnnexp.training.assemble", "gnnexp.record.heartbeat",
+PRELOADED = ("torch._dynamo", "gnnexp.training.train", "gnnexp.training.assemble", "gnnexp.record.heartbeat",
              "gnnexp.record.failure")
 
 
@@ -100,8 +100,8 @@ def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat:
     """Empty if the run is over; else who asked it to stop."""
     from gnnexp.provenance.code import code_of_config
     from gnnexp.record.records import EpochLog
-    from gnnexp.train import train
     from gnnexp.training.assemble import Artifacts, assemble
+    from gnnexp.training.train import train
 
     request = json.loads((run_dir / "job.json").read_text())
     partition, presample, parts = (None if request.get(name) is None else Path(request[name])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gnnexp.cli.main import run_command
-from gnnexp.cli.prepare import checked
+from gnnexp.cli.running.prepare import checked
 from gnnexp.errors import ConfigError
 
 QUIET = ["tracker=none", "hardware.device=cpu"]

@@ -142,7 +142,7 @@ def test_a_place_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch, capsys: p
     def refuse(*_: object) -> None:  # root, who runs these tests in containers, may read everything
         raise PermissionError(13, "Permission denied", "/closed/conf")
 
-    monkeypatch.setattr("gnnexp.cli.prepare.draft", refuse)
+    monkeypatch.setattr("gnnexp.cli.running.prepare.draft", refuse)
     assert run_command(["run"]) == 2
     said = capsys.readouterr().err
     assert "/closed/conf='Permission denied'" in said and "mend: " in said

@@ -10,8 +10,8 @@ import yaml
 
 from gnnexp.cli.main import run_command
 from gnnexp.config.compose import compose
-from gnnexp.planner.figures import UNITS
-from gnnexp.planner.profiles import machine_named
+from gnnexp.planning.figures import UNITS
+from gnnexp.planning.profiles import machine_named
 
 ON_CPU = ["calibrate", "hardware.workers=2", "hardware.threads=1", "hardware.device=cpu", "--quick"]
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from run_folder import write_epochs, write_job, write_result
 
-from gnnexp.cli import execute
 from gnnexp.cli.console import EpochPrinter, make_console
+from gnnexp.cli.running import execute
 from gnnexp.launchers.base import Launcher, Outcome
 
 CONFIG = {"hardware": {"workers": 1, "max_restarts": 3}, "train": {}, "seed": 0}

@@ -97,7 +97,7 @@ def test_the_tracker_of_an_imported_record_is_never_built(
     assert run.config["tracker"] == EVIL
     assert tracker_node(run.config, run.provenance, own) == own
     monkeypatch.setattr("gnnexp.cli.tracking.compose", lambda _: type("C", (), {"config": {"tracker": own}}))
-    monkeypatch.setattr("gnnexp.cli.report.compose", lambda _: type("C", (), {"config": {"tracker": own}}))
+    monkeypatch.setattr("gnnexp.cli.commands.report.compose", lambda _: type("C", (), {"config": {"tracker": own}}))
     assert tracker_of([run]) is None
     built: list[str] = []
     monkeypatch.setattr("gnnexp.trackers.mlflow.MlflowTracker.__init__", lambda *_, **__: built.append("mlflow"))

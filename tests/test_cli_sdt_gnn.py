@@ -18,8 +18,8 @@ from gnnexp.cli.main import run_command
 from gnnexp.datasets.digits import Digits
 from gnnexp.graph.partition import open_partition
 from gnnexp.paradigms.parts.allocation import reserved
-from gnnexp.partitioners.dbh import DbhPartitioner
-from gnnexp.prepare import cache_root, prepare_graph
+from gnnexp.partitioners.streams.dbh import DbhPartitioner
+from gnnexp.preparation.artifacts import cache_root, prepare_graph
 
 __all__ = ["place"]
 

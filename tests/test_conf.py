@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from gnnexp.cli.sweep import known_keys
-from gnnexp.config.build import check_node
-from gnnexp.config.check import COMPONENTS, check_config
+from gnnexp.cli.commands.sweep import known_keys
+from gnnexp.cli.sweeping.definition import Case, load_sweep
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders, product_folder
-from gnnexp.config.kinds import kind_of
+from gnnexp.experiment.build import check_node
+from gnnexp.experiment.check import COMPONENTS, check_config
+from gnnexp.experiment.kinds import kind_of
 from gnnexp.reports.layout import check_named, read_layout
-from gnnexp.sweep import Case, load_sweep
 
 CONF = product_folder("conf")
 FILES = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml"))

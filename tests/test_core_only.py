@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lacking import environment_without
 
-from gnnexp.graph.format import save_graph
+from gnnexp.graph.storage.format import save_graph
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
 
@@ -90,7 +90,7 @@ def _files_of(names: Iterable[str]) -> set[Path]:
 
 def test_what_is_blocked_is_missing_in_every_process() -> None:
     """The test above would also pass where nothing is blocked."""
-    code = ("from gnnexp.config.packages import is_installed; import importlib, subprocess, sys\n"
+    code = ("from gnnexp.experiment.packages import is_installed; import importlib, subprocess, sys\n"
             f"for name in {BLOCKED!r}.split(','):\n"
             "    assert not is_installed(name)\n"
             "    try: importlib.import_module(name)\n"

@@ -11,8 +11,8 @@ import pytest
 from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.cli.main import run_command
-from gnnexp.config.build import build
 from gnnexp.datasets.base import Dataset
+from gnnexp.experiment.build import build
 
 # A package that a record's author can hope for: importing it is seen, and so is making one of its classes.
 HOSTILE = """

@@ -89,7 +89,7 @@ def test_a_figure_that_cannot_be_drawn_takes_nothing_from_a_run_that_has_finishe
         raise full("run/figures/breakdown.png")
 
     with monkeypatch.context() as patch:
-        patch.setattr("gnnexp.cli.execute.draw", refuse)
+        patch.setattr("gnnexp.cli.running.execute.draw", refuse)
         assert run_command(["run", *PRETENDED, "hydra.run.dir=run"]) == 0
     assert "the disk is full" in said(capfd) and not Path("run/figures").exists()
     assert run_command(["resume", "run"]) == 0
@@ -100,7 +100,7 @@ def test_a_run_directory_that_cannot_be_filled_is_removed(pretending, monkeypatc
     def refuse(path: Path, _: object) -> None:
         raise full(path)
 
-    monkeypatch.setattr("gnnexp.cli.execute.write_json", refuse)
+    monkeypatch.setattr("gnnexp.cli.running.execute.write_json", refuse)
     assert run_command(["run", *PRETENDED, "hydra.run.dir=run"]) == 2
     assert "the disk is full" in said(capfd) and not Path("run").exists()
 
@@ -155,7 +155,8 @@ def test_a_heart_beats_on_when_a_full_disk_has_room_again(tmp_path, monkeypatch)
 def test_a_full_disk_ends_no_sweep(pretending, monkeypatch, capfd, where):
     """Room is missing for the second case only: the third one finishes, and the next call makes up for it."""
     (pretending / "mine.yaml").write_text(f"fixed: {json.dumps(PRETENDED)}\naxes: {{seed: [0, 1, 2]}}\n")
-    from gnnexp.cli import cases, execute
+    from gnnexp.cli.running import execute
+    from gnnexp.cli.sweeping import cases
 
     module = {"write_job": execute, "save_states": cases, "settle": ending}[where]
     work, calls = getattr(module, where), []

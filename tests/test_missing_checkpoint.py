@@ -7,7 +7,7 @@ import pytest
 from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.cli.console import make_console
-from gnnexp.cli.execute import tell_result
+from gnnexp.cli.running.execute import tell_result
 from gnnexp.training.checkpoint import FOLDER, Position
 
 

@@ -12,9 +12,9 @@ import pytest
 from launching import wait_until
 
 from gnnexp.cli.main import run_command
-from gnnexp.disk import Place, put_back
 from gnnexp.errors import ConfigError
-from gnnexp.files import read_json
+from gnnexp.files.disk import Place, put_back
+from gnnexp.files.regular import read_json
 from gnnexp.record.attempts import alone, note
 from gnnexp.record.records import read_epochs
 from gnnexp.training.checkpoint import checkpoint_folders

@@ -46,7 +46,7 @@ def test_a_job_whose_folder_is_taken_has_failed_and_the_others_go_on(tmp_path, m
 
 
 def test_a_disk_that_refuses_is_named_and_the_next_job_goes_on(tmp_path, monkeypatch, capsys):
-    from gnnexp.cli import execute
+    from gnnexp.cli.running import execute
 
     monkeypatch.chdir(tmp_path)
     calls = iter([OSError(errno.ENOSPC, "No space left on device", "somewhere")])

@@ -106,7 +106,7 @@ def test_on_another_number_of_ranks_it_goes_on_within_rounding(ranks, name, befo
 
 def attempt_with_a_signal_in(config: dict[str, Any], folder: str, what: str) -> dict[str, Any]:
     """As `attempt`, and rank 0 is sent SIGTERM when it first comes to `what`, between two epochs."""
-    from gnnexp import train as training
+    from gnnexp.training import train as training
 
     owner, name = {"evaluation": (training.Evaluation, "after"), "checkpoint": (training.RunState, "save_if")}[what]
     original, sent = getattr(owner, name), []

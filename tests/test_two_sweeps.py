@@ -16,22 +16,22 @@ import pytest
 from command_line import place, start
 from unkillable import unkillable
 
-from gnnexp.cli.cases import State, ended
+from gnnexp.cli.commands.report import choose
+from gnnexp.cli.commands.sweep import check_all
 from gnnexp.cli.console import make_console
-from gnnexp.cli.known_runs import Looking, all_there
 from gnnexp.cli.main import run_command
-from gnnexp.cli.once import look_again, looked_at_the_end, turn_of
-from gnnexp.cli.report import choose
-from gnnexp.cli.submitted import run_submitted
-from gnnexp.cli.sweep import check_all
+from gnnexp.cli.sweeping.cases import State, ended
+from gnnexp.cli.sweeping.definition import Sweep, load_sweep
+from gnnexp.cli.sweeping.known_runs import Looking, all_there
+from gnnexp.cli.sweeping.once import look_again, looked_at_the_end, turn_of
+from gnnexp.cli.sweeping.submitted import run_submitted
 from gnnexp.config.compose import Composed
+from gnnexp.files.pulse import Pulse
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.queue.answers import Alive
+from gnnexp.launchers.queue.slurm_jobs import Submission, read_submission, write_submission
 from gnnexp.launchers.slurm import SlurmLauncher
-from gnnexp.launchers.slurm_jobs import Submission, read_submission, write_submission
-from gnnexp.pulse import Pulse
 from gnnexp.record.attempts import RANKS, note
-from gnnexp.sweep import Sweep, load_sweep
 
 __all__ = ["place", "unkillable"]
 
@@ -45,7 +45,7 @@ if any(word.endswith("side_by_side") for word in sys.orig_argv):
 
     class Finder(importlib.abc.MetaPathFinder):
         def find_spec(self, name, path=None, target=None):
-            if moment.startswith("import") and name == "gnnexp.cli.execute":
+            if moment.startswith("import") and name == "gnnexp.cli.running.execute":
                 signal.raise_signal(signal.SIGINT)
 
     def traced(frame, event, argument):
@@ -187,7 +187,8 @@ def test_a_case_is_submitted_once(place: Path, monkeypatch: pytest.MonkeyPatch) 
     """The second sweep looks while the first one submits, and again when the job is in the queue."""
     (place / "one.yaml").write_text("fixed: [tracker=none, hardware=slurm_cpu, hardware.detach=true, seed=3]\n")
     monkeypatch.setattr(SlurmLauncher, "check_here", lambda *_: [])
-    monkeypatch.setattr("gnnexp.cli.resume.ask", lambda run_dir, *_: read_submission(run_dir) and Alive("7", "RUNNING"))
+    monkeypatch.setattr("gnnexp.cli.commands.resume.ask",
+                        lambda run_dir, *_: read_submission(run_dir) and Alive("7", "RUNNING"))
     sweep, composed, state = planned("one.yaml")
     submitted: list[Path] = []
     seen: list[State] = []
@@ -210,7 +211,7 @@ def test_a_case_is_submitted_once(place: Path, monkeypatch: pytest.MonkeyPatch) 
     assert second.run_dir == first.run_dir
 
 
-@pytest.mark.parametrize("moment", ["import gnnexp.cli.execute", "create_run", "after create_run"])
+@pytest.mark.parametrize("moment", ["import gnnexp.cli.running.execute", "create_run", "after create_run"])
 def test_a_case_that_is_interrupted_before_its_ranks_start_has_not_failed(
         sweeps: Path, monkeypatch: pytest.MonkeyPatch, moment: str) -> None:
     """By Ctrl-C of `--jobs`; nothing half made is left, and the next call makes the case once."""
@@ -233,7 +234,7 @@ def test_a_case_that_is_interrupted_before_its_ranks_start_has_not_failed(
 @pytest.fixture
 def frozen_case(sweeps: Path, monkeypatch: pytest.MonkeyPatch) -> State:
     """How a case ends whose process, one of those that `--jobs` starts, is frozen."""
-    from gnnexp.cli import side_by_side
+    from gnnexp.cli.sweeping import side_by_side
 
     sweep, composed, state = planned("one.yaml", "seed=0")
 

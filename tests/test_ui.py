@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gnnexp.cli.commands.ui import check_port, serve
 from gnnexp.cli.main import run_command
-from gnnexp.cli.ui import check_port, serve
 from gnnexp.errors import ConfigError
 
 # Like uvicorn it would print a traceback on Ctrl-C, and like mlflow it has a child of its own.
@@ -79,8 +79,8 @@ def test_the_dashboard_is_for_this_machine_only(tmp_path: Path, monkeypatch: pyt
     commands: list[list[str]] = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    monkeypatch.setattr("gnnexp.cli.ui.serve", lambda command: commands.append(command) or 0)
-    monkeypatch.setattr("gnnexp.cli.ui._page", lambda tracker, address: address)
+    monkeypatch.setattr("gnnexp.cli.commands.ui.serve", lambda command: commands.append(command) or 0)
+    monkeypatch.setattr("gnnexp.cli.commands.ui._page", lambda tracker, address: address)
     assert run_command(["ui", "--port", _free_port()]) == 0
     (command,) = commands
     assert command.count("--host") == 1 and command[command.index("--host") + 1] == "127.0.0.1"

@@ -18,7 +18,7 @@ import sys, threading
 from gnnexp.worker import preload
 preload()
 before, threads = set(sys.modules), threading.active_count()
-import gnnexp.train, gnnexp.record.failure, gnnexp.record.heartbeat
+import gnnexp.training.train, gnnexp.record.failure, gnnexp.record.heartbeat
 from gnnexp.training.assemble import assemble
 import torch
 torch.optim.Adam([torch.zeros(1)])

@@ -11,15 +11,15 @@ from typing import Any
 from benchmarks.gpu.report import Row
 from benchmarks.gpu.stage import Stage, rate
 from gnnexp.calibration import probes
-from gnnexp.config.build import build
 from gnnexp.datasets.base import Dataset
-from gnnexp.datasets.rmat import Rmat
-from gnnexp.planner.bench import Bench
-from gnnexp.planner.figures import UNITS, figures_of
-from gnnexp.planner.profile_file import profile_text, write_profile
-from gnnexp.planner.steps import step
+from gnnexp.datasets.generated.rmat import Rmat
+from gnnexp.experiment.build import build
+from gnnexp.planning.bench import Bench
+from gnnexp.planning.figures import UNITS, figures_of
+from gnnexp.planning.profile_file import profile_text, write_profile
+from gnnexp.planning.steps import step
 
-CONFIG = Path(__file__).with_name("configs") / "step.json"  # what `gnnexp.planner.steps.OVERRIDES` compose
+CONFIG = Path(__file__).with_name("configs") / "step.json"  # what `gnnexp.planning.steps.OVERRIDES` compose
 
 
 def run(stage: Stage) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import SparseRows
-from gnnexp.models.backend import Backend, Drop
+from gnnexp.ops.backend import Backend, Drop
 
 SLOPE, WIDTH = 0.2, 64
 WIDTHS: Sequence[int] = (1, 3, 16, 41, 100, 256)  # of plain sums

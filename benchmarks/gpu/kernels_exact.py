@@ -11,9 +11,9 @@ from benchmarks.gpu.kernel_cases import WIDTHS, Operation, operations, sparse_op
 from benchmarks.gpu.report import ERROR, Row
 from benchmarks.gpu.stage import Stage
 from gnnexp.graph.block import Block, by_relation
-from gnnexp.models.backend import Backend
-from gnnexp.models.backend_numba import NumbaBackend
-from gnnexp.models.backends import make_backend
+from gnnexp.ops.backend import Backend
+from gnnexp.ops.backend_numba import NumbaBackend
+from gnnexp.ops.backends import make_backend
 from gnnexp.testing.blocks import awkward_blocks
 from gnnexp.testing.on_gpu import ALL_MODELS, Case
 from gnnexp.testing.steps import Curve, global_losses, run_steps, worst_gradient_error

@@ -10,10 +10,10 @@ from typing import Any
 from config_files import ConfigFile, value_text
 from meanings import meanings, summary
 
-from gnnexp.config.build import locate
 from gnnexp.config.folders import product_folder
-from gnnexp.config.schema import HardwareConfig, TrainConfig
-from gnnexp.config.signature import TARGET, Parameter, describe, parameters_of, parameters_of_dataclass
+from gnnexp.experiment.build import locate
+from gnnexp.experiment.schema import HardwareConfig, TrainConfig
+from gnnexp.experiment.signature import TARGET, Parameter, describe, parameters_of, parameters_of_dataclass
 
 # Groups whose keys are a dataclass's, not a component's.
 # Characters of a text that is read rather than typed: where a machine's figures are from.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.config.folders import product_folder
-from gnnexp.sweep import load_sweep
 
 HEAD = """# Sweeps
 

@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gnnexp.files import parse_json
+from gnnexp.experiment.needs import Profile
+from gnnexp.files.regular import parse_json
 from gnnexp.graph.graph import Graph
-from gnnexp.measure.needs import Profile
-from gnnexp.preflight import as_text
+from gnnexp.preparation.preflight import as_text
 from gnnexp.record.records import EPOCHS_FILE
 from gnnexp.record.shape import check_line
 
@@ -42,7 +42,7 @@ def marked(words: str, style: str, rest: str = "", before: str = "") -> Text:
 
 
 def describe_presample(told: Mapping[str, Any]) -> str:
-    """One line about pre-sampled epochs (`gnnexp.cli.prepare.told`)."""
+    """One line about pre-sampled epochs (`gnnexp.cli.running.prepare.told`)."""
     moved = told["convergence"][-1:]
     last = "".join(f"; the last one moved the mean weights of vertices by {100 * line['vertices']:.2f} %, of edges by "
                    f"{100 * line['edges']:.2f} %" for line in moved)

@@ -46,7 +46,8 @@ def _folder(package: Path) -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")  # noqa: PTH111  without a home it stays ~
     if _is_writable(own := Path(home) / "gnnexp" / name):
         return own
-    # The artifact cache (`gnnexp.prepare.cache_root`, whose import would load numba) must be writable for any run.
+    # The artifact cache (`gnnexp.preparation.artifacts.cache_root`, whose import would load numba) must be writable for
+    # any run.
     return Path(os.environ.get("GNNEXP_CACHE") or ".gnnexp").expanduser().absolute() / name
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 
 from gnnexp.cli.output import open_standard_streams, patient_output
-from gnnexp.disk import in_words
 from gnnexp.errors import GnnexpError, ProblemsError
+from gnnexp.files.disk import in_words
 from gnnexp.launchers.parent import import_from_here
 
 _EPILOG = """examples:
@@ -237,20 +237,20 @@ def _add_partition(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _lazy(name: str, function: str = "main") -> Callable[[argparse.Namespace], int]:
-    """A command of `gnnexp.cli.<name>`, imported when it is called."""
+    """A command of `gnnexp.cli.commands.<name>`, imported when it is called."""
 
     def command(options: argparse.Namespace) -> int:
         from importlib import import_module
 
         from gnnexp.cli.here import check_here
         from gnnexp.cli.kernels import place_kernels
-        from gnnexp.config.packages import check_commands
+        from gnnexp.experiment.packages import check_commands
 
         check_commands()
         if name in _COMPUTING:
             check_here()
         place_kernels(tell=name in _COMPUTING and not getattr(options, "cfg", False))
-        found: Callable[[argparse.Namespace], int] = getattr(import_module(f"gnnexp.cli.{name}"), function)
+        found: Callable[[argparse.Namespace], int] = getattr(import_module(f"gnnexp.cli.commands.{name}"), function)
         return found(options)
 
     return command

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO, cast
 
-from gnnexp.disk import NO_ROOM
+from gnnexp.files.disk import NO_ROOM
 
 
 class _Patient:

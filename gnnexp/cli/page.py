@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from gnnexp.cli.console import marked
-from gnnexp.cli.provenance import code_version
+from gnnexp.cli.running.provenance import code_version
 from gnnexp.cli.tracking import tracker_of
 from gnnexp.record.records import read_state
 from gnnexp.record.runs import RUNS, Run

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnnexp.config.build import build
 from gnnexp.config.compose import compose
+from gnnexp.experiment.build import build
 from gnnexp.provenance.imported import imported_from
 from gnnexp.record.runs import Run
 from gnnexp.trackers.base import Tracker

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.shuffle import Halo
-from gnnexp.first_order import FirstOrderFunction
 from gnnexp.measure.ledger import Tag
+from gnnexp.ops.first_order import FirstOrderFunction
 
 
 class Delayed:

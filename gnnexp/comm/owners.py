@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
-from gnnexp.first_order import FirstOrderFunction
 from gnnexp.measure.ledger import Tag
+from gnnexp.ops.first_order import FirstOrderFunction
 
 Shapes = Sequence[Sequence[tuple[int, ...]]]
 

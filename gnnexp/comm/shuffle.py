@@ -14,10 +14,10 @@ from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.rows import exchange_rows, packed_bytes
-from gnnexp.first_order import FirstOrderFunction
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.rows.gather import add_rows, gather_rows
 from gnnexp.measure.ledger import Tag
+from gnnexp.ops.first_order import FirstOrderFunction
 
 
 class Halo(Protocol):

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.shuffle import Halo, shuffle
-from gnnexp.first_order import FirstOrderFunction
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.measure.ledger import Tag
+from gnnexp.ops.first_order import FirstOrderFunction
 
 
 class StaleRows:

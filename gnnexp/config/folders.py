@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnnexp.config.signature import nearest
 from gnnexp.config.yaml_limits import check_yaml
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.files import is_folder
+from gnnexp.experiment.signature import nearest
+from gnnexp.files.regular import is_folder
 
 
 def product_folder(name: str) -> Path:

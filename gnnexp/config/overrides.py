@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from gnnexp.config.build import keys_of
 from gnnexp.config.folders import ConfigFolders
-from gnnexp.config.schema import HardwareConfig, TrainConfig
-from gnnexp.config.signature import one_of, parameters_of_dataclass, unknown
 from gnnexp.errors import Problem
+from gnnexp.experiment.build import keys_of
+from gnnexp.experiment.schema import HardwareConfig, TrainConfig
+from gnnexp.experiment.signature import one_of, parameters_of_dataclass, unknown
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.errors import Problem
-from gnnexp.files import read_limited
+from gnnexp.files.regular import read_limited
 
 # The product's own have 2 KiB, 4 levels and 60 nodes.
 MAX_BYTES, MAX_DEPTH, MAX_NODES = 1 << 20, 100, 100_000

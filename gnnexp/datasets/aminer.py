@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from gnnexp.datasets.base import Dataset, checked, data_folder, existing_files
-from gnnexp.datasets.checksums import AMINER, check_sha256
-from gnnexp.datasets.npz import open_npy
-from gnnexp.datasets.split import given_split
-from gnnexp.datasets.tables import Table
+from gnnexp.datasets.reading.checksums import AMINER, check_sha256
+from gnnexp.datasets.reading.npz import open_npy
+from gnnexp.datasets.reading.tables import Table
+from gnnexp.datasets.splits.split import given_split
 from gnnexp.errors import ConfigError, DataError, Findings, Problem
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph

@@ -17,7 +17,7 @@ import psutil
 import torch
 
 from gnnexp.errors import DataError, Findings, Problem
-from gnnexp.files import is_file, open_regular
+from gnnexp.files.regular import is_file, open_regular
 from gnnexp.graph.build import CscArrays
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.stream import EdgeStream

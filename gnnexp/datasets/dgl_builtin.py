@@ -9,10 +9,10 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from gnnexp.config.packages import missing_package
 from gnnexp.datasets.base import Dataset, checked
-from gnnexp.datasets.split import check_shares, given_split, random_split
+from gnnexp.datasets.splits.split import check_shares, given_split, random_split
 from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.experiment.packages import missing_package
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph, Splits
 

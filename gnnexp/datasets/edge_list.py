@@ -14,22 +14,22 @@ import numpy as np
 import torch
 
 from gnnexp.datasets.base import Dataset, believable, check_memory, checked, data_folder, no_edges
-from gnnexp.datasets.edge_files import TEXT, PairType, TextFormat, files_of, note_types, open_edges
-from gnnexp.datasets.features import Sparse, typed_rows
-from gnnexp.datasets.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
-from gnnexp.datasets.labels import as_labels, count_classes, empty_classes
-from gnnexp.datasets.npz import open_npy
-from gnnexp.datasets.split import check_shares, given_split, random_split
-from gnnexp.datasets.tables import Table
+from gnnexp.datasets.reading.edge_files import TEXT, PairType, TextFormat, files_of, note_types, open_edges
+from gnnexp.datasets.reading.features import Sparse, typed_rows
+from gnnexp.datasets.reading.labels import as_labels, count_classes, empty_classes
+from gnnexp.datasets.reading.npz import open_npy
+from gnnexp.datasets.reading.tables import Table
+from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
+from gnnexp.datasets.splits.split import check_shares, given_split, random_split
 from gnnexp.errors import ConfigError, DataError, Findings, Problem
-from gnnexp.files import is_file
-from gnnexp.graph.arrays import META
+from gnnexp.files.regular import is_file
 from gnnexp.graph.build import CscArrays, build_graph
-from gnnexp.graph.external import EdgeRules, write_csc
-from gnnexp.graph.format import GraphWriter, open_graph
 from gnnexp.graph.graph import Graph, Splits
-from gnnexp.graph.layout import SPLITS
 from gnnexp.graph.sparse import SparseRows
+from gnnexp.graph.storage.arrays import META
+from gnnexp.graph.storage.external import EdgeRules, write_csc
+from gnnexp.graph.storage.format import GraphWriter, open_graph
+from gnnexp.graph.storage.layout import SPLITS
 from gnnexp.graph.stream import EdgeStream, Symmetrized
 
 _SUFFIXES = (*TEXT, ".npy", ".bin")
@@ -64,7 +64,7 @@ class EdgeList(Dataset):
         comments: what starts a comment.
         symmetrize: add the reverse of every edge.
         inverse_relations: the reverse of an edge of type r has type R + r.
-        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.held_out`), or null.
+        link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null.
         self_loops: `keep`, `add` or `remove`.
         duplicates: `merge` or `keep` parallel edges of the same type.
         streamed: read the edges in chunks, never all of them at once.

@@ -12,10 +12,10 @@ import scipy.sparse
 import torch
 
 from gnnexp.datasets.base import Dataset, checked, single_file
-from gnnexp.datasets.features import Sparse, feature_rows, one_hot_columns
-from gnnexp.datasets.matlab import SparseColumns, read_matlab
-from gnnexp.datasets.split import check_shares, random_split
-from gnnexp.datasets.unpickle import csr_matrix
+from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
+from gnnexp.datasets.reading.matlab import SparseColumns, read_matlab
+from gnnexp.datasets.reading.unpickle import csr_matrix
+from gnnexp.datasets.splits.split import check_shares, random_split
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph

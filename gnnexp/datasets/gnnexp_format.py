@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from gnnexp.datasets.base import Dataset, checked
-from gnnexp.graph.format import open_graph
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.storage.format import open_graph
 
 
 class GnnexpFormat(Dataset):
-    """A folder written by `gnnexp.graph.format.save_graph`, opened as memory maps.
+    """A folder written by `gnnexp.graph.storage.format.save_graph`, opened as memory maps.
 
     Args:
         path: the folder.

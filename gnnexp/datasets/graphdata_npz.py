@@ -10,10 +10,10 @@ import scipy.sparse.csgraph
 import torch
 
 from gnnexp.datasets.base import Dataset, checked, class_count, single_file
-from gnnexp.datasets.features import Sparse, feature_rows
-from gnnexp.datasets.npz import NpzFile
-from gnnexp.datasets.split import check_shares, per_class_split, random_split
-from gnnexp.datasets.unpickle import as_csr
+from gnnexp.datasets.reading.features import Sparse, feature_rows
+from gnnexp.datasets.reading.npz import NpzFile
+from gnnexp.datasets.reading.unpickle import as_csr
+from gnnexp.datasets.splits.split import check_shares, per_class_split, random_split
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph, Splits

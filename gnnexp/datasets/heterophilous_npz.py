@@ -9,8 +9,8 @@ import numpy as np
 import torch
 
 from gnnexp.datasets.base import Dataset, checked, class_count, single_file
-from gnnexp.datasets.npz import NpzFile
-from gnnexp.datasets.split import given_split
+from gnnexp.datasets.reading.npz import NpzFile
+from gnnexp.datasets.splits.split import given_split
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph, Splits

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from gnnexp.datasets.base import ROOT_VARIABLE, Dataset, checked, data_folder, no_edges, where_to_put
-from gnnexp.datasets.features import Sparse, typed_rows
-from gnnexp.datasets.npz import DAMAGE
-from gnnexp.datasets.ogb_raw import FORMAT_MEND, OgbRaw, read_binary, read_table, read_text, require
-from gnnexp.datasets.ogb_typed import TYPES, read_typed
-from gnnexp.datasets.pickled import PickledDict
-from gnnexp.datasets.split import given_split
-from gnnexp.datasets.unpickle import Pickles, as_array
+from gnnexp.datasets.reading.features import Sparse, typed_rows
+from gnnexp.datasets.reading.npz import DAMAGE
+from gnnexp.datasets.reading.ogb_raw import FORMAT_MEND, OgbRaw, read_binary, read_table, read_text, require
+from gnnexp.datasets.reading.ogb_typed import TYPES, read_typed
+from gnnexp.datasets.reading.pickled import PickledDict
+from gnnexp.datasets.reading.unpickle import Pickles, as_array
+from gnnexp.datasets.splits.split import given_split
 from gnnexp.errors import ConfigError, DataError, Findings, Problem
 from gnnexp.graph.build import CscArrays, build_graph
 from gnnexp.graph.graph import Graph, Splits

@@ -12,11 +12,11 @@ import scipy.sparse
 import torch
 
 from gnnexp.datasets.base import Dataset, checked, data_folder, existing_files
-from gnnexp.datasets.checksums import PLANETOID, check_sha256
-from gnnexp.datasets.features import Sparse, feature_rows
-from gnnexp.datasets.pickled import PickledDict
-from gnnexp.datasets.split import given_split, random_split
-from gnnexp.datasets.unpickle import Pickles, as_array, as_csr
+from gnnexp.datasets.reading.checksums import PLANETOID, check_sha256
+from gnnexp.datasets.reading.features import Sparse, feature_rows
+from gnnexp.datasets.reading.pickled import PickledDict
+from gnnexp.datasets.reading.unpickle import Pickles, as_array, as_csr
+from gnnexp.datasets.splits.split import given_split, random_split
 from gnnexp.errors import DataError, Findings, Problem
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph, Splits

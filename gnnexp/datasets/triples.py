@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gnnexp.datasets.archive import MEMBERS_MEND, read_archive
 from gnnexp.datasets.base import Dataset, check_memory, checked, data_folder, where_to_put
+from gnnexp.datasets.reading.archive import MEMBERS_MEND, read_archive
 from gnnexp.errors import DataError, Findings, Problem
-from gnnexp.files import is_file
+from gnnexp.files.regular import is_file
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph
 

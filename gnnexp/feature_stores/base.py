@@ -17,7 +17,7 @@ from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.pool import Pool
 from gnnexp.measure.tally import Counts
-from gnnexp.measure.tier import across
+from gnnexp.tiers.tier import across
 
 
 class FeatureStore(ABC):

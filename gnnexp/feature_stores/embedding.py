@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from gnnexp.comm.communicator import Communicator
-from gnnexp.config.schema import MOST_COUNTED, TrainConfig
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.schema import MOST_COUNTED, TrainConfig
 from gnnexp.feature_stores.routing import Routes, route, together
 from gnnexp.feature_stores.rows import take_rows
 from gnnexp.feature_stores.sliced import slice_bounds

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from gnnexp.config.schema import run_config
 from gnnexp.errors import Problem
+from gnnexp.experiment.schema import run_config
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.local import features_of
 from gnnexp.feature_stores.rows import rows_nbytes, take_rows

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
-from gnnexp.config.schema import TrainConfig
+from gnnexp.experiment.schema import TrainConfig
 from gnnexp.feature_stores.base import FeatureStore
 
 

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from gnnexp.errors import DataError, Problem
-from gnnexp.graph.arrays import META, ArrayFolder, Verify, mend, read_folder
 from gnnexp.graph.graph import Graph
+from gnnexp.graph.storage.arrays import META, ArrayFolder, Verify, mend, read_folder
+from gnnexp.graph.storage.writer import ArrayWriter
 from gnnexp.graph.stream import EdgeStream
-from gnnexp.graph.writer import ArrayWriter
 from gnnexp.kernels.graph.checks import count_outside
 from gnnexp.kernels.partitioners.replicas import count_parts
 

@@ -17,15 +17,15 @@ import torch
 from torch import Tensor
 
 from gnnexp.errors import DataError, Problem
-from gnnexp.graph.arrays import META, mend, read_folder
 from gnnexp.graph.build import build_graph, index_dtype
-from gnnexp.graph.format import GraphWriter, open_graph
 from gnnexp.graph.graph import Graph
-from gnnexp.graph.layout import SPLITS
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.sparse import SparseRows
+from gnnexp.graph.storage.arrays import META, mend, read_folder
+from gnnexp.graph.storage.format import GraphWriter, open_graph
+from gnnexp.graph.storage.layout import SPLITS
+from gnnexp.graph.storage.writer import ArrayWriter, write_json
 from gnnexp.graph.stream import EdgeChunk, EdgeStream
-from gnnexp.graph.writer import ArrayWriter, write_json
 from gnnexp.kernels.graph.scatter import count_held, sort_by_part
 
 KIND, SCHEMA = "part", 2

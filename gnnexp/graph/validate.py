@@ -15,8 +15,8 @@ from torch import Tensor
 
 from gnnexp.errors import Problem
 from gnnexp.graph.graph import Graph
-from gnnexp.graph.layout import SPLITS, arrays_of, check_layout
 from gnnexp.graph.sparse import SparseRows
+from gnnexp.graph.storage.layout import SPLITS, arrays_of, check_layout
 from gnnexp.kernels.graph.checks import (
     count_bad_multilabel,
     count_common,

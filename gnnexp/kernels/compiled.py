@@ -26,8 +26,8 @@ from typing import Any
 import numba
 from numba.core.caching import FunctionCache
 
-from gnnexp.disk import flock
-from gnnexp.pulse import Pulse
+from gnnexp.files.disk import flock
+from gnnexp.files.pulse import Pulse
 
 log = logging.getLogger(__name__)
 _within = threading.local()

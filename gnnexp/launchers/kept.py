@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from gnnexp.config.build import build
+from gnnexp.experiment.build import build
 from gnnexp.launchers.base import Launcher
 from gnnexp.launchers.queue.controller import Controller
 

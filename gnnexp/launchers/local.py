@@ -15,9 +15,9 @@ from typing import Any
 
 import psutil
 
-from gnnexp.config.schema import HardwareConfig, run_config
-from gnnexp.disk import Place, subfolder
 from gnnexp.errors import Problem
+from gnnexp.experiment.schema import HardwareConfig, run_config
+from gnnexp.files.disk import Place, subfolder
 from gnnexp.launchers.base import Launcher, Outcome, lost_place
 from gnnexp.launchers.interrupts import Interrupts, noted
 from gnnexp.launchers.ranks import END_S, Ranks

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from gnnexp.files.pulse import Pulse, is_stopped, kill
 from gnnexp.launchers.parent import LAUNCHER_VARIABLE
 from gnnexp.launchers.rendezvous_port import rendezvous_port
-from gnnexp.pulse import Pulse, is_stopped, kill
 
 # What a starter that is told to end has for it.
 END_S = 5.0

@@ -18,17 +18,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnexp.config.packages import is_installed, missing_package
-from gnnexp.config.schema import HardwareConfig, run_config
-from gnnexp.disk import subfolder
 from gnnexp.errors import Problem, RunError
+from gnnexp.experiment.packages import is_installed, missing_package
+from gnnexp.experiment.schema import HardwareConfig, run_config
+from gnnexp.files.disk import subfolder
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.queue.answers import Alive, Ended, Unknown
 from gnnexp.launchers.queue.commands import plain
 from gnnexp.launchers.queue.controller import PERIOD_S, Controller, NoAnswer
 from gnnexp.launchers.queue.evidence import answer_of, own_end
-from gnnexp.launchers.slurm_check import check_against_cluster
-from gnnexp.launchers.slurm_jobs import (
+from gnnexp.launchers.queue.slurm_check import check_against_cluster
+from gnnexp.launchers.queue.slurm_jobs import (
     Submission,
     cancel,
     ended_with_step,
@@ -38,7 +38,7 @@ from gnnexp.launchers.slurm_jobs import (
     release,
     write_submission,
 )
-from gnnexp.launchers.slurm_task import Task
+from gnnexp.launchers.queue.slurm_task import Task
 from gnnexp.launchers.status import Death, have_finished, judge, read_statuses
 from gnnexp.record.attempts import is_requeued
 from gnnexp.record.records import write_text

@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gnnexp.disk import EXIT_CODE
-from gnnexp.files import open_regular
+from gnnexp.files.disk import EXIT_CODE
+from gnnexp.files.regular import open_regular
 from gnnexp.launchers.base import Outcome
 from gnnexp.record.records import RESULT_FILE, read_fields
 

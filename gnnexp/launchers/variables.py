@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gnnexp.config.schema import HardwareConfig
+from gnnexp.experiment.schema import HardwareConfig
 
 # Measured on 2 cores: an epoch of DGL's loop takes 844-862 ms, with mmap_max=0 747-763 ms: large tensors are no longer
 # mapped, zeroed and unmapped for every batch. The trim threshold keeps the top of the heap too: page faults of a step

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import psutil
 
-from gnnexp.disk import Place
+from gnnexp.files.disk import Place
 from gnnexp.launchers.status import Hang, Status, hanging, read_statuses
 
 _POLL_S = 0.1

@@ -19,10 +19,10 @@ from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import Rows
 from gnnexp.kernels.counter import Purpose
-from gnnexp.models.backend import Drop
 from gnnexp.models.layer import BlockLayer, Destinations, Layer
 from gnnexp.models.local import destination_rows, normalised_weights, whole_and_own
 from gnnexp.models.model import Exchange, Model, Preactivate
+from gnnexp.ops.backend import Drop
 
 Keys = tuple[Tensor, Tensor]
 

@@ -13,9 +13,9 @@ from gnnexp.errors import Problem
 from gnnexp.graph.block import Block
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import Rows, SparseRows
-from gnnexp.models.backend import Drop
 from gnnexp.models.layer import Activation, Destinations, Layer
 from gnnexp.models.model import Model
+from gnnexp.ops.backend import Drop
 
 
 class GATLayer(Layer):

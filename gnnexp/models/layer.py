@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows, SparseRows
-from gnnexp.models.backend import Backend, Drop
+from gnnexp.ops.backend import Backend, Drop
 
 Activation = Literal["relu", "elu", "none"]
 

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from gnnexp.graph.block import Block
 from gnnexp.graph.sparse import Rows, SparseRows
-from gnnexp.models.backend import Drop
 from gnnexp.models.layer import Destinations, Layer
-from gnnexp.models.shortcuts import SplitDestinations
+from gnnexp.ops.backend import Drop
+from gnnexp.ops.shortcuts import SplitDestinations
 
 # Measured on a machine of 2 cores: float32 GEMM 195 GFLOP/s; gathered rows of an aggregation ~8 GB/s, so
 # one gathered float costs as much as about 100 floating-point operations of a GEMM.

@@ -9,18 +9,18 @@ from typing import Any, TypedDict
 import torch
 from torch import Tensor, nn
 
-from gnnexp.config.schema import MOST_COUNTED
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.schema import MOST_COUNTED
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.counter import Purpose, stream
-from gnnexp.models.backend import Backend, Drop
-from gnnexp.models.backends import KERNELS, make_backend
 from gnnexp.models.layer import Activation, BlockLayer, GraphFacts, Layer, activate
 from gnnexp.models.local import destination_rows, preactivated_rows
-from gnnexp.models.masks import DropKeys, mask_key
+from gnnexp.ops.backend import Backend, Drop
+from gnnexp.ops.backends import KERNELS, make_backend
+from gnnexp.ops.masks import DropKeys, mask_key
 
 # The deepest published GNN has 1,001 layers (Li et al., ICML 2021).
 MOST_LAYERS = 10_000

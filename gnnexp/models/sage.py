@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from gnnexp.graph.sparse import Rows
 from gnnexp.models.layer import Activation, Destinations, Layer
 from gnnexp.models.model import Model
-from gnnexp.models.shortcuts import SumOfLinears
+from gnnexp.ops.shortcuts import SumOfLinears
 
 
 class SAGELayer(Layer):

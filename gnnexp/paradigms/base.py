@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from gnnexp.errors import Problem
+from gnnexp.experiment.needs import Drawn, Need, Profile, Resident
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
 from gnnexp.job import Job
-from gnnexp.measure.needs import Drawn, Need, Profile, Resident
 from gnnexp.measure.phases import Phase
 from gnnexp.models.model import Model
 from gnnexp.paradigms.checks import num_ranks, pairs, store_of

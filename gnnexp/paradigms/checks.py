@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from gnnexp.config.build import build, locate
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.build import build, locate
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.model import Model

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.needs import Need
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
 from gnnexp.job import Job
-from gnnexp.measure.needs import Need
-from gnnexp.models.dgl_layers import SUPPORTED, DGLStack, supported, wants_self_loops
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.checks import cpu_only, no_decoder, plain_features, vertices_only, whole_topology
+from gnnexp.paradigms.dgl.layers import SUPPORTED, DGLStack, supported, wants_self_loops
 from gnnexp.paradigms.dgl_reference import dense_features, dgl_needs, epoch_seed, to_dgl, unsupported_model
 from gnnexp.tasks.base import Examples
 

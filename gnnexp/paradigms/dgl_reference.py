@@ -19,20 +19,20 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from gnnexp.config.build import build
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.build import build
+from gnnexp.experiment.needs import Need
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.job import Job
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.measure.ledger import Traffic, all_reduce_share
-from gnnexp.measure.needs import Need
 from gnnexp.measure.phases import Phase
-from gnnexp.models.dgl_layers import SUPPORTED, DGLStack, supported, wants_self_loops
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.checks import cpu_only, no_decoder, plain_features, vertices_only, whole_topology
+from gnnexp.paradigms.dgl.layers import SUPPORTED, DGLStack, supported, wants_self_loops
 from gnnexp.tasks.base import Examples
 
 os.environ.setdefault("DGLBACKEND", "pytorch")  # read by dgl when it is imported

@@ -18,14 +18,13 @@ import torch
 from torch import Tensor
 
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.needs import Need, Resident
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
-from gnnexp.measure.host_tier import Place
 from gnnexp.measure.memory import give_back_heap
-from gnnexp.measure.needs import Need, Resident
 from gnnexp.paradigms.checks import block_degrees, num_ranks, one_part_per_rank, pairs
 from gnnexp.paradigms.loops.full_graph import FullGraph, Whole
 from gnnexp.paradigms.loops.share import Share
@@ -34,6 +33,7 @@ from gnnexp.paradigms.offloading.options import Keep, OffloadOptions
 from gnnexp.paradigms.offloading.plan import OffloadPlan
 from gnnexp.paradigms.offloading.start import ReadRows
 from gnnexp.paradigms.offloading.sweep import Sweeps
+from gnnexp.tiers.host_tier import Place
 
 
 class Offload(FullGraph):
@@ -48,7 +48,7 @@ class Offload(FullGraph):
         rows: what chunks read of a layer's sources: `raw` rows, `projected` ones, or per layer whichever makes for
             fewer floats to gather.
         host: `ram`, or `file`s in the run directory.
-        dedup: `{inter, intra}`, see `samplers/transitions.py`.
+        dedup: `{inter, intra}`, see `placement/transitions.py`.
         reorganise: chunks in the order of Algorithm 4, where Equation 4 says that it costs less.
         prefetch: on a GPU, bring a batch's own rows while the batch before is worked on.
     """

@@ -19,8 +19,8 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from gnnexp.config.build import build, locate
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.build import build, locate
 from gnnexp.feature_stores.embedding import SlicedEmbeddingStore
 from gnnexp.feature_stores.sliced import SlicedStore, slice_bounds
 from gnnexp.graph.block import Batch, BatchKey, Block

@@ -19,11 +19,11 @@ from torch import Tensor
 from gnnexp.comm.background import Background
 from gnnexp.comm.tensor_split import Shares, even_bounds, even_shares, gather, split
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.needs import Resident
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
-from gnnexp.measure.needs import Resident
 from gnnexp.models.decoupled import (
     Decoupled,
     Keys,
@@ -43,7 +43,7 @@ from gnnexp.paradigms.columns.host_updates import HostUpdates, dense_updates
 from gnnexp.paradigms.columns.options import Attention, Mode, NNDevice, TensorOptions
 from gnnexp.paradigms.columns.propagation import Pipeline, propagated, take_turns
 from gnnexp.paradigms.loops.full_graph import Whole, WholeInMemory
-from gnnexp.samplers.chunks import Chunk
+from gnnexp.placement.chunks import Chunk
 from gnnexp.samplers.expansion import Expansion
 
 

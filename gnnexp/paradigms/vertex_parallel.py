@@ -21,14 +21,14 @@ from torch import Tensor
 from gnnexp.comm.broadcast import WholeParts
 from gnnexp.comm.shuffle import Halo
 from gnnexp.comm.stale import StaleRows
-from gnnexp.config.build import build
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.build import build
+from gnnexp.experiment.needs import Need, Resident
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
-from gnnexp.measure.needs import Need, Resident
 from gnnexp.models.model import Model
 from gnnexp.paradigms.checks import block_degrees, num_ranks, one_part_per_rank
 from gnnexp.paradigms.chunks.chunking import Chunking
@@ -37,8 +37,8 @@ from gnnexp.paradigms.loops.full_graph import Whole, WholeInMemory
 from gnnexp.paradigms.vertices.cut_layers import CutLayers
 from gnnexp.paradigms.vertices.hybrid_dependency import Costs, cheapest
 from gnnexp.paradigms.vertices.options import Dependency, Exchange, VertexOptions
-from gnnexp.samplers.cut_graph import cut_graph
-from gnnexp.samplers.halo import Level, everyone, levels, shuffle_index
+from gnnexp.placement.cut_graph import cut_graph
+from gnnexp.placement.halo import Level, everyone, levels, shuffle_index
 
 
 class VertexParallel(WholeInMemory):

@@ -12,13 +12,13 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
-from gnnexp.config.build import build
-from gnnexp.config.kinds import kind_of
-from gnnexp.config.packages import is_installed, missing_package
 from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.experiment.build import build
+from gnnexp.experiment.kinds import kind_of
+from gnnexp.experiment.packages import is_installed, missing_package
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, check_partition
-from gnnexp.graph.presample import Presample
+from gnnexp.graph.storage.presample import Presample
 from gnnexp.graph.stream import EdgeStream
 from gnnexp.measure.memory import give_back_heap, host_peak_bytes, reset_host_peak
 from gnnexp.provenance.code import code_key

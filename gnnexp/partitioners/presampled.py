@@ -14,7 +14,7 @@ import torch
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import owner_dtype
-from gnnexp.graph.presample import Presample
+from gnnexp.graph.storage.presample import Presample
 from gnnexp.kernels.graph.undirected import undirected
 from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.metis import BYTES_PER_EDGE, check_memory, fill_empty

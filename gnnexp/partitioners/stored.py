@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.graph.arrays import META, read_folder
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import KIND, SCHEMA, Partition, open_partition
-from gnnexp.graph.presample import Presample
+from gnnexp.graph.storage.arrays import META, read_folder
+from gnnexp.graph.storage.presample import Presample
 from gnnexp.partitioners.base import Owners, Partitioner
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from gnnexp.pulse import kill
+from gnnexp.files.pulse import kill
 
 UNKNOWN = "unknown machine"
 # What commands have that describe the machine and the code: on a dead disk or driver they never end.

@@ -10,7 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 
 # First name -> name of today.
-MOVED: Mapping[str, str] = {}
+MOVED: Mapping[str, str] = {
+    "gnnexp.datasets.dcsbm.Dcsbm": "gnnexp.datasets.generated.dcsbm.Dcsbm",
+    "gnnexp.datasets.rmat.Rmat": "gnnexp.datasets.generated.rmat.Rmat",
+    "gnnexp.partitioners.dbh.DbhPartitioner": "gnnexp.partitioners.streams.dbh.DbhPartitioner",
+    "gnnexp.partitioners.greedy.GreedyPartitioner": "gnnexp.partitioners.streams.greedy.GreedyPartitioner",
+    "gnnexp.partitioners.hdrf.HdrfPartitioner": "gnnexp.partitioners.streams.hdrf.HdrfPartitioner",
+    "gnnexp.partitioners.libra.LibraPartitioner": "gnnexp.partitioners.streams.libra.LibraPartitioner",
+    "gnnexp.partitioners.restream.RestreamPartitioner": "gnnexp.partitioners.streams.restream.RestreamPartitioner",
+    "gnnexp.partitioners.spring.SpringPartitioner": "gnnexp.partitioners.streams.spring.SpringPartitioner",
+    "gnnexp.partitioners.two_ps_l.TwoPsLPartitioner": "gnnexp.partitioners.streams.two_ps_l.TwoPsLPartitioner",
+}
 
 
 def name_today(name: str) -> str:

@@ -17,10 +17,10 @@ from typing import Any
 
 import psutil
 
-from gnnexp.disk import Place, flock, put_back, writing
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.files import SMALL_BYTES, parse_json, read_limited
-from gnnexp.pulse import process_table
+from gnnexp.files.disk import Place, flock, put_back, writing
+from gnnexp.files.pulse import process_table
+from gnnexp.files.regular import SMALL_BYTES, parse_json, read_limited
 
 ATTEMPTS_FILE = "attempts.jsonl"
 LOCK_FILE = "lock"
@@ -211,7 +211,7 @@ class Holder:
         host: on which it runs.
         pid: its number there.
         started: when, in seconds since the epoch: another process with its number started at another time.
-        table: where it has that number (`gnnexp.pulse.process_table`); empty in files of earlier versions.
+        table: where it has that number (`gnnexp.files.pulse.process_table`); empty in files of earlier versions.
     """
 
     host: str

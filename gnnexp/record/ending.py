@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gnnexp.config.build import build
-from gnnexp.disk import one_line, put_back, refusal
+from gnnexp.experiment.build import build
+from gnnexp.files.disk import one_line, put_back, refusal
 from gnnexp.launchers.base import Outcome, lost_place
 from gnnexp.record.attempts import nodes_of, note, read_attempts
 from gnnexp.record.records import RESULT_FILE, read_epochs, summarize, write_json

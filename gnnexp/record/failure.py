@@ -10,8 +10,8 @@ from typing import Literal
 
 import psutil
 
-from gnnexp.disk import EXIT_CODE, one_line, refusal
 from gnnexp.errors import DivergedError, GnnexpError
+from gnnexp.files.disk import EXIT_CODE, one_line, refusal
 
 Kind = Literal["", "error", "out of memory", "diverged", "hang", "killed", "mistake", "interrupted", "disk"]
 _UNITS = {"": 1, "b": 1, "bytes": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.comm.environment import Environment
-from gnnexp.disk import subfolder
+from gnnexp.files.disk import subfolder
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.record.records import write_json
 

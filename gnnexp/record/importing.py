@@ -23,8 +23,8 @@ from typing import Any
 import yaml
 
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.files import SMALL_BYTES, open_regular, parse_json
-from gnnexp.graph.writer import sync
+from gnnexp.files.regular import SMALL_BYTES, open_regular, parse_json
+from gnnexp.graph.storage.writer import sync
 from gnnexp.provenance.imported import IMPORTED
 from gnnexp.record.archive import RUNS, STATES, as_made
 from gnnexp.record.members import Member, members

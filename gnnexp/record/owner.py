@@ -7,7 +7,7 @@ import pwd
 from pathlib import Path
 
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.files import is_folder
+from gnnexp.files.regular import is_folder
 
 
 def check_own(run_dir: Path, does: str, mend: str) -> None:

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gnnexp.config.signature import check_keys, parameters_of_dataclass
-from gnnexp.disk import write_bytes, writing
 from gnnexp.errors import DataError, Problem
-from gnnexp.files import parse_json, read_json, read_limited
+from gnnexp.experiment.signature import check_keys, parameters_of_dataclass
+from gnnexp.files.disk import write_bytes, writing
+from gnnexp.files.regular import parse_json, read_json, read_limited
 from gnnexp.measure.record import RankRecord, layer_counts
 from gnnexp.record.shape import check_job, check_line, check_result, check_state
 

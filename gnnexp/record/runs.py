@@ -34,8 +34,8 @@ class Run:
         kind: of the failure (`gnnexp.record.failure.Kind`).
         facts: what the paradigm decided before the first epoch (`Paradigm.facts`).
         nodes: on which ranks ran (`gnnexp.provenance.machine.Node`); empty in records that did not say so.
-        quality: of the partition, what making it took, and what its method tells (`gnnexp.prepare.read_quality`); empty
-            where nothing was partitioned.
+        quality: of the partition, what making it took, and what its method tells
+            (`gnnexp.preparation.artifacts.read_quality`); empty where nothing was partitioned.
     """
 
     path: Path

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnnexp.config.schema import MOST_COUNTED, HardwareConfig, Links, Straggler, TrainConfig
-from gnnexp.config.signature import describe, fits, parameters_of_dataclass
+from gnnexp.experiment.schema import MOST_COUNTED, HardwareConfig, Links, Straggler, TrainConfig
+from gnnexp.experiment.signature import describe, fits, parameters_of_dataclass
 
 STATUSES = ("finished", "failed")
 _GROUPS = ("dataset", "partitioner", "sampler", "feature_store", "model", "task", "paradigm", "tracker", "train",

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.planner.profiles import machine_named
+from gnnexp.experiment.signature import unknown
+from gnnexp.planning.profiles import machine_named
 from gnnexp.reports.figures.description import Figure, check_keys, read_figures
 from gnnexp.reports.kinds.kinds import KINDS
 from gnnexp.reports.published.beside import Beside, read_beside

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from gnnexp.errors import Problem
+from gnnexp.experiment.needs import Need
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
-from gnnexp.measure.needs import Need
-from gnnexp.measure.tier import across
+from gnnexp.tiers.tier import across
 
 HOST = torch.device("cpu")
 Scores = Mapping[str, np.ndarray]

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from gnnexp.config.schema import MOST_COUNTED
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.needs import Need
+from gnnexp.experiment.schema import MOST_COUNTED
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
-from gnnexp.measure.needs import Need
 from gnnexp.tasks.base import HOST, Examples, Scores, Task, wanted_device
 from gnnexp.tasks.decoders import Decoder, DistMult
 from gnnexp.tasks.known import KnownLinks

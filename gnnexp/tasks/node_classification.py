@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gnnexp.errors import Problem
+from gnnexp.experiment.needs import Need
 from gnnexp.graph.graph import Graph
-from gnnexp.measure.needs import Need
 from gnnexp.tasks.base import HOST, Examples, Scores, Task, wanted_device
 from gnnexp.tasks.metrics import accuracy, macro_f1, micro_f1, roc_auc
 

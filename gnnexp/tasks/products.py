@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gnnexp.first_order import FirstOrderFunction
 from gnnexp.kernels.rows.products import product_gradients, score_pairs
+from gnnexp.ops.first_order import FirstOrderFunction
 
 _NONE = np.empty(0, np.int64)
 

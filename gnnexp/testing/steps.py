@@ -16,8 +16,8 @@ from gnnexp.feature_stores.embedding import EmbeddingStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.job import Job
-from gnnexp.train import make_optimizer
 from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.train import make_optimizer
 
 MODELS: dict[str, dict[str, Any]] = {
     "gcn": {"_target_": "gnnexp.models.gcn.GCN"},

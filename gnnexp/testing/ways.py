@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gnnexp.config.build import build
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.build import build
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.paradigms.base import Paradigm
@@ -54,7 +54,7 @@ def config_in(way: str, model: Mapping[str, Any], **changes: Mapping[str, Any]) 
     config = small_config(model, **{**changes, "hardware": {**PROFILE, **changes.get("hardware", {})}})
     config["paradigm"], place = WAYS[way]
     if place == "edges":  # asked by checks alone: tests give partitions
-        config["partitioner"] = {"_target_": "gnnexp.partitioners.dbh.DbhPartitioner"}
+        config["partitioner"] = {"_target_": "gnnexp.partitioners.streams.dbh.DbhPartitioner"}
     if way in SLICED:
         config["feature_store"] = SLICED_STORE
     if way not in MINI_BATCH:

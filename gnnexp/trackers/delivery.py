@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gnnexp.disk import locked, remove_unfinished
 from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.files.disk import locked, remove_unfinished
 from gnnexp.record.attempts import BUSY
 from gnnexp.record.records import (
     JOB_FILE,

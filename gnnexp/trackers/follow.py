@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from gnnexp.config.build import build
-from gnnexp.disk import subfolder
-from gnnexp.pulse import kill
+from gnnexp.experiment.build import build
+from gnnexp.files.disk import subfolder
+from gnnexp.files.pulse import kill
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import read_run
 from gnnexp.trackers.report_record import REPORT_FILE, read_report

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from gnnexp.config.check import LONGEST_S
-from gnnexp.config.packages import is_installed, missing_package
-from gnnexp.disk import locked
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.check import LONGEST_S
+from gnnexp.experiment.packages import is_installed, missing_package
+from gnnexp.files.disk import locked
 from gnnexp.trackers.base import Tracker, TrackingError
 from gnnexp.trackers.delivery import Delivery, RunRecord, delivering, read_delivery, read_run
 from gnnexp.trackers.description import (

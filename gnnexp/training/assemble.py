@@ -15,28 +15,28 @@ from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator, connect
 from gnnexp.comm.environment import Environment
-from gnnexp.config.build import build
-from gnnexp.config.schema import HardwareConfig, RunConfig, run_config
-from gnnexp.config.seen import as_seen
 from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.experiment.build import build
+from gnnexp.experiment.schema import HardwareConfig, RunConfig, run_config
+from gnnexp.experiment.seen import as_seen
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.trainable import TrainableStore
-from gnnexp.graph.format import open_graph
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, open_partition
 from gnnexp.graph.parts import Parts, open_parts
-from gnnexp.graph.presample import open_presample
 from gnnexp.graph.shard import BlockNeeds, Shard
+from gnnexp.graph.storage.format import open_graph
+from gnnexp.graph.storage.presample import open_presample
 from gnnexp.job import Job
 from gnnexp.kernels.pool import Pool
 from gnnexp.measure.memory import resets_host_peak
 from gnnexp.measure.phases import Delay, PhaseTimer
-from gnnexp.measure.tier import DeviceTier
 from gnnexp.models.layer import GraphFacts
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.samplers.base import Sampler
 from gnnexp.tasks.base import Task
+from gnnexp.tiers.tier import DeviceTier
 
 
 @dataclass(frozen=True)

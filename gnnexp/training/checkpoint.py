@@ -21,10 +21,10 @@ from typing import Any
 import torch
 
 from gnnexp.comm.communicator import Communicator
-from gnnexp.disk import subfolder
 from gnnexp.errors import DataError, Problem
-from gnnexp.files import read_json
-from gnnexp.graph.writer import sync
+from gnnexp.files.disk import subfolder
+from gnnexp.files.regular import read_json
+from gnnexp.graph.storage.writer import sync
 from gnnexp.record.records import write_json
 
 logger = logging.getLogger(__name__)

@@ -3,7 +3,7 @@
 Layer l is computed for all vertices that later layers read, before layer l + 1: no vertex is computed twice (DGL's and
 OGB's "layer-wise inference"). These are the evaluated vertices and what the remaining hops reach of them. Each rank
 computes its range of them. Half of `train.eval_memory` is for the chunk that is worked on, half for activations; where
-these take more, they go through one mapped file per machine (`gnnexp.training.host_rows`). Between chunks the resident
+these take more, they go through one mapped file per machine (`gnnexp.tiers.host_rows`). Between chunks the resident
 pages of mapped files are given back.
 """
 
@@ -34,7 +34,7 @@ from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.loops.targets import share
 from gnnexp.samplers.full import FullSampler
 from gnnexp.tasks.base import Scores
-from gnnexp.training.host_rows import machines
+from gnnexp.tiers.host_rows import machines
 
 # Bytes of chunk-local tensors (gathered sources, projections, sums) per edge and column: at most this many copies.
 _CHUNK_COPIES = 8

@@ -21,9 +21,9 @@ from benchmarks.gpu.needed import MOST_BYTES, ROOT, needed_files
 from benchmarks.gpu.report import Report, Row, is_done, read, table
 from benchmarks.gpu.stage import Stage, rate
 from gnnexp.config.compose import compose
-from gnnexp.models.backend_numba import NumbaBackend
-from gnnexp.models.backend_torch import TorchBackend
-from gnnexp.planner.steps import OVERRIDES
+from gnnexp.ops.backend_numba import NumbaBackend
+from gnnexp.ops.backend_torch import TorchBackend
+from gnnexp.planning.steps import OVERRIDES
 from gnnexp.testing.blocks import awkward_blocks
 
 CPU = torch.device("cpu")
@@ -33,7 +33,7 @@ BLOCKS = awkward_blocks()
 
 def test_the_files_are_few_and_import_nothing_but_the_core(tmp_path: Path) -> None:
     files = list(needed_files())
-    assert ROOT / "benchmarks/gpu/configs/step.json" in files and ROOT / "gnnexp/train.py" in files
+    assert ROOT / "benchmarks/gpu/configs/step.json" in files and ROOT / "gnnexp/training/train.py" in files
     assert sum(file.stat().st_size for file in files) <= MOST_BYTES
     modules = [f"benchmarks.gpu.{file.stem}" for file in (ROOT / "benchmarks" / "gpu").glob("*.py")]
     assert {f"benchmarks.gpu.{name.replace('-', '_')}" for name in proof.LIMITS} <= set(modules)

@@ -57,7 +57,7 @@ def test_nobody_is_signalled_who_may_be_somebody_else(
         run: Path, innocent: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     signalled: list[int] = []
-    monkeypatch.setattr("gnnexp.cli.jobs.os.kill", lambda pid, number: signalled.append(pid))
+    monkeypatch.setattr("gnnexp.cli.commands.jobs.os.kill", lambda pid, number: signalled.append(pid))
     here = {"host": platform.node(), "pid": innocent.pid, "started": psutil.Process(innocent.pid).create_time()}
     words = {"nothing": "", "another host": json.dumps({**here, "host": "n1"}),
              "another process": json.dumps({**here, "started": here["started"] - 60}),

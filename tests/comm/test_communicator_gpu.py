@@ -12,7 +12,7 @@ from exchanging import CPU, Sent, counts, rows_for, traffic
 from gnnexp.comm.background import Background
 from gnnexp.comm.communicator import STAGED, Communicator, _carrier
 from gnnexp.comm.environment import read_environment
-from gnnexp.config.schema import HardwareConfig
+from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.training.assemble import choose_device
 

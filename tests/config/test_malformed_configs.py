@@ -13,11 +13,11 @@ from malformed import (
     workplace,
 )
 
-from gnnexp.cli.prepare import checked
+from gnnexp.cli.running.prepare import checked
 from gnnexp.config.folders import product_folder
 from gnnexp.datasets.digits import Digits
 from gnnexp.errors import ProblemsError
-from gnnexp.prepare import cache_root, prepare_graph
+from gnnexp.preparation.artifacts import cache_root, prepare_graph
 
 __all__ = ["workplace"]
 

@@ -10,7 +10,7 @@ from gnnexp.datasets.dgl_builtin import DglBuiltin
 from gnnexp.datasets.digits import Digits, nearest_neighbors
 from gnnexp.datasets.gnnexp_format import GnnexpFormat
 from gnnexp.errors import ConfigError, DataError
-from gnnexp.graph.format import save_graph
+from gnnexp.graph.storage.format import save_graph
 
 
 def test_digits_is_a_symmetric_knn_graph() -> None:

@@ -31,7 +31,7 @@ from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.edge_list import EdgeList
 from gnnexp.errors import DataError
 from gnnexp.graph.validate import validate_graph
-from gnnexp.prepare import cache_root, prepare_graph
+from gnnexp.preparation.artifacts import cache_root, prepare_graph
 from torture.fuzz.kinds.small_datasets import (
     DATASETS,
     hetero_arrays,
@@ -124,7 +124,7 @@ def test_archives(name: str) -> None:
     if word and "claim" not in name and "header" not in name and name != "encrypted":
         refused(dataset.load, word)
     elif word:  # an archive of one member
-        from gnnexp.datasets.npz import NpzFile
+        from gnnexp.datasets.reading.npz import NpzFile
 
         refused(lambda: NpzFile(Path("tolokers.npz")).array("node_features"), word)
     else:

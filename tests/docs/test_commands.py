@@ -22,16 +22,16 @@ import pytest
 from documented_commands import ROOT, Command, commands_of, documented
 from documents_place import linked_place
 
+import gnnexp.cli.commands.sweep
 import gnnexp.cli.main as command_line
-import gnnexp.cli.sweep
-from gnnexp.cli.prepare import checked
+from gnnexp.cli.running.prepare import checked
+from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.config.compose import expand_values
 from gnnexp.config.folders import product_folder
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.errors import ConfigError
 from gnnexp.reports.claims.claim import claiming_papers
 from gnnexp.reports.kinds.kinds import KINDS
-from gnnexp.sweep import load_sweep
 
 COMMANDS = documented()
 SHOWN = [command for command in COMMANDS if not command.is_usage]
@@ -68,9 +68,9 @@ def check_sweep(options: argparse.Namespace) -> int:
     chosen = {next(n for n, case in enumerate(sweep.cases) if value in case.overrides) for value in typed} | {0}
     few = replace(sweep, cases=tuple(sweep.cases[number] for number in sorted(chosen)), report={})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gnnexp.cli.sweep, "load_sweep", lambda *_, **__: few)
+        patch.setattr(gnnexp.cli.commands.sweep, "load_sweep", lambda *_, **__: few)
         options.dry_run = True
-        return gnnexp.cli.sweep.main(options)
+        return gnnexp.cli.commands.sweep.main(options)
 
 
 def check_report(options: argparse.Namespace) -> int:

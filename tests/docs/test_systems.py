@@ -10,8 +10,8 @@ import pytest
 import system_pages
 from site_pages import ALL_FENCES, ROOT
 
-from gnnexp.config.check import check_config
 from gnnexp.config.compose import compose
+from gnnexp.experiment.check import check_config
 
 PRESETS = {path.stem for path in (ROOT / "conf" / "system").glob("*.yaml")}
 SECTIONS = ["The algorithm", "How gnnexp makes it", "What is exact", "What is ours", "Traffic of an epoch",

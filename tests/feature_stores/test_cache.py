@@ -14,8 +14,8 @@ from store_cases import STATIC, STORES, graph_of, shard_of
 import gnnexp.feature_stores.cache
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
-from gnnexp.config.check import check_data
 from gnnexp.errors import ConfigError, RunError
+from gnnexp.experiment.check import check_data
 from gnnexp.feature_stores.cache import FeatureCache, available_bytes, parse_size
 from gnnexp.feature_stores.local import LocalStore
 from gnnexp.feature_stores.partitioned import PartitionedStore

@@ -17,14 +17,14 @@ from store_cases import shard_of
 from torch import Tensor
 
 from gnnexp.cli.main import run_command
-from gnnexp.config.check import check_data
-from gnnexp.config.schema import TrainConfig
-from gnnexp.config.seen import as_seen
 from gnnexp.errors import ConfigError
+from gnnexp.experiment.check import check_data
+from gnnexp.experiment.schema import TrainConfig
+from gnnexp.experiment.seen import as_seen
 from gnnexp.feature_stores.embedding import EmbeddingStore, SlicedEmbeddingStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
-from gnnexp.preflight import estimate
+from gnnexp.preparation.preflight import estimate
 from gnnexp.record.records import read_epochs
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config

@@ -12,8 +12,8 @@ from store_cases import STATIC, STORES, as_dense, graph_of, reads_of, shard_of
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
-from gnnexp.config.build import build
 from gnnexp.errors import DataError
+from gnnexp.experiment.build import build
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.local import LocalStore
 from gnnexp.feature_stores.partitioned import PartitionedStore

@@ -29,11 +29,11 @@ from small_graphs import full_graph
 
 from gnnexp.datasets.gnnexp_format import GnnexpFormat
 from gnnexp.errors import DataError
-from gnnexp.graph.arrays import META, file_sha256
-from gnnexp.graph.format import save_graph
 from gnnexp.graph.graph import Graph
-from gnnexp.graph.layout import arrays_of
 from gnnexp.graph.partition import Partition
+from gnnexp.graph.storage.arrays import META, file_sha256
+from gnnexp.graph.storage.format import save_graph
+from gnnexp.graph.storage.layout import arrays_of
 from gnnexp.graph.validate import validate_graph
 from gnnexp.partitioners.stored import StoredPartitioner
 from gnnexp.testing.graphs import nasty_graph

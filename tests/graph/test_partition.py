@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnexp.errors import DataError
-from gnnexp.graph.arrays import META
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, check_partition, open_partition, owner_dtype
+from gnnexp.graph.storage.arrays import META
 from gnnexp.testing.graphs import random_graph
 
 GRAPH = random_graph(30, 90, 0)

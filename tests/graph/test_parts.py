@@ -21,7 +21,7 @@ from gnnexp.graph.partition import Partition
 from gnnexp.graph.parts import Part, Parts, in_memory, open_parts, write_parts
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.stream import GraphStream
-from gnnexp.prepare import prepare_parts
+from gnnexp.preparation.artifacts import prepare_parts
 from gnnexp.testing.graphs import edge_list
 from gnnexp.testing.strategies import graphs
 

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import full_graph, sparse_rows
 
-from gnnexp.graph.format import GraphWriter, open_graph
 from gnnexp.graph.graph import Graph, Splits
+from gnnexp.graph.storage.format import GraphWriter, open_graph
 from gnnexp.graph.validate import validate_graph
 from gnnexp.testing.graphs import random_graph
 from gnnexp.testing.strategies import graphs

@@ -12,10 +12,10 @@ import psutil
 import pytest
 from launching import HERE, gone, pids, prepare, start_driver, wait_until
 
+from gnnexp.files.pulse import Pulse, is_stopped
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.launchers.status import Hang, Status, hanging
-from gnnexp.pulse import Pulse, is_stopped
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -18,9 +18,9 @@ from gnnexp.errors import RunError
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.queue.commands import Reply
 from gnnexp.launchers.queue.controller import Controller
+from gnnexp.launchers.queue.slurm_jobs import Submission, is_of_run, read_submission, requeue, write_submission
+from gnnexp.launchers.queue.slurm_task import Task
 from gnnexp.launchers.slurm import SlurmLauncher, following
-from gnnexp.launchers.slurm_jobs import Submission, is_of_run, read_submission, requeue, write_submission
-from gnnexp.launchers.slurm_task import Task
 from gnnexp.record.attempts import JOB_OVER, note
 
 RUNS, GONE = lists("4711|RUNNING|N/A|None"), lists()
@@ -230,7 +230,7 @@ def test_a_job_leaves_a_run_that_is_no_longer_its_own(commands: Path, tmp_path: 
 def test_a_job_is_put_back_when_slurm_answers_again(
     commands: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("gnnexp.launchers.slurm_jobs._FIRST_WAIT_S", 0.01)
+    monkeypatch.setattr("gnnexp.launchers.queue.slurm_jobs._FIRST_WAIT_S", 0.01)
     tries = commands / "tries"
     install(commands, "scontrol", f"echo x >> {tries}; [ $(wc -l < {tries}) -ge 4 ] && exit 0; "
                                   "echo 'Unexpected message received for job 4711' >&2; exit 1")
@@ -240,7 +240,7 @@ def test_a_job_is_put_back_when_slurm_answers_again(
     with pytest.raises(RunError, match="disabled"):
         requeue("4711")
     assert len(tries.read_text()) == 10, "a refusal is not asked again"
-    monkeypatch.setattr("gnnexp.launchers.slurm_jobs._REQUEUE_S", 0.0)
+    monkeypatch.setattr("gnnexp.launchers.queue.slurm_jobs._REQUEUE_S", 0.0)
     install(commands, "scontrol", "echo 'Unexpected message received for job 4711' >&2; exit 1")
     with pytest.raises(RunError, match="Unexpected message"):
         requeue("4711")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gnnexp.launchers.slurm_jobs import ended_with_step, exited
+from gnnexp.launchers.queue.slurm_jobs import ended_with_step, exited
 
 LOG = "srun: error: n1: tasks {}: Terminated\nsrun: error: n1: tasks {}: Exited with exit code 3\n"
 

@@ -14,7 +14,7 @@ import psutil
 import pytest
 from launching import wait_until
 
-from gnnexp.disk import Place
+from gnnexp.files.disk import Place
 from gnnexp.launchers.status import Status, read_statuses
 from gnnexp.launchers.watch import Watchdog
 

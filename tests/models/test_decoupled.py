@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gnnexp.comm.environment import Environment
-from gnnexp.config.build import build
+from gnnexp.experiment.build import build
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.models.decoupled import Decoupled
 from gnnexp.models.layer import GraphFacts

@@ -12,11 +12,11 @@ from torch import Tensor
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.kernels.counter import Purpose
-from gnnexp.models.backend import Backend, Drop
-from gnnexp.models.backend_numba import NumbaBackend
 from gnnexp.models.layer import GraphFacts
 from gnnexp.models.model import Model
 from gnnexp.models.sage import SAGE
+from gnnexp.ops.backend import Backend, Drop
+from gnnexp.ops.backend_numba import NumbaBackend
 from gnnexp.testing.emulated import counting, is_wanted
 from gnnexp.testing.graphs import nasty_graph
 

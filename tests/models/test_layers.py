@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gnnexp.config.build import build
+from gnnexp.experiment.build import build
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.models import local
-from gnnexp.models.dgl_layers import DGLStack, block_to_dgl
 from gnnexp.models.layer import GraphFacts, Layer
 from gnnexp.models.local import destination_rows, edge_weights, mixed_rows
 from gnnexp.models.model import Model
+from gnnexp.paradigms.dgl.layers import DGLStack, block_to_dgl
 from gnnexp.samplers.full import FullSampler
 from gnnexp.samplers.fused import FusedSampler
 from gnnexp.testing.graphs import nasty_graph, typed_graph

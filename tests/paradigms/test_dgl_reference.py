@@ -11,16 +11,16 @@ import pytest
 import torch
 
 from gnnexp.comm.environment import Environment, read_environment
-from gnnexp.config.build import build
 from gnnexp.errors import ConfigError
+from gnnexp.experiment.build import build
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.record.records import EpochLog, read_epochs
 from gnnexp.tasks.base import Examples
 from gnnexp.tasks.node_classification import NodeClassification
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, run_steps, small_config
-from gnnexp.train import make_optimizer, train
 from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.train import make_optimizer, train
 
 REFERENCE = {"_target_": "gnnexp.paradigms.dgl_reference.DGLReference"}
 FULL_GRAPH = {"_target_": "gnnexp.paradigms.dgl_full_graph.DGLFullGraph"}

@@ -15,15 +15,15 @@ from decoded_vertices import DECODED
 from torch import Tensor, nn
 
 from gnnexp.datasets.base import ROOT_VARIABLE, Dataset
+from gnnexp.datasets.generated.rmat import Rmat
 from gnnexp.datasets.graphdata_npz import GraphDataNpz
 from gnnexp.datasets.planetoid import Planetoid
-from gnnexp.datasets.rmat import Rmat
 from gnnexp.graph.block import BatchKey
-from gnnexp.graph.format import open_graph
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
+from gnnexp.graph.storage.format import open_graph
 from gnnexp.models.layer import Destinations, Layer
 from gnnexp.models.model import Model
 from gnnexp.partitioners.base import Partitioner
@@ -32,13 +32,13 @@ from gnnexp.partitioners.presampled import PresampledPartitioner
 from gnnexp.partitioners.presampled_node import PresampledNodePartitioner
 from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.partitioners.range import RangePartitioner
-from gnnexp.prepare import prepare_graph
+from gnnexp.preparation.artifacts import prepare_graph
+from gnnexp.preparation.presample import presample
 from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 from gnnexp.testing.exactness import assert_exact
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
 from gnnexp.testing.ways import WAYS, config_in, placed
-from gnnexp.training.presample import presample
 
 SPLIT = {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}
 PUSH_PULL = {"_target_": "gnnexp.paradigms.push_pull.PushPull"}

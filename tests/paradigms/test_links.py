@@ -12,7 +12,7 @@ from combinations import combinations
 from links_config import WAYS, config_of, linked, plain_links, typed_links
 
 from gnnexp.comm import shuffle
-from gnnexp.config.build import build
+from gnnexp.experiment.build import build
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition

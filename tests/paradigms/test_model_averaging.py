@@ -22,10 +22,10 @@ from gnnexp.paradigms.model_averaging import ModelAveraging
 from gnnexp.paradigms.parts.needs import feature_bytes
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, run_steps, small_config
-from gnnexp.train import make_optimizer, run_epoch
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.checkpoint import Position
 from gnnexp.training.interruption import Interruption
+from gnnexp.training.train import make_optimizer, run_epoch
 
 TARGET = "gnnexp.paradigms.model_averaging.ModelAveraging"
 PARTS = 8

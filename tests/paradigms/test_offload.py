@@ -15,8 +15,8 @@ from gnnexp.graph.graph import Graph
 from gnnexp.paradigms.offload import Offload
 from gnnexp.testing.exactness import assert_exact, parts
 from gnnexp.testing.graphs import half_without_in_edges, nasty_graph
-from gnnexp.train import probe_memory
 from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.train import probe_memory
 
 OFFLOAD = "gnnexp.paradigms.offload.Offload"
 NONE, INTER, INTRA, BOTH = (

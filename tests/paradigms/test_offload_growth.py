@@ -23,7 +23,7 @@ from gnnexp.testing.exactness import parts
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.comm.environment import read_environment
 from gnnexp.measure.memory import host_peak_bytes, reset_host_peak
-from gnnexp.measure.tier import DeviceTier
+from gnnexp.tiers.tier import DeviceTier
 
 torch.set_num_threads(1)
 graph = nasty_graph(60_000, 400_000, 64, 16)

@@ -12,19 +12,19 @@ import torch
 from combinations import combinations
 
 from gnnexp.comm.environment import read_environment
-from gnnexp.config.build import build
-from gnnexp.config.check import check_data
-from gnnexp.datasets.features import feature_rows, features_by_type
+from gnnexp.datasets.reading.features import feature_rows, features_by_type
+from gnnexp.experiment.build import build
+from gnnexp.experiment.check import check_data
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.samplers import cut_graph
+from gnnexp.placement import cut_graph
 from gnnexp.testing.exactness import assert_exact, cut_parts, parts
 from gnnexp.testing.graphs import nasty_graph, typed_graph
 from gnnexp.testing.steps import Curve, global_losses, run_steps, small_config
 from gnnexp.testing.ways import FULL, MINI_BATCH, PROFILE, SLICED, WAYS, placed
-from gnnexp.train import probe_memory
 from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.train import probe_memory
 
 RGCN = {"_target_": "gnnexp.models.rgcn.RGCN"}
 MODELS: dict[str, dict[str, Any]] = {

@@ -15,8 +15,8 @@ from gnnexp.comm.environment import read_environment
 from gnnexp.testing.exactness import assert_exact, joined, parts
 from gnnexp.testing.steps import MODELS, Curve, global_losses, run_steps, worst_gradient_error, worst_loss_error
 from gnnexp.testing.ways import VERTEX, WAYS, config_in, placed
-from gnnexp.train import make_optimizer
 from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.train import make_optimizer
 
 LINKS = {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction"}
 

@@ -13,15 +13,15 @@ from full_graph import FULL_MODELS, full_config
 
 from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.comm.tensor_split import even_shares
-from gnnexp.config.check import check_data
 from gnnexp.errors import ConfigError, DataError
+from gnnexp.experiment.check import check_data
 from gnnexp.paradigms.tensor_parallel import TensorParallel
 from gnnexp.testing.exactness import assert_exact
 from gnnexp.testing.graphs import half_without_in_edges, nasty_graph
 from gnnexp.testing.steps import Curve, run_steps
 from gnnexp.testing.ways import TENSOR
-from gnnexp.train import probe_memory
 from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.train import probe_memory
 
 TWIN = {"_target_": "full_graph.SerialTwin"}
 

@@ -111,7 +111,7 @@ def test_options_that_do_not_go_together(options, partitioner, key):
 def test_late_sums_of_attention_are_refused():
     """They were divided by the exponential of another epoch's peak."""
     config = _config("gat", delay=1)
-    config["partitioner"] = {"_target_": "gnnexp.partitioners.libra.LibraPartitioner"}
+    config["partitioner"] = {"_target_": "gnnexp.partitioners.streams.libra.LibraPartitioner"}
     (problem,) = VertexParallel(delay=1).check(config)
     assert problem.key == "paradigm.delay" and "peak" in problem.allowed
     assert not VertexParallel(delay=0).check(config)
@@ -127,5 +127,5 @@ def test_an_input_halo_that_is_held_is_not_fetched(ranks):
 def test_ordinary_layers_are_refused():
     config = _config("sage")
     config["model"] = {"_target_": "gnnexp.models.sage_pool.SAGEPool", "hidden": 16, "layers": 2}
-    config["partitioner"] = {"_target_": "gnnexp.partitioners.libra.LibraPartitioner"}
+    config["partitioner"] = {"_target_": "gnnexp.partitioners.streams.libra.LibraPartitioner"}
     assert [problem.key for problem in VertexParallel().check(config)] == ["model"]

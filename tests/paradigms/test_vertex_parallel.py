@@ -18,8 +18,8 @@ from gnnexp.testing.exactness import assert_exact, parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import Curve, run_steps
 from gnnexp.testing.ways import VERTEX
-from gnnexp.train import probe_memory
 from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.train import probe_memory
 
 HARDWARE = {"links": {"network": 1e9}, "flops": 1e11, "gather": 1e10}
 WAYS: dict[str, dict[str, Any]] = {

@@ -11,9 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gnnexp.config.check import check_config
 from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError, DataError
+from gnnexp.experiment.check import check_config
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.quality import quality
 from gnnexp.paradigms.split_parallel import SplitParallel
@@ -21,7 +21,7 @@ from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.metis import MetisPartitioner
 from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.partitioners.range import RangePartitioner
-from gnnexp.partitioners.restream import RestreamPartitioner
+from gnnexp.partitioners.streams.restream import RestreamPartitioner
 from gnnexp.testing.graphs import csc, random_graph
 from gnnexp.testing.strategies import graphs
 

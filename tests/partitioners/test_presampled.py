@@ -16,24 +16,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gnnexp.config.check import check_config
 from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError, DataError, ProblemsError
-from gnnexp.graph.arrays import META
+from gnnexp.experiment.check import check_config
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.partition import Partition
-from gnnexp.graph.presample import Presample
+from gnnexp.graph.storage.arrays import META
+from gnnexp.graph.storage.presample import Presample
 from gnnexp.kernels.graph.undirected import undirected
 from gnnexp.partitioners.metis import MetisPartitioner
 from gnnexp.partitioners.presampled import PresampledPartitioner
 from gnnexp.partitioners.presampled_node import PresampledNodePartitioner
 from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.partitioners.stored import StoredPartitioner
-from gnnexp.prepare import prepare_partition
+from gnnexp.preparation.artifacts import prepare_partition
+from gnnexp.preparation.presample import presample
 from gnnexp.testing.graphs import csc, edge_list, random_graph
 from gnnexp.testing.steps import small_config
 from gnnexp.testing.strategies import graphs
-from gnnexp.training.presample import presample
 
 NONE = torch.empty(0, dtype=torch.int64)
 INT64 = np.dtype(np.int64)

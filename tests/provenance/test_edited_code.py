@@ -120,8 +120,8 @@ def test_code_that_is_edited_while_a_sweep_runs_is_not_mixed_in(workplace: Path,
 def test_a_job_that_waited_has_the_code_that_it_executed(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run directory is made, then the code is edited, then the ranks start, as in the queue of a cluster."""
     from gnnexp.cli.console import make_console
-    from gnnexp.cli.execute import carry_out, start_run
-    from gnnexp.cli.prepare import checked
+    from gnnexp.cli.running.execute import carry_out, start_run
+    from gnnexp.cli.running.prepare import checked
     from gnnexp.launchers.kept import Launchers
 
     words = ["dataset=digits", "tracker=none", "model=mine", "model.hidden=8", "model.layers=1", "sampler.fanouts=[3]",
@@ -227,7 +227,7 @@ def test_a_run_that_cannot_be_made_again_keeps_its_place(workplace: Path, monkey
         def refuse(*_: Any, error: BaseException = error) -> None:
             raise error
 
-        monkeypatch.setattr("gnnexp.cli.execute.prepare", refuse)
+        monkeypatch.setattr("gnnexp.cli.running.execute.prepare", refuse)
         assert run_command(command) == code
         assert [path.name for path in (workplace / "runs").iterdir()] == ["one"]
         assert (workplace / "runs" / "one" / "job.json").read_text() == first
@@ -251,7 +251,7 @@ def test_a_run_whose_job_may_be_alive_is_not_set_aside(
                  "hydra.run.dir=runs/one"]
     assert run_command(arguments) == 0
     for answer in (Alive("4711", "RUNNING"), Unknown("4711", "squeue does not answer")):
-        monkeypatch.setattr("gnnexp.cli.resume.ask", lambda run_dir, controller, answer=answer: answer)
+        monkeypatch.setattr("gnnexp.cli.commands.resume.ask", lambda run_dir, controller, answer=answer: answer)
         assert run_command([*arguments, "--rerun"]) == 2
         assert "4711" in capsys.readouterr().err
         assert [path.name for path in (workplace / "runs").iterdir()] == ["one"]
@@ -269,7 +269,7 @@ class Mine(RandomPartitioner):
 def test_what_earlier_code_made_is_not_kept_as_that_of_the_edited_code(
         workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
     """The graph is prepared for minutes; the partitioner, which is imported, is edited meanwhile."""
-    from gnnexp.cli import prepare
+    from gnnexp.cli.running import prepare
 
     file = workplace / "mypartitioner.py"
     file.write_text(PARTITIONER)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gnnexp.config.build import build, locate
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
-from gnnexp.datasets.rmat import Rmat
+from gnnexp.datasets.generated.rmat import Rmat
+from gnnexp.experiment.build import build, locate
 from gnnexp.provenance import moved
 from gnnexp.provenance.code import Code, modules_of
 from gnnexp.provenance.run_key import run_key

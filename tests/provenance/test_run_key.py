@@ -31,7 +31,7 @@ def test_the_key_ignores_where_things_are_and_nothing_else() -> None:
         {**CONFIG, "dataset": {"_target_": "E", "path": "/a"}}, {**CONFIG, "train": {"lr": 0.2}},
     ]
     keys = {run_key(config, "k", NO_CODE) for config in other}
-    codes = {run_key(CONFIG, "k", code) for code in (MINE, EDITED, Code({"gnnexp.train": "3" * 16}, {}))}
+    codes = {run_key(CONFIG, "k", code) for code in (MINE, EDITED, Code({"gnnexp.training.train": "3" * 16}, {}))}
     assert len(keys | codes | {key, run_key(CONFIG, "changed data", NO_CODE)}) == len(other) + len(codes) + 2
 
 
@@ -68,9 +68,9 @@ def test_a_result_of_several_codes_has_no_key() -> None:
 
 
 def test_a_change_that_is_found_to_give_the_same_results_gives_the_old_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    changed = Code({"gnnexp.train": "3" * 16}, {"mine": "1" * 16})
+    changed = Code({"gnnexp.training.train": "3" * 16}, {"mine": "1" * 16})
     recorded = provenance(changed)
     assert recorded_key(CONFIG, recorded) == recorded["run_key"]
-    monkeypatch.setattr(code_module, "known_results", lambda: {("gnnexp.train", "3" * 16): "2"})
+    monkeypatch.setattr(code_module, "known_results", lambda: {("gnnexp.training.train", "3" * 16): "2"})
     assert recorded_key(CONFIG, recorded) == run_key(CONFIG, "k", MINE)
     assert recorded_key(CONFIG, {**recorded, "run_key": ""}) == "", "a result of several codes stays nobody's"

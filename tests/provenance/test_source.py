@@ -111,7 +111,7 @@ def package(tmp_path: Path) -> Path:
                          "if TYPE_CHECKING:\n    from mine import types_only\n\ndef g():\n    import mine.lazy\n",
         "mine/layers.py": "import torch.nn.functional\nimport helper\n", "mine/lazy.py": "", "mine/types_only.py": "",
         "mine/unused.py": "", "mine/deep/__init__.py": "from ..constants import RATE\n", "mine/deep/inner.py": "",
-        "mine/constants.py": "RATE = 1\n", "helper.py": "import gnnexp.train\n",
+        "mine/constants.py": "RATE = 1\n", "helper.py": "import gnnexp.training.train\n",
     }
     for name, text in files.items():
         file = tmp_path / name
@@ -124,7 +124,7 @@ def test_everything_that_an_import_may_read_is_found(package: Path) -> None:
     found = closure(["mine.model"], package, ["gnnexp"])
     assert set(found.files) == {"mine", "mine.model", "mine.layers", "mine.lazy", "mine.deep", "mine.deep.inner",
                                 "mine.constants", "helper"}
-    assert {"torch.nn.functional", "gnnexp.train"} <= found.outside
+    assert {"torch.nn.functional", "gnnexp.training.train"} <= found.outside
     assert "mine.layers" in imports_of(package / "mine" / "model.py", "mine.model")
 
 

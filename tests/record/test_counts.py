@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gnnexp.config.check import check_ranges
-from gnnexp.config.schema import MOST_COUNTED
 from gnnexp.errors import ConfigError
+from gnnexp.experiment.check import check_ranges
+from gnnexp.experiment.schema import MOST_COUNTED
 from gnnexp.feature_stores.embedding import EmbeddingStore
 from gnnexp.models.gcn import GCN
 from gnnexp.record.shape import check_job

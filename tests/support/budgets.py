@@ -15,7 +15,7 @@ from typing import Any
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.tensor_parallel import TensorParallel
 from gnnexp.paradigms.vertex_parallel import VertexParallel
-from gnnexp.samplers.chunks import Chunk
+from gnnexp.placement.chunks import Chunk
 from gnnexp.testing.emulated.steady import Step, steady_step
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.ranks import RankPools

@@ -12,10 +12,10 @@ import yaml
 from command_line import start
 from documented_commands import ROOT
 
+from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.datasets.digits import Digits
-from gnnexp.graph.format import save_graph
-from gnnexp.sweep import load_sweep
+from gnnexp.graph.storage.format import save_graph
 
 # Names in commands, and the folder of the data under $GNNEXP_DATA.
 DATA = {"path/to/cora": "cora", "path/to/aminer": "aminer"}

@@ -150,8 +150,8 @@ def main() -> None:
     """Serve `Unprivileged`: a folder and a command a line on standard input, an `Ending` a line on standard output."""
     out, sys.stdout = sys.stdout, sys.stderr
     # Reading 5 GiB shall fail, and importing is not what takes a command's seconds.
-    for name in ("torch", "matplotlib.pyplot", "scipy.io", "sklearn.datasets", "gnnexp.cli.report",
-                 "gnnexp.cli.execute"):
+    for name in ("torch", "matplotlib.pyplot", "scipy.io", "sklearn.datasets", "gnnexp.cli.commands.report",
+                 "gnnexp.cli.running.execute"):
         importlib.import_module(name)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY_BYTES, used + _MEMORY_BYTES))

@@ -18,8 +18,8 @@ from gnnexp.comm.environment import read_environment
 from gnnexp.record.records import EpochLog, read_epochs
 from gnnexp.testing.exactness import cut_parts, parts
 from gnnexp.testing.graphs import nasty_graph
-from gnnexp.train import train
 from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.train import train
 
 
 def attempt(

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 
-from gnnexp.cli.prepare import problems_of
-from gnnexp.config.check import check_data
+from gnnexp.cli.running.prepare import problems_of
 from gnnexp.config.compose import compose
 from gnnexp.errors import Problem
+from gnnexp.experiment.check import check_data
 from gnnexp.graph.graph import Graph
 from gnnexp.testing.graphs import nasty_graph
 

@@ -24,7 +24,7 @@ def unkillable(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Pope
 
     monkeypatch.setattr(subprocess.Popen, "kill", kill_in_vain)
     monkeypatch.setattr(subprocess.Popen, "wait", wait_with_a_limit)
-    monkeypatch.setattr("gnnexp.pulse.KILLED_S", 0.2, raising=False)
+    monkeypatch.setattr("gnnexp.files.pulse.KILLED_S", 0.2, raising=False)
     yield killed
     monkeypatch.undo()
     for process in killed:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gnnexp import disk
-from gnnexp.cli import set_aside as set_aside_module
-from gnnexp.cli.set_aside import set_aside
+from gnnexp.cli.running import set_aside as set_aside_module
+from gnnexp.cli.running.set_aside import set_aside
 from gnnexp.errors import ConfigError
+from gnnexp.files import disk
 from gnnexp.trackers.delivery import delivering
 
 

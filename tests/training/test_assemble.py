@@ -12,8 +12,8 @@ import torch
 
 from gnnexp.comm.environment import Environment
 from gnnexp.errors import DataError
-from gnnexp.graph.format import save_graph
-from gnnexp.models.backend_numba import NumbaBackend
+from gnnexp.graph.storage.format import save_graph
+from gnnexp.ops.backend_numba import NumbaBackend
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
 from gnnexp.training.assemble import Artifacts, assemble

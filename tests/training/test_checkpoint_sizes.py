@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from gnnexp.cli.main import run_command
-from gnnexp.cli.prepare import prepare
+from gnnexp.cli.running.prepare import prepare
 from gnnexp.training.checkpoint import checkpoint_folders
 
 SYSTEMS = sorted(file.stem for file in Path("conf/system").resolve().glob("*.yaml"))

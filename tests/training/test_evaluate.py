@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnexp.comm.environment import read_environment
-from gnnexp.disk import refusal
+from gnnexp.files.disk import refusal
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard

@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from gnnexp.cli.execute import lost_model
+from gnnexp.cli.running.execute import lost_model
 from torture import checks
 from torture.processes.family import Role
 from torture.setups import Setup

@@ -92,10 +92,10 @@ def _counted(kind: str, seed: int, done: subprocess.CompletedProcess[str]) -> Co
 
 # --- in the process that atheris instruments ----------------------------------------------------------------------
 def _readers() -> dict[str, Callable[[bytes], object]]:
-    from gnnexp.datasets.tables import Table
-    from gnnexp.datasets.unpickle import Pickles, as_array, as_csr, as_object
+    from gnnexp.datasets.reading.tables import Table
+    from gnnexp.datasets.reading.unpickle import Pickles, as_array, as_csr, as_object
     from gnnexp.errors import DataError
-    from gnnexp.graph.npy import file_header, map_array
+    from gnnexp.graph.storage.npy import file_header, map_array
     from gnnexp.record.runs import read_run
     from gnnexp.training.checkpoint import open_checkpoint
 

@@ -131,7 +131,7 @@ def _role(pid: int, parents_role: str) -> Role:
 
 _NAMES: tuple[tuple[Role, str, str], ...] = (
     ("starter", "starter", "gnnexp.launchers.starter"), ("follower", "follow", "gnnexp.trackers.follow"),
-    ("case", "side_by_side", "gnnexp.cli.side_by_side"), ("command", "gnnexp", "-m\0gnnexp\0"),
+    ("case", "side_by_side", "gnnexp.cli.sweeping.side_by_side"), ("command", "gnnexp", "-m\0gnnexp\0"),
 )
 
 

@@ -31,8 +31,9 @@ _MESSAGE = 1 << 20
 # More than any process here has open.
 _DESCRIPTORS = 1024
 _MODULES = (
-    "gnnexp.worker", "gnnexp.cli.run", "gnnexp.cli.resume", "gnnexp.cli.sweep", "gnnexp.cli.report", "gnnexp.cli.jobs",
-    "gnnexp.cli.execute", "gnnexp.cli.prepare", "gnnexp.cli.side_by_side", "gnnexp.launchers.local", "gnnexp.dry_run",
+    "gnnexp.worker", "gnnexp.cli.commands.run", "gnnexp.cli.commands.resume", "gnnexp.cli.commands.sweep",
+    "gnnexp.cli.commands.report", "gnnexp.cli.commands.jobs", "gnnexp.cli.running.execute",
+    "gnnexp.cli.running.prepare", "gnnexp.cli.sweeping.side_by_side", "gnnexp.launchers.local", "gnnexp.dry_run",
     "gnnexp.trackers.mlflow", "gnnexp.config.compose", "mlflow", "mlflow.server", "mlflow.tracking.client",
     "mlflow.store.tracking.sqlalchemy_store", "mlflow.store.artifact.local_artifact_repo", "werkzeug.test",
     "sqlalchemy.dialects.sqlite",

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gnnexp.cli.prepare import checked
+from gnnexp.cli.running.prepare import checked
 from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError
-from gnnexp.planner.machine import machine_of
+from gnnexp.planning.machine import machine_of
 
 CONF = str(Path(__file__).parent.parent / "conf")
 # name, limit, nodes, cores, MB and GPUs of a node: `sinfo -h -a -o "%P|%l|%D|%c|%m|%G"`

@@ -9,7 +9,7 @@ import torch
 from scipy.io import mmread
 
 from gnnexp.datasets.base import Dataset, checked, class_count, data_folder, existing_files
-from gnnexp.datasets.split import check_shares, random_split
+from gnnexp.datasets.splits.split import check_shares, random_split
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from my_paradigms.local_sgd import LocalSGD
 
-from gnnexp.config.build import build
 from gnnexp.errors import ConfigError
+from gnnexp.experiment.build import build
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.testing.exactness import ranks_steps
 from gnnexp.testing.graphs import nasty_graph

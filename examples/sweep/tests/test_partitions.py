@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from gnnexp.cli.main import run_command
-from gnnexp.config.check import check_config
+from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.config.compose import compose
+from gnnexp.experiment.check import check_config
 from gnnexp.record.runs import find_runs
-from gnnexp.sweep import load_sweep
 
 FILE = str(Path(__file__).parent.parent / "partitions.yaml")
 

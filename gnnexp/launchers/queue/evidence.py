@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gnnexp.launchers.queue.answers import ALIVE, ENDED, PASSING, Alive, Answer, Ended, Unknown
 from gnnexp.launchers.queue.controller import Controller, Found, Listed, NoAnswer
-from gnnexp.launchers.slurm_jobs import SUBMISSION_FILE, read_submission
+from gnnexp.launchers.queue.slurm_jobs import SUBMISSION_FILE, read_submission
 from gnnexp.launchers.status import read_statuses
 from gnnexp.record.attempts import JOB_OVER, RANKS, is_requeued, read_attempts
 

@@ -10,7 +10,7 @@ import torch
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
-from gnnexp.samplers.chunks import Chunk, ChunkCost, cut, even_ranges, ranges_in_budget
+from gnnexp.placement.chunks import Chunk, ChunkCost, cut, even_ranges, ranges_in_budget
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from gnnexp.first_order import FirstOrderFunction
 from gnnexp.graph.block import Block
-from gnnexp.measure.tier import DeviceTier
 from gnnexp.models.layer import Layer
 from gnnexp.models.local import normalised_weights
-from gnnexp.samplers.chunks import Chunk
+from gnnexp.ops.first_order import FirstOrderFunction
+from gnnexp.placement.chunks import Chunk
+from gnnexp.tiers.tier import DeviceTier
 
 Work = Callable[[Chunk, Tensor, Tensor | None], Tensor]
 # Of a chunk: forward, backward with a forward pass again, or backward over the transpose alone.

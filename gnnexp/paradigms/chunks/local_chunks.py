@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnexp.config.build import build
 from gnnexp.errors import Problem
+from gnnexp.experiment.build import build
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows, SparseRows
@@ -22,7 +22,7 @@ from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.model import Model
 from gnnexp.paradigms.chunks.chunking import Chunking, itemsize
 from gnnexp.paradigms.chunks.in_chunks import in_chunks
-from gnnexp.samplers.chunks import Chunk, ChunkCost
+from gnnexp.placement.chunks import Chunk, ChunkCost
 
 
 class LocalChunks:

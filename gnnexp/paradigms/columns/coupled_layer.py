@@ -24,7 +24,7 @@ from gnnexp.models.layer import Cuts, Destinations, Layer
 from gnnexp.models.local import normalised_weights
 from gnnexp.paradigms.chunks.in_chunks import in_chunks, static_weights
 from gnnexp.paradigms.loops.full_graph import Whole
-from gnnexp.samplers.chunks import Chunk
+from gnnexp.placement.chunks import Chunk
 
 
 def projects_first(layer: Layer, index: int, sparse: bool) -> bool:

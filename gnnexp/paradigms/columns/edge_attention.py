@@ -22,7 +22,7 @@ from gnnexp.graph.block import BatchKey, Block
 from gnnexp.job import Job
 from gnnexp.models.decoupled import Keys, propagation_weight
 from gnnexp.paradigms.chunks.in_chunks import in_chunks
-from gnnexp.samplers.chunks import Chunk, cut, rank_bounds
+from gnnexp.placement.chunks import Chunk, cut, rank_bounds
 
 Work = Literal["shared", "replicated"]
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from gnnexp.config.build import build
+from gnnexp.experiment.build import build
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import torch
 
-from gnnexp.config.build import build
 from gnnexp.errors import Problem
+from gnnexp.experiment.build import build
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.models.layer import Layer
@@ -19,7 +19,7 @@ from gnnexp.paradigms.chunks.chunking import Chunking, itemsize
 from gnnexp.paradigms.chunks.local_chunks import layers_of
 from gnnexp.paradigms.columns.coupled_layer import projects_first, shared_columns
 from gnnexp.paradigms.columns.edge_attention import Work
-from gnnexp.samplers.chunks import ChunkCost
+from gnnexp.placement.chunks import ChunkCost
 
 Mode = Literal["coupled", "decoupled"]
 Attention = Literal["trained", "frozen"]

@@ -25,10 +25,10 @@ from torch import Tensor
 from gnnexp.comm.background import Background
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.tensor_split import Shares, to_columns, to_rows
-from gnnexp.first_order import FirstOrderFunction
-from gnnexp.measure.tier import DeviceTier
+from gnnexp.ops.first_order import FirstOrderFunction
 from gnnexp.paradigms.chunks.in_chunks import Work, run_backward, run_forward, run_transposed
-from gnnexp.samplers.chunks import Chunk
+from gnnexp.placement.chunks import Chunk
+from gnnexp.tiers.tier import DeviceTier
 
 
 @dataclass(frozen=True, eq=False)

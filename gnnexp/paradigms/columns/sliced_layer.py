@@ -17,10 +17,10 @@ from gnnexp.comm.owners import spread_from_owners, sum_at_owners
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.counter import Purpose
-from gnnexp.models.backend import Drop
 from gnnexp.models.layer import Destinations, Layer
 from gnnexp.models.local import destination_rows, edge_weights, mixed_from_projected
 from gnnexp.models.model import Model
+from gnnexp.ops.backend import Drop
 
 Pull = Literal["auto", "projections", "aggregates"]
 

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnexp.config.build import locate
 from gnnexp.errors import Problem
+from gnnexp.experiment.build import locate
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.graph.subset import contains

@@ -22,7 +22,7 @@ from gnnexp.paradigms.loops.global_batch import ByAutograd, Ready
 from gnnexp.paradigms.loops.pipeline import prepared
 from gnnexp.paradigms.loops.share import Share
 from gnnexp.paradigms.loops.targets import Assign, StratifiedSchedule, TargetSchedule, check_assign, share
-from gnnexp.samplers.exclude import Excluded, excluded
+from gnnexp.placement.exclude import Excluded, excluded
 
 S = TypeVar("S")
 R = TypeVar("R", bound=Ready)

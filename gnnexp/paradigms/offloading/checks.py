@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from gnnexp.config.build import build
 from gnnexp.errors import Problem
+from gnnexp.experiment.build import build
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.models.layer import BlockLayer, Layer

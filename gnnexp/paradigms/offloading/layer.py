@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnexp.first_order import FirstOrderFunction
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.kernels.counter import Purpose
 from gnnexp.models.local import (
@@ -28,7 +27,8 @@ from gnnexp.models.local import (
     preactivated_from_sums,
 )
 from gnnexp.models.model import Model
-from gnnexp.models.shortcuts import add_at
+from gnnexp.ops.first_order import FirstOrderFunction
+from gnnexp.ops.shortcuts import add_at
 from gnnexp.paradigms.offloading.start import LayerStart, Start, ends_with_own_rows
 
 

@@ -16,8 +16,8 @@ from gnnexp.graph.graph import Graph
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.paradigms.chunks.chunking import itemsize
 from gnnexp.paradigms.offloading.start import Widths
-from gnnexp.samplers.chunks import BY_RELATION, ChunkCost
-from gnnexp.samplers.transitions import Dedup, Readings, held_rows
+from gnnexp.placement.chunks import BY_RELATION, ChunkCost
+from gnnexp.placement.transitions import Dedup, Readings, held_rows
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.shuffle import add_to_rows, take_rows
 from gnnexp.kernels.rows.gather import place_rows
 from gnnexp.measure.ledger import Tag
-from gnnexp.measure.tier import Arriving, DeviceTier
-from gnnexp.samplers.transitions import Move
+from gnnexp.placement.transitions import Move
+from gnnexp.tiers.tier import Arriving, DeviceTier
 
 
 class NeighbourBuffer:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gnnexp.errors import Problem
-from gnnexp.measure.host_tier import Place
 from gnnexp.paradigms.checks import block_layers, learns_weights
 from gnnexp.paradigms.offloading.start import ReadRows
-from gnnexp.samplers.transitions import Dedup
+from gnnexp.placement.transitions import Dedup
+from gnnexp.tiers.host_tier import Place
 
 Keep = Literal["cheapest", "paper", "outputs", "sums"]
 _KEEPS = ("cheapest", "paper", "outputs", "sums")

@@ -30,9 +30,9 @@ from gnnexp.paradigms.offloading.memory import (
 from gnnexp.paradigms.offloading.options import Keep, OffloadOptions
 from gnnexp.paradigms.offloading.rows import RowWidths, Slots
 from gnnexp.paradigms.offloading.start import ReadRows, Widths, ends_with_own_rows, projects_rows, widths_of
-from gnnexp.samplers.halo import Level, levels
-from gnnexp.samplers.reorganise import Order, Rates, Volumes, choose_order, ranges, volumes_by_batch
-from gnnexp.samplers.transitions import Readings, Transitions, empty_chunk, readings, transitions
+from gnnexp.placement.halo import Level, levels
+from gnnexp.placement.reorganise import Order, Rates, Volumes, choose_order, ranges, volumes_by_batch
+from gnnexp.placement.transitions import Readings, Transitions, empty_chunk, readings, transitions
 
 
 @dataclass(frozen=True, eq=False)

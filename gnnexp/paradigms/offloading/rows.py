@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from gnnexp.measure.host_tier import HostTier
 from gnnexp.paradigms.offloading.start import Widths
+from gnnexp.tiers.host_tier import HostTier
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from gnnexp.graph.block import BatchKey
 from gnnexp.job import Job
-from gnnexp.measure.host_tier import HostTier
 from gnnexp.measure.ledger import Tag
 from gnnexp.paradigms.chunks.in_chunks import visit
 from gnnexp.paradigms.offloading.layer import OffloadLayer, backward_through
@@ -19,8 +18,9 @@ from gnnexp.paradigms.offloading.options import OffloadOptions
 from gnnexp.paradigms.offloading.outputs import Outputs
 from gnnexp.paradigms.offloading.plan import OffloadPlan
 from gnnexp.paradigms.offloading.start import LayerStart, Start
-from gnnexp.samplers.chunks import Chunk
-from gnnexp.samplers.transitions import Move, Visit
+from gnnexp.placement.chunks import Chunk
+from gnnexp.placement.transitions import Move, Visit
+from gnnexp.tiers.host_tier import HostTier
 
 _PIECE_BYTES = 64 << 20
 

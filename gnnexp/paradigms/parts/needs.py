@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gnnexp.experiment.needs import Drawn, Need
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import BYTES_PER_EDGE, BYTES_PER_TYPED_EDGE, PartSizes
 from gnnexp.graph.sparse import row_nbytes
-from gnnexp.measure.needs import Drawn, Need
 
 
 def least_sizes(graph: Graph, parts: int) -> list[PartSizes]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.needs import Drawn, Need, Profile
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts, PartSizes
 from gnnexp.graph.sparse import row_nbytes
-from gnnexp.measure.needs import Drawn, Need, Profile
 from gnnexp.paradigms.checks import num_ranks
 from gnnexp.paradigms.loops.global_batch import ByAutograd, R
 from gnnexp.paradigms.parts.allocation import num_parts, reserved

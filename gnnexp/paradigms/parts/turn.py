@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from gnnexp.config.build import build
+from gnnexp.experiment.build import build
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.parts import Part, in_memory

@@ -28,8 +28,8 @@ from gnnexp.models.decoupled import contract_layer
 from gnnexp.models.layer import Destinations, Layer
 from gnnexp.models.local import edge_weights
 from gnnexp.paradigms.loops.full_graph import Whole
-from gnnexp.samplers.cut_graph import CutGraph
-from gnnexp.samplers.halo import shuffle_index
+from gnnexp.placement.cut_graph import CutGraph
+from gnnexp.placement.halo import shuffle_index
 
 
 class CutLayers:

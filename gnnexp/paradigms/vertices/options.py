@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import torch
 
-from gnnexp.config.build import build
-from gnnexp.config.kinds import kind_of
 from gnnexp.errors import Problem, ProblemsError
+from gnnexp.experiment.build import build
+from gnnexp.experiment.kinds import kind_of
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import row_nbytes
 from gnnexp.models.model import Model

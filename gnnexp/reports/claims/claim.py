@@ -8,8 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.signature import unknown
 from gnnexp.reports.claims.expression import check_expression
 
 _FOLDER = Path(__file__).parent

@@ -6,8 +6,8 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from gnnexp.planner.estimate import estimate
-from gnnexp.planner.machine import Machine
+from gnnexp.planning.estimate import estimate
+from gnnexp.planning.machine import Machine
 from gnnexp.reports.estimates.planned import tells_enough
 from gnnexp.reports.published.beside import Beside, any_of, place_of
 from gnnexp.reports.published.cells import number_of

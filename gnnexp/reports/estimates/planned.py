@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gnnexp.planner.estimate import Estimate, estimate
-from gnnexp.planner.full_size import full_factor, full_size
-from gnnexp.planner.machine import Machine
-from gnnexp.planner.work import work_of
+from gnnexp.planning.estimate import Estimate, estimate
+from gnnexp.planning.full_size import full_factor, full_size
+from gnnexp.planning.machine import Machine
+from gnnexp.planning.work import work_of
 from gnnexp.record.runs import Run
 from gnnexp.reports.published.cells import Cell, cells, papers
 from gnnexp.reports.published.graphs import published_graph

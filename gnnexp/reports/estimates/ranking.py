@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.planner.machine import Machine
+from gnnexp.planning.machine import Machine
 from gnnexp.record.runs import Run
 from gnnexp.reports.estimates.planned import Planned, Scale, plan, tells_enough
 from gnnexp.reports.published.order import Compared, pairs_in_order

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gnnexp.config.signature import unknown
 from gnnexp.errors import Problem
+from gnnexp.experiment.signature import unknown
 from gnnexp.reports.values.metrics import check_metric
 
 BY = ("epoch", "time")

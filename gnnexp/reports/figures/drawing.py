@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from gnnexp.disk import write_bytes
+from gnnexp.files.disk import write_bytes
 from gnnexp.reports.table import Table
 
 if TYPE_CHECKING:

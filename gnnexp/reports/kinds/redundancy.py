@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gnnexp.planner.full_size import full_factor, full_steps
+from gnnexp.planning.full_size import full_factor, full_steps
 from gnnexp.record.runs import Run
 from gnnexp.reports.published.cells import cells, chosen, printed, with_papers
 from gnnexp.reports.published.graphs import graph_like, share_of_targets

@@ -18,7 +18,7 @@ class ChunkPlan:
     Attributes:
         ranks: m.
         chunks: n, of a rank.
-        rows: of the order that was taken, by name as in `gnnexp.samplers.reorganise.Volumes`.
+        rows: of the order that was taken, by name as in `gnnexp.placement.reorganise.Volumes`.
         vertices: V.
         host_rows: that did cross from host memory in a layer's forward sweep.
         peer_rows: that did go from device to device in it.

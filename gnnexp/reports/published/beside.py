@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.signature import unknown
 from gnnexp.record.runs import Run
 from gnnexp.reports.claims.expression import check_expression, evaluate
 from gnnexp.reports.published.cells import Cell, cells, number_of, papers, printed
@@ -35,7 +35,7 @@ class Beside:
         settings: of the cells, that differ between rows: a config key of the runs, or an expression, by the setting.
         systems: which of the paper's one of ours stands for, where it is not the one of the same name.
         edge_rows: systems of ours whose published code keeps rows for the edges of a GAT: estimates of their memory
-            have them (`gnnexp.planner.work.Work`).
+            have them (`gnnexp.planning.work.Work`).
         over: a system that every row's last column is compared with, or None.
     """
 

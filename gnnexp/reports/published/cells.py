@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from gnnexp.config.signature import unknown
 from gnnexp.errors import ConfigError
+from gnnexp.experiment.signature import unknown
 
 _FOLDER = Path(__file__).parent
 _FACTORS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "million": 1e6, "billion": 1e9}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from gnnexp.planner.full_size import full_size
-from gnnexp.planner.work import Work
+from gnnexp.planning.full_size import full_size
+from gnnexp.planning.work import Work
 from gnnexp.record.runs import Run
 
 # Synthetic graphs by `dataset.shape`; others go by their name.

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gnnexp.config.schema import run_config
+from gnnexp.experiment.schema import run_config
 from gnnexp.record.runs import Run
 
 

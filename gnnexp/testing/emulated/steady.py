@@ -17,8 +17,8 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.testing.emulated import counting
-from gnnexp.train import make_optimizer
 from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.train import make_optimizer
 
 WARM_UP = 2  # steps: what is made once is made by then
 

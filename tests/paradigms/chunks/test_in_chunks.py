@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from gnnexp.graph.shard import BlockNeeds
-from gnnexp.measure.tier import DeviceTier
-from gnnexp.models.backends import make_backend
+from gnnexp.ops.backends import make_backend
 from gnnexp.paradigms.chunks.in_chunks import in_chunks
-from gnnexp.samplers.chunks import Chunk, cut, even_ranges
+from gnnexp.placement.chunks import Chunk, cut, even_ranges
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.testing.graphs import nasty_graph
+from gnnexp.tiers.tier import DeviceTier
 
 CPU, WIDTH = torch.device("cpu"), 3
 

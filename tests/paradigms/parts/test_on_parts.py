@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from gnnexp.config.build import build
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.build import build
+from gnnexp.experiment.needs import Profile
 from gnnexp.graph.parts import open_parts, write_parts
 from gnnexp.graph.stream import GraphStream
-from gnnexp.measure.needs import Profile
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.parts.allocation import reserved
 from gnnexp.testing.exactness import parts

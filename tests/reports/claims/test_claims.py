@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
+from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.config.compose import compose
-from gnnexp.planner.profiles import machine_named
+from gnnexp.planning.profiles import machine_named
 from gnnexp.record.runs import Run
 from gnnexp.reports.claims.claim import Check, Claim, claims_of
 from gnnexp.reports.claims.evaluate import needs_estimate
@@ -25,7 +26,6 @@ from gnnexp.reports.claims.evidence.pairs import Found, matches
 from gnnexp.reports.claims.evidence.standin import expected_of, stands_for
 from gnnexp.reports.claims.expression import names_in
 from gnnexp.reports.published.cells import cells, chosen
-from gnnexp.sweep import load_sweep
 
 FOLDER = Path(__file__).parents[3] / "gnnexp" / "reports" / "claims"
 TEXTS = Path(os.environ.get("GNNEXP_DATA", "")).resolve().parent / "papers"

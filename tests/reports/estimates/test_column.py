@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gnnexp.planner.estimate import estimate
-from gnnexp.planner.machine import Machine
-from gnnexp.planner.work import work_of
+from gnnexp.planning.estimate import estimate
+from gnnexp.planning.machine import Machine
+from gnnexp.planning.work import work_of
 from gnnexp.record.runs import Run
 from gnnexp.reports.estimates.column import estimated_s, with_estimates
 from gnnexp.reports.published.beside import Beside, make_table

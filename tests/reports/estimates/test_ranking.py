@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gnnexp.errors import ConfigError
-from gnnexp.planner.machine import Machine
+from gnnexp.planning.machine import Machine
 from gnnexp.record.runs import Run
 from gnnexp.reports.estimates.ranking import make_table
 

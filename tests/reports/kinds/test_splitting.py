@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from run_folder import write_job, write_result
 
+from gnnexp.cli.commands.report import choose
 from gnnexp.cli.main import run_command
-from gnnexp.cli.report import choose
+from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.config.folders import product_folder
 from gnnexp.errors import ConfigError
 from gnnexp.record.runs import Run, read_run
 from gnnexp.reports.kinds.kinds import KINDS
 from gnnexp.reports.kinds.splitting import draw, find_splits, make_table, share_below
-from gnnexp.sweep import load_sweep
 
 Batches = list[list[list[int]]]  # [steps][layers][ranks]
 HEADER = (

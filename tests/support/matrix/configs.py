@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from small_graphs import sparse_rows
 
-from gnnexp.config.build import build
-from gnnexp.config.check import check_config, check_data
 from gnnexp.config.compose import compose
+from gnnexp.experiment.build import build
+from gnnexp.experiment.check import check_config, check_data
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.paradigms.base import Paradigm
@@ -116,7 +116,7 @@ def _in_way(config: dict[str, Any], way: str) -> dict[str, Any]:
         paradigm, place = WAYS[way]
         config = {**config, "paradigm": paradigm, "feature_store": SLICED_STORE if way in SLICED else LOCAL}
         if place == "edges":
-            config["partitioner"] = {"_target_": "gnnexp.partitioners.dbh.DbhPartitioner"}
+            config["partitioner"] = {"_target_": "gnnexp.partitioners.streams.dbh.DbhPartitioner"}
         sampler = dict(FUSED) if way in MINI_BATCH else dict(FULL)
     if "fanouts" in sampler:
         sampler["fanouts"] = FUSED["fanouts"]

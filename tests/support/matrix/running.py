@@ -13,7 +13,7 @@ import torch
 from stopping import attempt
 from torch import Tensor
 
-from gnnexp.config.build import build
+from gnnexp.experiment.build import build
 from gnnexp.graph.parts import write_parts
 from gnnexp.graph.stream import GraphStream
 from gnnexp.paradigms.base import Paradigm

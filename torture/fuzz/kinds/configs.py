@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from gnnexp.cli.prepare import checked
+from gnnexp.cli.running.prepare import checked
 from gnnexp.config.folders import product_folder
 from torture.fuzz.case import Case
 from torture.fuzz.mutate.raw import damaged, other_tokens

@@ -7,9 +7,9 @@ from functools import lru_cache
 from random import Random
 from typing import Any
 
-from gnnexp.cli.prepare import checked
+from gnnexp.cli.running.prepare import checked
 from gnnexp.config.compose import compose
-from gnnexp.models import dgl_layers  # noqa: F401  importing dgl binds a socket, which no input may
+from gnnexp.paradigms.dgl import layers as dgl_layers  # noqa: F401  importing dgl binds a socket, which no input may
 from torture.fuzz.case import Case
 
 SYSTEMS = (
@@ -27,7 +27,7 @@ VALUES = (
     "${nothing}",
     "${oc.env:HOME}", "${oc.env:NOPE}", "${.}", "${train}", "???", "x" * 5000, "1,2", "range(3)", "choice(1,2)",
     "glob(*)",
-    "a=b", "[", "{", "'", "\\", "torch.load", "os.system", "gnnexp", "gnnexp.train", ".", "..", "a..b",
+    "a=b", "[", "{", "'", "\\", "torch.load", "os.system", "gnnexp", "gnnexp.training.train", ".", "..", "a..b",
     "gnnexp.models.sage.SAGE", "torch.nn.Linear", "builtins.eval", "cpu", "cuda", "float16", "int8", "bfloat16",
     "complex64", "auto", "none", "torture.fuzz.guard.fire", "[" * 500, "{a:" * 200, "9" * 5000, "\ud800", "\x1b[31m",
     "",

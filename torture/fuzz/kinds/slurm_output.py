@@ -6,8 +6,8 @@ from pathlib import Path
 from random import Random
 from unittest import mock
 
-from gnnexp.config.schema import HardwareConfig
-from gnnexp.launchers import slurm_check, slurm_jobs
+from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.launchers.queue import slurm_check, slurm_jobs
 from gnnexp.launchers.queue.commands import Reply
 from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.evidence import ask

@@ -26,7 +26,7 @@ from gnnexp.datasets.heterophilous_npz import HeterophilousNpz
 from gnnexp.datasets.ogb import Ogb
 from gnnexp.datasets.planetoid import Planetoid
 from gnnexp.datasets.triples import Triples
-from gnnexp.graph.format import save_graph
+from gnnexp.graph.storage.format import save_graph
 from gnnexp.testing.graphs import nasty_graph
 
 

@@ -7,8 +7,8 @@ from random import Random
 
 import yaml
 
+from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.config.folders import product_folder
-from gnnexp.sweep import load_sweep
 from torture.fuzz.case import Case, command
 from torture.fuzz.kinds.configs import damage_yaml
 

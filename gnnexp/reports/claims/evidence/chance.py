@@ -9,8 +9,8 @@ from functools import cache
 
 import numpy as np
 
-from gnnexp.config.schema import run_config
-from gnnexp.planner.work import num_steps
+from gnnexp.experiment.schema import run_config
+from gnnexp.planning.work import num_steps
 from gnnexp.record.runs import Run
 from gnnexp.reports.claims.claim import Expects
 from gnnexp.reports.claims.evidence.pairs import Found

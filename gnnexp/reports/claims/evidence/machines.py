@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gnnexp.planner.estimate import estimate
-from gnnexp.planner.full_size import full_factor, full_steps
-from gnnexp.planner.profiles import machine_named
+from gnnexp.planning.estimate import estimate
+from gnnexp.planning.full_size import full_factor, full_steps
+from gnnexp.planning.profiles import machine_named
 from gnnexp.record.runs import Run
 from gnnexp.reports.claims.evidence.pairs import Found
 from gnnexp.reports.claims.expression import evaluate, names_in

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gnnexp.planner.full_size import full_factor, full_steps
+from gnnexp.planning.full_size import full_factor, full_steps
 from gnnexp.record.runs import Run
 from gnnexp.reports.claims.claim import Cells, Check, Claim, Count, Expects
 from gnnexp.reports.claims.evidence.pairs import Found, matches, statistic

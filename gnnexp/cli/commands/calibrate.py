@@ -1,0 +1,177 @@
+"""`gnnexp calibrate`: measures this machine with our kernels and exchanges, and writes its hardware profile."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import re
+import shlex
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from gnnexp.calibration import FIGURES, REQUEST
+from gnnexp.cli.console import make_console, marked
+from gnnexp.cli.running.prepare import check_new_file, checked
+from gnnexp.cli.running.provenance import code_version, library_versions
+from gnnexp.config.folders import product_folder
+from gnnexp.datasets.base import Dataset
+from gnnexp.datasets.generated.rmat import Rmat
+from gnnexp.errors import ConfigError, Problem, RunError
+from gnnexp.experiment.build import build
+from gnnexp.experiment.schema import run_config
+from gnnexp.launchers.base import Launcher
+from gnnexp.launchers.local import LocalLauncher
+from gnnexp.planning.bench import QUICK, Extent
+from gnnexp.planning.figures import UNITS, Figure, figures_of
+from gnnexp.planning.profile_file import profile_text, write_profile
+from gnnexp.planning.steps import OVERRIDES
+from gnnexp.preparation.artifacts import cache_root, prepare_graph
+from gnnexp.provenance.machine import hardware as this_machine
+from gnnexp.record.records import write_json
+
+_WORKER = "gnnexp.calibration"
+_VERSIONS = ("torch", "numpy", "numba")
+_BUSY = 0.5  # processes that ran, on average of a minute, before the first rank was started
+
+
+def main(options: argparse.Namespace) -> int:
+    """Measure, print the figures, write the profile."""
+    config = checked_config(options.overrides, options.config_dir)
+    path = profile_path(options.out, config, Path(options.config_dir or "conf"))
+    if options.json and (problems := check_new_file("--json", Path(options.json))):
+        raise ConfigError(problems)
+    console = make_console()
+    extent, load = QUICK if options.quick else Extent(), os.getloadavg()[0]
+    measured = {**measure(config, extent, quick=options.quick), "load_average": load}
+    figures = figures_of(measured["ranks"])
+    command = shlex.join(["gnnexp", "calibrate", *options.overrides, *(["--quick"] if options.quick else [])])
+    source = describe(measured, quick=options.quick)
+    console.print(table_of(figures))
+    write_profile(path, profile_text(config["hardware"], figures, source, command))
+    if options.json:
+        Path(options.json).parent.mkdir(parents=True, exist_ok=True)
+        write_json(Path(options.json), record_of(config, measured, figures, command))
+    _tell(console, path, load)
+    return 0
+
+
+def checked_config(overrides: Sequence[str], config_dir: str | None) -> dict[str, Any]:
+    """The configuration of the tiny runs, on the hardware that was asked for.
+
+    Raises:
+        ConfigError: an override is not of `hardware`, or ranks are not started by this machine.
+    """
+    foreign = [Problem(line, line, "only hardware is calibrated", "hardware.workers=2, hardware.threads=1, …")
+               for line in overrides if not re.match(r"\+{0,2}hardware[.=]", line)]
+    if foreign:
+        raise ConfigError(foreign)
+    # Nothing runs in the run directory: any that is not there will do.
+    config = checked([*OVERRIDES, *overrides, "preflight=off"], config_dir).config
+    problems = []
+    if not isinstance(build(config["hardware"]["launcher"], Launcher), LocalLauncher):
+        problems.append(Problem("hardware.launcher", config["hardware"]["launcher"]["_target_"], "calibrated ranks "
+                                "are started on this machine", "hardware=local, in a job on one of its nodes"))
+    if config["hardware"].get("straggler") or config["hardware"].get("throttle"):
+        problems.append(Problem("hardware.straggler, hardware.throttle", "emulated", "what is emulated is not measured",
+                                "hardware=local"))
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def profile_path(out: str | None, config: Mapping[str, Any], folder: Path) -> Path:
+    """Where the profile goes: `--out`, else `hardware/<host>_<ranks>x<threads>.yaml` of the user's folder.
+
+    Raises:
+        ConfigError: it is no place for a profile.
+    """
+    hardware = run_config(config).hardware
+    host = re.sub(r"\W+", "_", str(this_machine()["host"])).strip("_").lower() or "this_machine"
+    threads = f"x{hardware.threads}" if hardware.threads else ""
+    path = folder / "hardware" / f"{host}_{hardware.workers}{threads}.yaml" if out is None else Path(out)
+    problems = check_new_file("--out", path)
+    if path.suffix != ".yaml":
+        problems.append(Problem("--out", str(path), "must be a YAML file", f"--out {path.with_suffix('.yaml')}"))
+    if problems:
+        raise ConfigError(problems)
+    return path
+
+
+def measure(config: Mapping[str, Any], extent: Extent, *, quick: bool) -> dict[str, Any]:
+    """Start the ranks and wait for what they measured.
+
+    Raises:
+        RunError: a rank failed; nothing is written.
+    """
+    with tempfile.TemporaryDirectory(prefix="gnnexp-calibrate-") as place:
+        folder = Path(place)
+        graph = Rmat(num_nodes=extent.nodes, num_edges=extent.edges, num_features=1, num_classes=2, locality=0.0)
+        write_json(folder / REQUEST, {
+            "config": config, "extent": asdict(extent), "quick": quick,
+            "sampled": str(prepare_graph(graph, cache_root())[1]),
+            "tiny": str(prepare_graph(build(config["dataset"], Dataset), cache_root())[1]),
+        })
+        with closing(LocalLauncher(_WORKER)) as launcher:
+            outcome = launcher.launch(folder, config)
+        if outcome.exit_code:
+            raise RunError(f"calibration {outcome.status}: {outcome.message or outcome.reason}")
+        found: dict[str, Any] = json.loads((folder / FIGURES).read_text(encoding="utf-8"))
+        return found
+
+
+def describe(measured: Mapping[str, Any], *, quick: bool) -> str:
+    """The profile's `source`."""
+    machine, versions = this_machine(), library_versions()
+    ranks = len(measured["ranks"])
+    words = [f"gnnexp calibrate on {machine['host']}: {machine['cpu']}, {machine['cores']} cores",
+             *(f"GPU {name}" for name in machine["gpus"][:1]), f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}",
+             f"{ranks} ranks of {measured['threads']} threads at once, exchanges by {measured['backend']}",
+             f"load average {measured['load_average']:.1f} before",
+             f"gnnexp {code_version()}", *(f"{name} {versions[name]}" for name in _VERSIONS if name in versions)]
+    return ", ".join(words) + ("; QUICK: sizes that fit the caches, not to estimate with" if quick else "")
+
+
+def record_of(
+    config: Mapping[str, Any], measured: Mapping[str, Any], figures: Sequence[Figure], command: str
+) -> dict[str, Any]:
+    """Every repetition, with machine and versions."""
+    return {
+        "machine": {**this_machine(), "versions": library_versions(), "gnnexp": code_version(),
+                    "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")},
+        "command": command, "figures": [asdict(figure) for figure in figures],
+        "hardware": {name: config["hardware"][name] for name in ("workers", "threads", "device")}, **measured,
+    }
+
+
+def table_of(figures: Sequence[Figure]) -> Table:
+    """Median and quartiles of every figure."""
+    table = Table("figure", "median", "quartiles", "spread", "what", title="this machine, per rank, all ranks at once",
+                  title_justify="left")
+    for one in figures:
+        table.add_row(one.name, f"{one.median:.4g}", f"{one.low:.3g} to {one.high:.3g}", f"{100 * one.spread:.0f} %",
+                      UNITS[one.name])
+    return table
+
+
+def _tell(console: Console, path: Path, load: float) -> None:
+    """The file, how to use it, and whether others had a share of the machine."""
+    if load > _BUSY:
+        console.print(marked("warning", "yellow", f" the load average was {load:.1f} before: other programs ran at the "
+                             "same time, and these figures are what they left; repeat it when they have ended"),
+                      soft_wrap=True)
+    console.print(f"profile: {path}", soft_wrap=True)
+    console.print(path.read_text(encoding="utf-8"), soft_wrap=True)
+    if path.parent.name == "hardware":
+        own = path.parent.parent.resolve() == product_folder("conf").resolve()
+        words = "" if own else f"--config-dir {shlex.quote(str(path.parent.parent))}"
+        console.print(f"use it: gnnexp plan NAME --hardware {path.stem} {words}\n"
+                      f"        gnnexp run hardware={path.stem} {words} …", soft_wrap=True)

@@ -1,0 +1,45 @@
+"""`gnnexp claims`: what the papers claim, beside what the runs made here say of it."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from pathlib import Path
+
+from gnnexp.cli.commands.report import REPORTS
+from gnnexp.cli.console import make_console
+from gnnexp.cli.running.prepare import check_folder
+from gnnexp.errors import ConfigError
+from gnnexp.experiment.signature import unknown
+from gnnexp.record.runs import runs_of_sweep
+from gnnexp.reports.claims.claim import claiming_papers, claims_of
+from gnnexp.reports.claims.page import evaluated, make_table, sweeps_of
+from gnnexp.reports.table import save_table
+
+# What a terminal has room for; the files have all columns.
+_SHOWN = 8
+
+
+def main(options: argparse.Namespace) -> int:
+    """A table per paper, on the terminal and as files."""
+    papers = options.papers or list(claiming_papers())
+    wrong = [unknown("claims", paper, paper, claiming_papers()) for paper in papers if paper not in claiming_papers()]
+    out = Path(options.out) if options.out else REPORTS / "claims"
+    wrong += check_folder("--out", out)
+    if wrong:
+        raise ConfigError(wrong)
+    console = make_console()
+    for paper in papers:
+        claims = claims_of(paper)
+        runs = {sweep: runs_of_sweep(sweep) for sweep in sweeps_of(claims)}
+        outcomes = evaluated(claims, runs)
+        table = make_table(outcomes)
+        console.print(table.first(_SHOWN).rich(console.width, f"claims of {paper}"))
+        missing = [sweep for sweep, found in runs.items() if not found]
+        if missing:
+            console.print(f"not run here: {', '.join(missing)} (gnnexp sweep NAME)", soft_wrap=True)
+        files = save_table(table, out, paper, ("md", "csv"))
+        counts = Counter(one.verdict for one in outcomes)
+        console.print(", ".join(f"{count} {word}" for word, count in counts.most_common()), soft_wrap=True)
+        console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
+    return 0

@@ -1,0 +1,162 @@
+"""`gnnexp status | cancel | logs RUN_DIR`: what becomes of a run, wherever its ranks are."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import signal
+import time
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+import psutil
+from rich.table import Table
+
+from gnnexp.cli.commands.resume import read_job
+from gnnexp.cli.console import epoch_line, make_console
+from gnnexp.errors import ConfigError, Problem, RunError
+from gnnexp.experiment.schema import run_config
+from gnnexp.files.disk import refusal
+from gnnexp.files.pulse import process_table
+from gnnexp.files.regular import is_file
+from gnnexp.launchers.queue.answers import Alive, Ended, Unknown
+from gnnexp.launchers.queue.evidence import ask
+from gnnexp.launchers.queue.slurm_jobs import cancel as cancel_job
+from gnnexp.launchers.queue.slurm_jobs import read_job_id
+from gnnexp.launchers.slurm import outcome_of
+from gnnexp.launchers.status import log_tail, read_statuses
+from gnnexp.record.attempts import describe, holder, is_held, read_attempts
+from gnnexp.record.ending import settle
+from gnnexp.record.owner import check_own
+from gnnexp.record.records import RESULT_FILE, read_epochs
+from gnnexp.record.runs import read_run
+from gnnexp.training.checkpoint import checkpoint_folders
+
+# Clocks of one machine agree on when a process started to about this.
+_SAME_PROCESS_S = 1.0
+
+
+def status(options: argparse.Namespace) -> int:
+    """Show how a run stands; 0 while it goes on or when it has finished, 1 if it has failed."""
+    run_dir, console = Path(options.run), make_console()
+    job = read_job(run_dir)
+    asked = run_config(job["config"])
+    state = _state(run_dir, asked.hardware.num_ranks)
+    epochs = read_epochs(run_dir)
+    console.print(f"{run_dir}: {state}, {len(epochs)} of {asked.train.epochs} epochs recorded, "
+                  f"{len(checkpoint_folders(run_dir))} checkpoints", soft_wrap=True)
+    if epochs:
+        console.print(epoch_line(epochs[-1]), soft_wrap=True)
+    for line in read_attempts(run_dir):
+        when = datetime.fromtimestamp(line["time"]).isoformat(" ", "seconds")
+        console.print(f"  {when}  {describe(line)}", soft_wrap=True)
+    table = Table("rank", "host", "state", "phase", "heard", "reason")
+    for rank in read_statuses(run_dir):
+        heard = f"{max(0.0, time.time() - rank.time):.0f} s ago"
+        words = (str(rank.rank), rank.host, rank.state, rank.phase, heard, "".join(rank.reason.splitlines()[:1])[:80])
+        table.add_row(*words)
+    if table.row_count:
+        console.print(table)
+    return 1 if state.startswith("failed") else 0
+
+
+def _state(run_dir: Path, num_ranks: int) -> str:
+    """In words; the end of a job that nobody waited for is settled here."""
+    if not os.path.lexists(run_dir / RESULT_FILE):
+        job = ask(run_dir)
+        if isinstance(job, Alive | Unknown):
+            return f"SLURM {job.describe()}"
+        if isinstance(job, Ended):
+            outcome = outcome_of(run_dir, job, num_ranks)
+            try:
+                settle(run_dir, outcome)
+            except OSError as error:  # who only looks may have no right to write
+                if refusal(error) is None:
+                    raise
+                return outcome.status if outcome.status == "finished" else f"failed: {outcome.reason}"
+    if os.path.lexists(run_dir / RESULT_FILE):
+        run = read_run(run_dir)
+        return run.status if run.status == "finished" else f"failed: {run.reason}"
+    return "running" if is_held(run_dir) else f"stopped (gnnexp resume {run_dir})"
+
+
+def _launcher(run_dir: Path) -> int:
+    """The process of this machine that works on the run.
+
+    Raises:
+        ConfigError: there is none, or nobody knows which.
+    """
+    if not is_held(run_dir):
+        raise ConfigError(Problem("run", str(run_dir), "nobody on this machine is working on it",
+                                  "gnnexp status shows how it ended"))
+    found = holder(run_dir)
+    if found is None:
+        raise ConfigError(Problem("run", str(run_dir), "a process works on it, and its lock file does not say which",
+                                  "end that process yourself: it is a `gnnexp run`, `resume` or `sweep`"))
+    if found.host != platform.node():
+        raise ConfigError(Problem("run", str(run_dir), f"process {found.pid} of {found.host} works on it",
+                                  f"gnnexp cancel {run_dir} on {found.host}"))
+    with suppress(psutil.NoSuchProcess):
+        seen = found.table in ("", process_table())  # else its number is another process's here
+        if seen and abs(psutil.Process(found.pid).create_time() - found.started) < _SAME_PROCESS_S:
+            return found.pid
+    raise ConfigError(Problem("run", str(run_dir), f"process {found.pid}, which works on it, cannot be seen from here",
+                              "try again: it may be ending; in a container, cancel the run there"))
+
+
+def cancel(options: argparse.Namespace) -> int:
+    """Ask a run to end: its ranks write a checkpoint first, as far as they are given the time."""
+    run_dir = Path(options.run)
+    read_job(run_dir)
+    if not options.trust:
+        check_own(run_dir, "would stop the process or the job that it names",
+                  "its owner can cancel it; if you know what it names: gnnexp cancel --trust")
+    job_id = read_job_id(run_dir)
+    if job_id is not None:
+        job = ask(run_dir)
+        if isinstance(job, Ended):
+            raise ConfigError(Problem("run", str(run_dir), f"its SLURM job {job_id} has ended", "gnnexp status"))
+        try:
+            cancel_job(job_id)
+        except RunError as error:
+            if not isinstance(job, Unknown):
+                raise
+            raise ConfigError(Problem("run", str(run_dir), f"SLURM {job.describe()}, and it was not cancelled: {error}",
+                                      "try again when `squeue` answers")) from None
+        print(f"SLURM job {job_id} is cancelled; go on with: gnnexp resume {run_dir}")
+        return 0
+    launcher = _launcher(run_dir)
+    os.kill(launcher, signal.SIGTERM)
+    print(f"process {launcher} is asked to stop; go on with: gnnexp resume {run_dir}")
+    return 0
+
+
+def logs(options: argparse.Namespace) -> int:
+    """Print the last lines of the ranks' logs, and go on printing what is added with `--follow`."""
+    run_dir = Path(options.run)
+    read_job(run_dir)
+    names = [path.stem.partition("_")[2] for path in (run_dir / "logs").glob("rank_*.log") if is_file(path)]
+    ranks = sorted(int(name) for name in names if name.isdecimal())
+    chosen = ranks if options.rank is None else [options.rank]
+    if missing := [rank for rank in chosen if rank not in ranks]:
+        raise ConfigError(Problem("--rank", missing[0], f"has no log; there are those of {ranks}", "--rank 0"))
+    for rank in chosen:
+        print(log_tail(run_dir, rank).lstrip("\n") or f"rank {rank} has written nothing: no warning, no error")
+    if options.follow:
+        _follow(run_dir, chosen)
+    return 0
+
+
+def _follow(run_dir: Path, ranks: list[int]) -> None:
+    files = {rank: run_dir / "logs" / f"rank_{rank}.log" for rank in ranks}
+    places = {rank: file.stat().st_size for rank, file in files.items()}
+    while not (run_dir / RESULT_FILE).exists():
+        for rank, file in files.items():
+            with file.open("rb") as log:
+                log.seek(places[rank])
+                for line in log.read().splitlines():
+                    print(f"[{rank}] {line.decode(errors='replace')}", flush=True)
+                places[rank] = log.tell()
+        time.sleep(0.5)

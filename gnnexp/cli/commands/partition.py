@@ -1,0 +1,82 @@
+"""`gnnexp partition`: make a partition, keep it, and show how good it is."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from gnnexp.cli.console import describe_graph, describe_presample, describe_profile, make_console
+from gnnexp.cli.running.prepare import checked, count_parts, dataset_of, prepare_owners, told
+from gnnexp.cli.running.progress import WatchedStream
+from gnnexp.errors import ConfigError
+from gnnexp.experiment.build import build, missing_module
+from gnnexp.experiment.schema import run_config
+from gnnexp.graph.partition import Partition, open_partition
+from gnnexp.paradigms.base import Paradigm
+from gnnexp.partitioners.base import Partitioner
+from gnnexp.partitioners.streams.streaming import StreamPartitioner
+from gnnexp.preparation.artifacts import QUALITY, cache_root, prepare_graph, prepare_stream_partition, read_quality
+
+
+def main(options: argparse.Namespace) -> int:
+    """Partition the dataset of the configuration."""
+    config = checked(options.overrides, options.config_dir).config
+    console = make_console()
+    try:
+        partition, folder = _from_stream(config, console) or _from_graph(config, console)
+    except ModuleNotFoundError as error:
+        raise ConfigError(missing_module("partitioner", config["partitioner"]["_target_"], error)) from error
+    report = read_quality(folder)
+    console.print(_overall(report, partition))
+    console.print(_parts(report))
+    console.print(f"partition: {folder}\nquality: {folder / QUALITY}", soft_wrap=True)
+    return 0
+
+
+def _from_graph(config: Mapping[str, Any], console: Console) -> tuple[Partition, Path]:
+    """Of the prepared graph."""
+    dataset = dataset_of(config)
+    graph, place = prepare_graph(dataset, cache_root())
+    console.print(describe_graph(graph), soft_wrap=True)
+    config, profile = count_parts(config, graph, place, dataset.key())
+    if profile is not None:
+        console.print(describe_profile(profile), soft_wrap=True)
+    paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
+    folder, sampled = prepare_owners(config, graph, dataset.key(), paradigm.num_parts(config, graph), console)
+    for item in sampled.items():
+        console.print(describe_presample(told(*item)), soft_wrap=True)
+    return open_partition(folder, graph=graph), folder
+
+
+def _from_stream(config: Mapping[str, Any], console: Console) -> tuple[Partition, Path] | None:
+    """Of the dataset's stream of edges, without any graph; None where dataset or partitioner is of another kind."""
+    dataset, partitioner = dataset_of(config), build(config["partitioner"], Partitioner)
+    edges = dataset.stream()
+    if edges is None or not isinstance(partitioner, StreamPartitioner):
+        return None
+    watched = WatchedStream(edges, console)
+    num_parts = partitioner.resolve(run_config(config).hardware.num_ranks)
+    return prepare_stream_partition(partitioner, watched, dataset.key(), num_parts, cache_root())
+
+
+def _overall(report: dict[str, float], partition: Partition) -> Table:
+    table = Table("quality", "", title=f"{partition.method}, {partition.num_parts} parts", title_justify="left")
+    for name, value in report.items():
+        if "/" not in name and name != "parts" and name not in partition.cost:
+            table.add_row(name, f"{value:.4f}")
+    for name, value in partition.cost.items():
+        table.add_row(name, f"{value:,.0f}" if name.endswith("_bytes") else f"{value:.2f}")
+    return table
+
+
+def _parts(report: dict[str, float]) -> Table:
+    columns = ("vertices", "edges", "train", "halo")
+    table = Table("part", *columns, title="parts", title_justify="left")
+    for part in range(int(report["parts"])):
+        table.add_row(str(part), *(f"{int(report[f'part{part}/{column}']):,}" for column in columns))
+    return table

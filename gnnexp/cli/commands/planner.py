@@ -1,0 +1,47 @@
+"""`gnnexp plan`: systems ranked by what an epoch would take on described hardware, from the counts of runs."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+from gnnexp.cli.commands.report import REPORTS, choose
+from gnnexp.cli.console import make_console
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.planning.machine import Machine
+from gnnexp.planning.profiles import ALL, all_machines, machines_named
+from gnnexp.record.runs import read_run
+from gnnexp.reports.estimates.planned import Scale
+from gnnexp.reports.estimates.ranking import make_table
+from gnnexp.reports.table import save_table
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print the table, and save it beside the reports."""
+    scale = _scale(options.scale)
+    machines, untold = _machines(options.hardware, options.config_dir)
+    choice = choose(options.names, "plan")
+    table = make_table([read_run(path) for path in choice.paths], machines, scale, untold)
+    console = make_console()
+    console.print(table.rich(console.width, f"plan {choice.name}"))
+    files = save_table(table, REPORTS / choice.name, "plan", ("md", "csv"))
+    console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
+    return 0
+
+
+def _machines(words: str, config_dir: str | None) -> tuple[list[Machine], list[str]]:
+    if words == ALL:
+        return all_machines(config_dir)
+    return machines_named(words.split(","), config_dir), []
+
+
+def _scale(word: str) -> Scale:
+    if word == "full":
+        return "full"
+    try:
+        factor = float(word)
+    except ValueError:
+        factor = math.nan
+    if not (math.isfinite(factor) and factor > 0):
+        raise ConfigError(Problem("--scale", word, "must be a positive number, or full", "--scale 1"))
+    return factor

@@ -1,0 +1,287 @@
+"""`gnnexp report`: table and figure of a sweep or of single runs, and late delivery to the tracker."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from gnnexp.cli.console import make_console
+from gnnexp.cli.page import Subject, publish
+from gnnexp.cli.running.prepare import check_folder
+from gnnexp.cli.tracking import tracker_node
+from gnnexp.config.compose import compose
+from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError, unique
+from gnnexp.experiment.build import build
+from gnnexp.experiment.signature import unknown
+from gnnexp.files.regular import is_folder
+from gnnexp.planning.profiles import machine_named
+from gnnexp.record.records import JOB_FILE, RESULT_FILE, read_state, run_dirs
+from gnnexp.record.runs import RUNS, Run, find_runs, read_run
+from gnnexp.reports import overview
+from gnnexp.reports.compare import compare
+from gnnexp.reports.estimates.column import with_estimates
+from gnnexp.reports.figures.draw import draw_all, usual_figures
+from gnnexp.reports.kinds import kinds
+from gnnexp.reports.kinds.kinds import KINDS
+from gnnexp.reports.layout import Layout, layout_of
+from gnnexp.reports.overview import ORDERS
+from gnnexp.reports.published import beside
+from gnnexp.reports.table import Table, group_runs, make_columns, make_table, row_keys, save_table
+from gnnexp.reports.values.metrics import unrecorded
+from gnnexp.trackers.base import Tracker, TrackingError
+from gnnexp.trackers.delivery import read_run as read_record
+from gnnexp.trackers.delivery import undelivered
+from gnnexp.trackers.report_record import REPORT_FILE, read_report, undelivered_reports
+
+REPORTS = Path("reports")
+STATES = RUNS / "sweeps"
+COMPARE = "compare"
+
+
+def main(options: argparse.Namespace) -> int:
+    """List runs, show or compare some of them, or deliver what is not delivered."""
+    console = make_console()
+    if options.sync:
+        return sync(console, [Path(name) for name in options.names] or [RUNS, REPORTS])
+    formats = [suffix for suffix, wanted in (("md", options.markdown), ("csv", options.csv)) if wanted]
+    out = Path(options.out) if options.out else None
+    if out and (problems := check_folder("--out", out)):
+        raise ConfigError(problems)
+    if not options.names:
+        tell(console, list_runs(options.sort), "runs", out, formats)
+        return 0
+    if options.sort:
+        raise ConfigError(Problem("--sort", options.sort, "orders the list of all runs", "gnnexp report --sort date"))
+    if options.names[0] == COMPARE:
+        tell(console, compare_runs(options.names[1:]), COMPARE, out, formats)
+        return 0
+    if options.rows and options.names[0] in KINDS:
+        raise ConfigError(Problem("--rows", options.rows, f"{options.names[0]} has rows of its own", "leave it out"))
+    choice = choose(options.names)
+    if options.rows:  # asks for the comparison table
+        choice = replace(choice, layout=Layout(tuple(options.rows.split(","))))
+    show(console, choice, out, formats)
+    return 0
+
+
+def list_runs(sort: str | None) -> Table:
+    """Every run below `runs/` that has ended."""
+    if sort is not None and sort not in ORDERS:
+        raise ConfigError(unknown("--sort", sort, sort, ORDERS))
+    runs = find_runs()
+    if not runs:
+        raise DataError(Problem(str(RUNS), "", "holds no run that has ended", "gnnexp run, or gnnexp sweep quickstart"))
+    return overview.make_table(runs, sort or ORDERS[0])
+
+
+def compare_runs(names: Sequence[str]) -> Table:
+    """Two run directories, explained."""
+    wrong = [Problem("report compare", name, "must be a run directory", "gnnexp report lists them")
+             for name in names if not is_folder(Path(name))]
+    if len(names) != 2:
+        wrong.insert(0, Problem("report compare", " ".join(names), "takes two run directories",
+                                "gnnexp report compare RUN RUN"))
+    if wrong:
+        raise ConfigError(wrong)
+    found: list[Run] = []
+    problems: list[Problem] = []
+    for name in names:
+        try:
+            found.append(read_run(Path(name)))
+        except DataError as error:
+            problems += error.problems
+    if problems:
+        raise DataError(problems)
+    return compare(*found)
+
+
+def tell(console: Console, table: Table, name: str, out: Path | None, formats: Sequence[str]) -> None:
+    """Print a table that is no sweep's, and save it where it is asked for."""
+    if table.heading:
+        console.print(table.heading, soft_wrap=True)
+    console.print(table.rich(console.width, name))
+    if files := save_table(table, out or REPORTS / name, name, formats) if formats else []:
+        console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a report is about.
+
+    Attributes:
+        name: of its folder.
+        paths: run directories.
+        layout: what it shows.
+        sweep: whose own report this is; empty for any other.
+        going_on: how many runs of it have not ended.
+    """
+
+    name: str
+    paths: Sequence[Path]
+    layout: Layout = field(default_factory=Layout)
+    sweep: str = ""
+    going_on: int = 0
+
+
+def of_sweep(name: str, run_dirs: Iterable[str], layout: Layout) -> Choice:
+    """The runs of a sweep that have ended, be it well or not; one that several cases are is one run."""
+    paths = [Path(run_dir) for run_dir in dict.fromkeys(run_dirs) if run_dir]
+    ended = [path for path in paths if os.path.lexists(path / RESULT_FILE)]
+    return Choice(name, ended, layout, name, len(paths) - len(ended))
+
+
+def choose(names: Sequence[str], command: str = "report") -> Choice:
+    """A sweep by its name, or run directories; after a kind several of them, or every run.
+
+    Raises:
+        ConfigError: there is none of this name; the problem is one of `command`.
+    """
+    if names[0] not in KINDS:
+        return _choose(names, command)
+    chosen = [_choose([name], command) for name in names[1:]] or [Choice(names[0], _below(RUNS, command))]
+    return Choice(chosen[0].name, _each_once(path for one in chosen for path in one.paths), Layout(kind=names[0]))
+
+
+def _each_once(paths: Iterable[Path]) -> list[Path]:
+    """Run directories without those that another name leads to: a run and a folder that holds it, for example."""
+    found: dict[Path, Path] = {}
+    for path in paths:
+        found.setdefault(path.resolve(), path)
+    return list(found.values())
+
+
+def _choose(names: Sequence[str], command: str) -> Choice:
+    if len(names) == 1 and not is_folder(Path(names[0])):
+        sweeps = {file.stem: file for file in STATES.glob("*.json")}
+        if names[0] not in sweeps:
+            raise ConfigError(unknown(command, names[0], names[0], [*sweeps, *KINDS]))
+        state = read_state(sweeps[names[0]])
+        return of_sweep(names[0], [case["run_dir"] for case in state["cases"]], layout_of(state))
+    paths = [Path(name) for name in names]
+    wrong = [Problem(command, str(path), "must be a run directory", "gnnexp report lists them")
+             for path in paths if not is_folder(path)]
+    if wrong:
+        raise ConfigError(wrong)
+    # A folder of runs stands for all of them.
+    found = [run for path in paths for run in ([path] if os.path.lexists(path / JOB_FILE) else _below(path, command))]
+    return Choice(paths[0].resolve().name, _each_once(found))
+
+
+def _below(folder: Path, command: str) -> list[Path]:
+    found = [run.path for run in find_runs(folder)]
+    if not found:
+        raise DataError(Problem(command, str(folder), "holds no run that has ended", "gnnexp report lists them"))
+    return found
+
+
+def show(
+    console: Console, choice: Choice, out: Path | None = None, formats: Sequence[str] = ("md", "csv"),
+) -> None:
+    """Print the table and save it with the figure in `reports/<name>`."""
+    runs = [read_run(path) for path in choice.paths]
+    if choice.going_on:
+        console.print(f"without {choice.going_on} runs that have not ended")
+    if not runs:
+        console.print("no run has ended: nothing to compare")
+        return
+    folder, tables, figures = out or REPORTS / choice.name, {}, []
+    if choice.layout.kind:
+        tables[choice.layout.kind] = kinds.make_table(choice.layout.kind, runs)
+        figures += kinds.draw(choice.layout.kind, runs, folder, choice.name)
+    if choice.layout.compares:
+        tables["table"] = _comparison(choice.layout, runs)
+    keys = row_keys(runs, choice.layout.rows)
+    usual = [] if choice.layout.kind or choice.layout.figures is not None else usual_figures(runs, keys)
+    drawn, data = draw_all(choice.layout.figures or usual, runs, keys, folder, choice.name)
+    asked = [*choice.layout.columns.values(), *(metric for one in choice.layout.figures or () for metric in one.y)]
+    slips = unrecorded(runs, asked)
+    for name, table in tables.items():
+        tables[name] = replace(table, caption=" ".join([table.caption, *(f"Warning: {slip}." for slip in slips)]))
+        console.print(tables[name].rich(console.width, f"report {choice.name}"))
+    files = [*figures, *drawn]
+    files += [file for name, table in tables.items() for file in save_table(table, folder, name, formats)]
+    subject = Subject(choice.name, choice.layout.kind, choice.sweep, folder, delivered=out is None)
+    files.append(publish(subject, runs, tables, data, files, console))
+    if files:
+        console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
+    console.print("next: `gnnexp ui` (or `make ui`) for the dashboard, `gnnexp report` for all runs", soft_wrap=True)
+
+
+def _comparison(layout: Layout, runs: Sequence[Run]) -> Table:
+    keys = row_keys(runs, layout.rows)
+    groups = group_runs(runs, keys)
+    if layout.published:
+        table = beside.make_table(groups, keys, layout.published)
+    elif layout.columns:
+        table = make_columns(groups, keys, layout.columns)
+    else:
+        table = make_table(groups, keys)
+    if layout.estimate:
+        return with_estimates(table, groups, machine_named(layout.estimate), layout.paper, layout.published)
+    return table
+
+
+def sync(console: Console, folders: Sequence[Path]) -> int:
+    """Deliver what is not delivered, each record once; 1 if the store is away.
+
+    Raises:
+        ProblemsError: some records are damaged, or name a tracker that cannot be built or lacks a package; all others
+            are delivered.
+    """
+    default = compose([]).config["tracker"]
+    found = [(path, waits) for file, waits in ((JOB_FILE, _run_waits), (REPORT_FILE, _report_waits))
+             for path in sorted({path for folder in folders for path in run_dirs(folder, file)})]
+    counts = dict.fromkeys((_run_waits, _report_waits), 0)
+    away, problems = False, list[Problem]()
+    for path, waits in found:
+        try:
+            if (deliver := waits(path, default)) is not None:
+                deliver()
+                counts[waits] += 1
+        except TrackingError as error:
+            away = True
+            console.print(f"{path}: {error}", soft_wrap=True)
+        except ProblemsError as error:
+            problems += error.problems
+    reports = counts[_report_waits]
+    console.print(f"{counts[_run_waits]} runs delivered"
+                  + (f", {reports} report{'s' if reports > 1 else ''}" if reports else ""))
+    if problems:
+        raise DataError(unique(problems))
+    return int(away)
+
+
+def _run_waits(run: Path, default: Mapping[str, Any]) -> Callable[[], bool] | None:
+    """What delivers a run, None where nothing is left to do.
+
+    Without a result it is still running, or its launcher was killed: nobody knows its end.
+    """
+    job = read_record(run).job
+    tracker = build(tracker_node(job["config"], job["provenance"], default), Tracker)
+    due = tracker.where() and os.path.lexists(run / RESULT_FILE) and undelivered(run, tracker.where())
+    return _delivery(tracker, partial(tracker.deliver, run)) if due else None
+
+
+def _report_waits(folder: Path, default: Mapping[str, Any]) -> Callable[[], bool] | None:
+    """As `_run_waits`, of a sweep's report."""
+    tracker = build(read_report(folder).tracker, Tracker)
+    due = tracker.where() and undelivered_reports(folder, tracker.where())
+    return _delivery(tracker, partial(tracker.deliver_report, folder)) if due else None
+
+
+def _delivery(tracker: Tracker, deliver: Callable[[], bool]) -> Callable[[], bool]:
+    """`deliver`, if this Python has what it needs.
+
+    Raises:
+        ConfigError: a package is missing without which nothing can be delivered.
+    """
+    if problems := tracker.check_here():
+        raise ConfigError(problems)
+    return deliver

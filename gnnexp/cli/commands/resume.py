@@ -1,0 +1,246 @@
+"""`gnnexp resume`: go on with a run that was stopped, killed or failed, from its last checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from gnnexp.cli.console import make_console, marked
+from gnnexp.cli.running.execute import carry_out, complete, tell_preflight, tell_result, write_job
+from gnnexp.cli.running.prepare import inputs_of, prepare, problems_of
+from gnnexp.config.overrides import parse
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.experiment.needs import Profile
+from gnnexp.launchers.base import Outcome
+from gnnexp.launchers.kept import Launchers
+from gnnexp.launchers.queue.answers import Alive, Unknown
+from gnnexp.launchers.queue.controller import Controller
+from gnnexp.launchers.queue.evidence import SILENT_S, ask, last_sign
+from gnnexp.launchers.queue.slurm_jobs import forget_submission
+from gnnexp.provenance.code import Code, as_known_today, code_of_config
+from gnnexp.provenance.imported import imported_from
+from gnnexp.provenance.run_key import recorded_inputs, recorded_key, run_key
+from gnnexp.record.attempts import BUSY, alone, codes_of, read_attempts
+from gnnexp.record.owner import check_own
+from gnnexp.record.records import JOB_FILE, RESULT_FILE, load_job, read_epochs
+from gnnexp.record.runs import read_run
+from gnnexp.trackers.delivery import DELIVERY_FILE, reopen
+from gnnexp.training.checkpoint import checkpoint_folders, latest_checkpoint
+
+# What may be changed: where it runs and how records are kept, nothing that makes it another experiment.
+_CHANGEABLE = ("hardware.", "tracker.", "train.checkpoint_every", "train.checkpoints_kept", "train.overlap",
+               "train.eval_memory")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Resume and show what came out."""
+    run_dir, console = Path(options.run), make_console()
+    if not options.trust:
+        mine = f"cp -r {shlex.quote(str(run_dir))} MINE; gnnexp resume MINE"
+        check_own(run_dir, "would execute what its configuration says",
+                  f"read its config.yaml; then gnnexp resume --trust, or work on a copy: {mine}")
+    outcome = resume(run_dir, options.overrides, console, changed_code=options.changed_code,
+                     job_ended=options.job_ended)
+    if outcome.status == "finished":
+        tell_result(run_dir, console)
+    return outcome.exit_code
+
+
+def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed_code: bool = False,
+           job_ended: bool = False) -> Outcome:
+    """Go on with the run in `run_dir`; one that has finished stays as it is.
+
+    Args:
+        run_dir: of the run.
+        overrides: changes that leave it the same experiment.
+        console: to say how it goes.
+        changed_code: go on although the code is not that of the run's beginning.
+        job_ended: take the user's word that its SLURM job has ended, where SLURM cannot be asked.
+
+    Raises:
+        ConfigError, DataError: it is no run, the changes are not possible, or the data is not the run's any more.
+    """
+    job = read_job(run_dir)
+    refuse_imported(run_dir, job)
+    if is_finished(run_dir):
+        if overrides:
+            raise ConfigError(Problem("resume", " ".join(overrides), f"{run_dir} has finished: nothing of it changes",
+                                      "gnnexp run with all overrides and these: another run"))
+        console.print(f"{run_dir} has finished before", soft_wrap=True)
+        complete(run_dir, job["config"])
+        return Outcome(0, "finished")
+    config, controller = changed(job["config"], overrides), Controller()
+    check_job(run_dir, controller, job_ended=job_ended)
+    if problems := problems_of(config):
+        raise ConfigError(problems)
+    reopen_run(run_dir, config, console, changed_code=changed_code, job_ended=job_ended, controller=controller)
+    with Launchers() as launchers:
+        return carry_out(run_dir, config, console, launchers)
+
+
+def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console, *, changed_code: bool = False,
+               job_ended: bool = False, controller: Controller | None = None) -> None:
+    """Have the run in `run_dir` ready to be carried out again with a checked `config`.
+
+    Raises:
+        ConfigError, DataError: another process is working on it, or the data is not the run's any more.
+    """
+    refuse_imported(run_dir, read_job(run_dir))
+    with alone(run_dir):
+        check_job(run_dir, controller, job_ended=job_ended)  # here: nobody else can submit it now
+        _reopen(run_dir, config, console, changed_code=changed_code)
+
+
+def check_job(run_dir: Path, controller: Controller | None = None, *, job_ended: bool = False) -> None:
+    """No SLURM job works on the run.
+
+    Raises:
+        ConfigError: one does, or one may.
+    """
+    job = ask(run_dir, controller)
+    if isinstance(job, Alive):
+        raise ConfigError(Problem(BUSY, str(run_dir), f"SLURM {job.describe()} works on it",
+                                  f"wait until it has ended, or gnnexp cancel {run_dir}"))
+    if not isinstance(job, Unknown):
+        return
+    silent_s = time.time() - last_sign(run_dir)
+    if job_ended and silent_s < SILENT_S:
+        raise ConfigError(Problem("--job-ended", str(run_dir), f"its SLURM job was heard {silent_s:.0f} s ago",
+                                  f"wait until it has been silent for {SILENT_S:.0f} s, or gnnexp cancel {run_dir}"))
+    if not job_ended:
+        raise ConfigError(Problem(
+            BUSY, str(run_dir), f"SLURM {job.describe()}: two jobs in one directory would destroy the run",
+            "try again when `squeue` answers; if no SLURM can be asked any more and you know that the job has ended: "
+            f"gnnexp resume --job-ended {run_dir}"))
+
+
+def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, changed_code: bool) -> None:
+    job = read_job(run_dir)
+    provenance = going_on(job, config, code_of_config(config), run_dir, changed_code=changed_code)
+    _check_inputs(config, job["provenance"])
+    known = job.get("profile")  # other parts would not fit the checkpoints
+    prepared = prepare(config, run_dir / "checkpoints", None if known is None else Profile(**known))
+    if prepared.key != job["provenance"]["dataset_key"]:
+        raise DataError(Problem("dataset", prepared.key, "is not the data that this run began with "
+                                f"({job['provenance']['dataset_key']})", "bring that data back, or start a new run"))
+    tell_preflight(prepared, console)
+    found, problems = latest_checkpoint(run_dir)
+    for problem in problems:
+        console.print(marked("cannot be used:", "yellow", f" {problem}"), soft_wrap=True)
+    place = "its start" if found is None else f"epoch {found.position.epoch}, step {found.position.step}"
+    console.print(f"going on with {run_dir} from {place}", soft_wrap=True)
+    for leftover in run_dir.glob(".*.tmp"):  # of a process that was killed while it wrote
+        if not leftover.name.startswith(f".{DELIVERY_FILE}"):  # an earlier delivery may still go on
+            leftover.unlink(missing_ok=True)
+    write_job(run_dir, config, prepared, provenance)
+    forget_submission(run_dir)
+    (run_dir / RESULT_FILE).unlink(missing_ok=True)
+    reopen(run_dir)
+
+
+def _check_inputs(config: Mapping[str, Any], provenance: Mapping[str, Any]) -> None:
+    """What components read from files is what the run began with.
+
+    Raises:
+        DataError: it is not.
+    """
+    began, now = recorded_inputs(provenance), inputs_of(config)
+    if began is not None and began != now:
+        names = [key for key in {**began, **now} if began.get(key) != now.get(key)]
+        raise DataError(Problem(f"{names[0]}.path", config[names[0]].get("path"), "holds something else than when the "
+                                "run began", "bring that back, or start a new run"))
+
+
+def going_on(job: Mapping[str, Any], config: Mapping[str, Any], code: Code, run_dir: Path, *, changed_code: bool,
+             ) -> Mapping[str, Any]:
+    """The provenance of a run that goes on with `config` and `code`.
+
+    A result of several codes, or of several numbers of ranks, is no case's result: such a run loses its key and is
+    never "finished before". A run without a record begins at its start, and is what it is now.
+
+    Raises:
+        ConfigError: the code is not that of the run's beginning, and nobody said that this is right.
+    """
+    provenance = job["provenance"]
+    key, now = run_key(config, str(provenance["dataset_key"]), code, recorded_inputs(provenance)), code.to_json()
+    if not checkpoint_folders(run_dir) and not read_epochs(run_dir):
+        return {**provenance, "code": now, "run_key": key}
+    executed = codes_of(read_attempts(run_dir))
+    before = as_known_today(executed[-1] if executed else provenance.get("code"))
+    if before == now:
+        same = key == recorded_key(job["config"], provenance)
+        return provenance if same else {**provenance, "run_key": ""}
+    if not changed_code:
+        names = sorted({name for part in ("changed", "own") for name in {*before[part], *now[part]}
+                        if before[part].get(name) != now[part].get(name)})
+        raise ConfigError(Problem("code", ", ".join(names), f"was edited since the run in {run_dir} began",
+                                  "bring that code back, start a new run, or say that this is right: gnnexp resume "
+                                  f"--changed-code {run_dir}"))
+    return {**provenance, "code": now, "run_key": ""}
+
+
+def read_job(run_dir: Path) -> dict[str, Any]:
+    """What a run was asked to do.
+
+    Raises:
+        ConfigError: `run_dir` is no run's.
+    """
+    try:
+        return load_job(run_dir)
+    except (OSError, ValueError) as error:
+        said = (error.strerror if isinstance(error, OSError) else None) or str(error)[:200]
+        why = said if os.path.lexists(run_dir) else "there is none"
+        raise ConfigError(Problem("run", str(run_dir), f"must be the directory of a run ({JOB_FILE}: {why})",
+                                  "gnnexp report lists the runs")) from None
+
+
+def refuse_imported(run_dir: Path, job: Mapping[str, Any]) -> None:
+    """A run that was made elsewhere is not carried out here: what its record names was never checked on this machine.
+
+    Raises:
+        ConfigError: the run was imported.
+    """
+    if source := imported_from(job["provenance"]):
+        raise ConfigError(Problem("run", str(run_dir), f"was imported from {source}: only runs that were made here can "
+                                  "be resumed", "gnnexp run with the overrides of your choice makes a run of your own"))
+
+
+def is_finished(run_dir: Path) -> bool:
+    """Whether the run has its result."""
+    try:
+        return read_run(run_dir).status == "finished"
+    except DataError:
+        return False
+
+
+def changed(config: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """The configuration with changes that leave it the same experiment.
+
+    Raises:
+        ConfigError: with every override that is not `key=value`, or changes something else.
+    """
+    parsed, problems = parse(overrides)
+    result = json.loads(json.dumps(config))
+    for override in parsed:
+        key, value = str(override.key_or_group), override.value()
+        if not key.startswith(_CHANGEABLE):
+            problems.append(Problem(key, value, f"a resumed run may only change {', '.join(_CHANGEABLE)}",
+                                    "leave it out, or start a new run"))
+            continue
+        *parents, last = key.split(".")
+        node = result
+        for parent in parents:
+            node = node.setdefault(parent, {}) if isinstance(node, dict) else {}
+        node[last] = value
+    if problems:
+        raise ConfigError([replace(problem, key=f"resume: {problem.key}") for problem in problems])
+    return dict(result)

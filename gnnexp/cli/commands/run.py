@@ -1,0 +1,40 @@
+"""`gnnexp run`: one configuration, one run."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import ExitStack
+
+from gnnexp.errors import ConfigError, Problem
+
+
+def main(options: argparse.Namespace) -> int:
+    """Check, run, and show what came out; with `--cfg` only show the configuration, with `-m` run several."""
+    if options.multirun and options.rerun:
+        raise ConfigError(Problem("--rerun", "-m", "every job of a multirun is made in a directory of its own",
+                                  "leave --rerun out"))
+    if options.cfg:
+        import yaml
+
+        from gnnexp.config.compose import compose
+
+        print(yaml.safe_dump(compose(options.overrides, options.config_dir).config, sort_keys=False), end="")
+        return 0
+    if options.multirun:
+        from gnnexp.cli.running import multirun
+
+        return multirun.main(options.overrides, options.config_dir)
+    from gnnexp.cli.console import make_console
+    from gnnexp.cli.running.execute import execute, tell_result
+    from gnnexp.cli.running.prepare import checked
+    from gnnexp.cli.running.set_aside import made_again
+    from gnnexp.launchers.kept import Launchers
+
+    console = make_console()
+    with ExitStack() as stack:
+        again = stack.enter_context(made_again(options)) if options.rerun else None
+        composed = again or checked(options.overrides, options.config_dir)
+        outcome = execute(composed, console, stack.enter_context(Launchers()))
+    if outcome.status == "finished":
+        tell_result(composed.run_dir, console)
+    return outcome.exit_code

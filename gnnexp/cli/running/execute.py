@@ -1,0 +1,260 @@
+"""One run from a checked configuration to its result: prepare, launch, deliver. The run directory is the truth."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, describe_profile, marked
+from gnnexp.cli.running.prepare import Prepared, check_run_dir, prepare
+from gnnexp.cli.running.provenance import graph_sizes, make_provenance
+from gnnexp.config.compose import Composed
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.build import build
+from gnnexp.experiment.schema import run_config
+from gnnexp.files.disk import appearing, one_line, refusal, subfolder
+from gnnexp.launchers.base import Launcher, Outcome
+from gnnexp.launchers.interrupts import noted
+from gnnexp.launchers.kept import Launchers
+from gnnexp.preparation.artifacts import read_quality
+from gnnexp.preparation.preflight import summary
+from gnnexp.provenance.code import modules_of, refuse_edited
+from gnnexp.record.attempts import alone, note, read_attempts, restarts_spent
+from gnnexp.record.ending import deliver, refused_by_disk, settle_or_say, unwritten
+from gnnexp.record.records import RESULT_FILE, write_json, write_text
+from gnnexp.record.runs import read_run
+from gnnexp.reports.figures.stacked import draw_breakdown
+from gnnexp.reports.table import group_runs, make_table, row_keys
+from gnnexp.trackers.base import Tracker
+from gnnexp.trackers.delivery import read_delivery
+from gnnexp.trackers.follow import Follower, follow
+from gnnexp.training.checkpoint import Position, checkpoint_folders, remove_unfinished
+
+FIGURE = Path("figures") / "breakdown.png"
+
+
+def execute(composed: Composed, console: Console, launchers: Launchers) -> Outcome:
+    """Run a checked configuration to its end, whatever end that is.
+
+    Raises:
+        ConfigError, DataError: before the run directory exists.
+    """
+    return carry_out(start_run(composed, console, None), composed.config, console, launchers)
+
+
+def start_run(composed: Composed, console: Console, sweep: str | None) -> Path:
+    """Prepare graph and partition, and make the run directory.
+
+    Raises:
+        ConfigError, DataError: before the run directory exists.
+    """
+    started = time.perf_counter()
+    prepared = prepare(composed.config, composed.run_dir)
+    seconds = time.perf_counter() - started
+    console.print(marked(f"ready in {seconds:.1f} s", "dim", before=f"{describe_graph(prepared.graph)}  "),
+                  soft_wrap=True)
+    for line in prepared.graph.notes:
+        console.print(f"  note: {line}", soft_wrap=True)
+    for told in prepared.presampled:
+        console.print(f"  {describe_presample(told)}", soft_wrap=True)
+    if prepared.profile is not None:
+        console.print(f"  {describe_profile(prepared.profile)}", soft_wrap=True)
+    tell_preflight(prepared, console)
+    run_dir = create_run(composed, prepared, sweep)
+    console.print(f"run directory {run_dir}", soft_wrap=True)
+    return run_dir
+
+
+def tell_preflight(prepared: Prepared, console: Console) -> None:
+    """One line on the memory that is needed; what is short, line by line, where it is tried all the same."""
+    if prepared.estimate is not None:
+        console.print(summary(prepared.estimate), soft_wrap=True)
+    for shortage in prepared.shortages:
+        console.print(marked("warning", "yellow", f" {shortage}"), soft_wrap=True)
+
+
+def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console, launchers: Launchers) -> Outcome:
+    """Have the ranks work on what `run_dir` holds, follow them, and settle how it ended.
+
+    Raises:
+        ConfigError: another process is working on this run.
+    """
+    with alone(run_dir):
+        tracker = build(config["tracker"], Tracker)
+        follower = _followed(run_dir, tracker, console)
+        printer = EpochPrinter(console, run_dir)
+        printer.start()
+        outcome = _launched(run_dir, config, console, launchers.of(config["hardware"]["launcher"]), printer)
+        if outcome.asked is not None and outcome.status != "interrupted":
+            signal.raise_signal(outcome.asked)
+        if outcome.status == "finished":
+            draw_or_say(run_dir)
+        elif outcome.status != "submitted":
+            remove_unfinished(run_dir)  # no rank goes on with it, and the disk may be full
+        deliver_rest(follower, min(tracker.timeout_s, run_config(config).hardware.timeout_s), console)
+    if outcome.status == "submitted":
+        console.print(outcome.message, soft_wrap=True)
+    elif outcome.message:
+        print(f"gnnexp: {outcome.message}", file=sys.stderr)
+        if run_dir.is_dir():
+            print(f"logs: {run_dir / 'logs'}", file=sys.stderr)
+        if outcome.kind != "mistake" and "gnnexp resume" not in outcome.message:
+            print(f"go on with: gnnexp resume {shlex.quote(str(run_dir))}", file=sys.stderr)
+    return outcome
+
+
+def _launched(
+    run_dir: Path, config: Mapping[str, Any], console: Console, launcher: Launcher, printer: EpochPrinter
+) -> Outcome:
+    """Launch, again from the last checkpoint where that may help, `hardware.max_restarts` times; and settle it.
+
+    How it ended is written down, whatever is asked meanwhile: `Outcome.asked`.
+    """
+    hardware = run_config(config).hardware
+    spent = 0
+    while True:
+        try:
+            note(run_dir, "start", ranks=hardware.num_ranks, host=platform.node(), pid=os.getpid(), restarts=spent)
+            outcome = launcher.launch(run_dir, config)
+        except KeyboardInterrupt:
+            said = "interrupted while its ranks were started"
+            outcome = Outcome(130, "interrupted", said, said, "interrupted")
+        except OSError as error:
+            outcome = refused_by_disk(run_dir, error)
+        with noted() as asked:
+            spent = restarts_spent(run_dir)  # a job script may have restarted it too
+            try:
+                note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason)
+            except OSError as error:
+                outcome = unwritten(run_dir, outcome, error)
+            wish = outcome.asked or asked.first
+            if wish is not None or not outcome.may_be_repeated or spent >= hardware.max_restarts:
+                printer.close()
+                ended = outcome if outcome.status == "submitted" else settle_or_say(run_dir, outcome)
+                return replace(ended, asked=wish or asked.first)
+        spent += 1
+        console.print(marked(outcome.reason, "yellow", "; starting again from the last checkpoint, "
+                             f"{hardware.max_restarts - spent} restarts left"), soft_wrap=True)
+
+
+def create_run(composed: Composed, prepared: Prepared, sweep: str | None) -> Path:
+    """Make the run directory with `config.yaml` and `job.json`, all that the ranks need.
+
+    Raises:
+        ConfigError: if the directory is there already or cannot be made.
+    """
+    run_dir, config = composed.run_dir, composed.config
+    refuse_edited(modules_of(config))  # what is prepared was made by the code that this process has imported
+    partition = None if prepared.partition is None else str(prepared.partition)
+    provenance = make_provenance(composed, prepared.key, partition, sweep)
+    try:
+        with appearing(run_dir) as place:
+            write_job(place, config, prepared, provenance)
+    except (OSError, ValueError) as error:
+        problems = check_run_dir(run_dir)
+        if not problems and isinstance(error, OSError) and refusal(error) is not None:
+            raise
+        raise ConfigError(problems or Problem(
+            "hydra.run.dir", str(run_dir), f"cannot be made: {error}", "hydra.run.dir=<a folder that you may write to>"
+        )) from None
+    return run_dir
+
+
+def write_job(run_dir: Path, config: Mapping[str, Any], prepared: Prepared, provenance: Mapping[str, Any]) -> None:
+    """`config.yaml` for readers, `job.json` for the ranks."""
+    partition, parts, presample = (None if folder is None else str(folder)
+                                   for folder in (prepared.partition, prepared.parts, prepared.presample))
+    found = {} if prepared.partition is None else read_quality(prepared.partition)
+    write_text(run_dir / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+    write_json(run_dir / "job.json", {
+        "schema": 1, "config": config, "graph": str(prepared.folder), "partition": partition, "quality": found,
+        "parts": parts, "presample": presample, "presampled": list(prepared.presampled),
+        "provenance": {**provenance, "graph": graph_sizes(prepared.graph)},
+        "profile": None if prepared.profile is None else vars(prepared.profile),
+    })
+
+
+def draw(run_dir: Path) -> None:
+    """The run's own breakdown figure."""
+    run = read_run(run_dir)
+    draw_breakdown(group_runs([run], row_keys([run])), [subfolder(run_dir, FIGURE.parent.name) / FIGURE.name])
+
+
+def draw_or_say(run_dir: Path) -> None:
+    """The run's own figure; a disk that has no room for it takes nothing from a run that has finished."""
+    try:
+        draw(run_dir)
+    except OSError as error:
+        if (problem := refusal(error, f"gnnexp resume {run_dir}")) is None:
+            raise
+        print(f"gnnexp: {problem}", file=sys.stderr)
+
+
+def complete(run_dir: Path, config: Mapping[str, Any]) -> None:
+    """What a launcher that was killed after `result.json` has left to do: the run's figure and its delivery.
+
+    A run that was not launched here, but imported, has no attempts, and no figure.
+    """
+    if read_attempts(run_dir) and not (run_dir / FIGURE).exists():
+        draw_or_say(run_dir)
+    deliver(run_dir, config)
+
+
+def lost_model(run_dir: Path, config: Mapping[str, Any]) -> str:
+    """What a finished run lacks whose last checkpoint could not be written; empty where nothing is missing."""
+    train = config["train"]
+    latest = next(iter(checkpoint_folders(run_dir)), run_dir).name
+    if not train.get("checkpoint_every") or latest == Position(train["epochs"]).folder:
+        return ""
+    return ("no checkpoint of the last epoch could be written, so its model is lost; "
+            f"why: {run_dir / 'logs' / 'rank_0.log'}")
+
+
+def tell_result(run_dir: Path, console: Console) -> None:
+    """What came out of a run that has finished, and where to look at it."""
+    run = read_run(run_dir)
+    if lost := lost_model(run_dir, run.config):
+        console.print(marked("warning", "yellow", f" {lost}"), soft_wrap=True)
+    keys = row_keys([run], ("system", "dataset", "model"))
+    console.print(make_table(group_runs([run], keys), keys).rich(console.width))
+    store = build(run.config["tracker"], Tracker).where()
+    delivered = store and read_delivery(run_dir, store).done
+    console.print(f"result: {run_dir / RESULT_FILE}" + ("   dashboard: gnnexp ui" if delivered else ""), soft_wrap=True)
+
+
+def _followed(run_dir: Path, tracker: Tracker, console: Console) -> Follower | None:
+    """The delivery of a run that begins, if it is delivered anywhere."""
+    if not tracker.where():
+        return None
+    try:
+        return follow(run_dir)
+    except OSError as error:
+        if (problem := refusal(error)) is None:
+            raise
+        console.print(marked("tracking is away", "yellow", f" ({one_line(problem)}); deliver the records later with: "
+                             "gnnexp report --sync"), soft_wrap=True)
+        return None
+
+
+def deliver_rest(follower: Follower | None, timeout_s: float, console: Console) -> None:
+    """Wait `timeout_s` at most until the tracker has everything; say so once if it has not."""
+    if follower is None:
+        return
+    if not follower.run_dir.is_dir():  # moved: whoever resumes the run delivers the rest from its new place
+        follower.stop()
+        return
+    reason = follower.finish(timeout_s)
+    if reason:
+        console.print(marked("tracking is away", "yellow", f" ({reason}); the records are in {follower.run_dir}, "
+                             "deliver them later with: gnnexp report --sync"), soft_wrap=True)

@@ -1,0 +1,107 @@
+"""Where a run's result comes from: code, data, machine, libraries, and the one command that makes it again."""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+import os
+import platform
+import shlex
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import gnnexp
+from gnnexp.cli.running.prepare import inputs_of
+from gnnexp.config.compose import Composed
+from gnnexp.config.folders import files_of
+from gnnexp.datasets.base import ROOT_VARIABLE
+from gnnexp.experiment.build import build
+from gnnexp.graph.graph import Graph
+from gnnexp.paradigms.base import Paradigm
+from gnnexp.provenance.code import code_of_config, own_files
+from gnnexp.provenance.machine import hardware, output_of
+from gnnexp.provenance.repository import repositories
+from gnnexp.provenance.run_key import run_key
+
+LIBRARIES = ("torch", "numpy", "numba", "scipy", "dgl", "hydra-core", "omegaconf", "mlflow", "submitit", "pymetis",
+             "scikit-learn", "matplotlib")
+
+
+def make_provenance(composed: Composed, dataset_key: str, partition: str | None, sweep: str | None) -> dict[str, Any]:
+    """Everything but the configuration itself."""
+    code, inputs = code_of_config(composed.config), inputs_of(composed.config)
+    return {
+        "uid": uuid.uuid4().hex,
+        "run_key": run_key(composed.config, dataset_key, code, inputs),
+        "code": code.to_json(),
+        "inputs": inputs,
+        "repositories": [one.to_json() for one in repositories(_own_places(composed))],
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+        "code_version": code_version(),
+        "argv": sys.argv,
+        "reproduce": reproduce_command(composed.overrides, composed.config_dir),
+        "cwd": str(Path.cwd()),
+        "choices": composed.choices,
+        "sweep": sweep,
+        "seed": composed.config["seed"],
+        "dataset_key": dataset_key,
+        "partition": partition,
+        "partitioned": build(composed.config["paradigm"], Paradigm).wants_partition(composed.config),
+        "libraries": library_versions(),
+        "hardware": hardware(),
+    }
+
+
+def _own_places(composed: Composed) -> list[Path]:
+    """Files of the user's own code and configuration: their repositories are recorded."""
+    files = [] if composed.config_dir is None else files_of(Path(composed.config_dir).expanduser())
+    return [*own_files(composed.config), *files]
+
+
+def graph_sizes(graph: Graph) -> dict[str, int]:
+    """What reports and estimates need of the data."""
+    return {
+        "num_nodes": graph.num_nodes, "num_edges": graph.num_edges, "num_features": graph.num_features,
+        "num_classes": graph.num_classes, "num_relations": graph.num_relations,
+        "num_train": graph.splits.train.numel(),
+        "num_links": graph.links["train"].shape[0] if "train" in graph.links else 0,
+    }
+
+
+def reproduce_command(overrides: Sequence[str], config_dir: str | None) -> str:
+    """The one command, to be typed in the same folder with the same code."""
+    words = ["gnnexp", "run", *(line for line in overrides if not line.startswith("hydra."))]
+    if config_dir:
+        words += ["--config-dir", config_dir]
+    return with_root(shlex.join(words))
+
+
+def with_root(command: str) -> str:
+    """`command` with the folder of the data that it reads."""
+    root = os.environ.get(ROOT_VARIABLE)
+    return (f"{ROOT_VARIABLE}={shlex.quote(root)} " if root else "") + command
+
+
+def code_version() -> str:
+    """The package's version and, in a checkout, the commit and whether files differ from it; `docs` do not count."""
+    version = importlib.metadata.version("gnnexp")
+    checkout = Path(gnnexp.__file__).resolve().parent.parent
+    if not (checkout / ".git").exists():
+        return version
+    described = output_of(["git", "-C", str(checkout), "describe", "--always", "--abbrev=12"])
+    edited = output_of(["git", "-C", str(checkout), "status", "--porcelain", "--untracked-files=no", ".", ":!docs"])
+    return f"{version}+{described}{'-dirty' if edited else ''}" if described else version
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of the libraries that are installed, Python's included."""
+    versions = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return versions

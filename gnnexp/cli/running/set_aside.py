@@ -1,0 +1,61 @@
+"""`gnnexp run --rerun`: a run is made again in its directory, and the earlier one keeps another name."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gnnexp.cli.commands.resume import check_job
+from gnnexp.cli.running.prepare import checked
+from gnnexp.config.compose import Composed
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.record.attempts import alone
+from gnnexp.trackers.delivery import REOPEN_S, undisturbed
+
+_RUN_DIR = "hydra.run.dir"
+
+
+@contextmanager
+def made_again(options: argparse.Namespace) -> Iterator[Composed]:
+    """The checked configuration of a run whose directory may be there; inside of this context that is set aside.
+
+    Nothing is moved unless the rest of the configuration is right. If no run comes into its place, because the data is
+    not what the configuration needs, for example, it gets its name back.
+
+    Raises:
+        ConfigError: something is wrong, what is there is no run, or another process works on it.
+    """
+    try:
+        composed = checked(options.overrides, options.config_dir)
+    except ConfigError as error:
+        taken = [Path(str(problem.value)) for problem in error.problems if problem.key == _RUN_DIR]
+        if len(error.problems) > 1 or not taken or not (taken[0] / "job.json").is_file():
+            raise
+    else:
+        yield composed
+        return
+    aside = set_aside(taken[0])
+    try:
+        yield checked(options.overrides, options.config_dir)
+    finally:
+        if not os.path.lexists(taken[0]):
+            aside.rename(taken[0])
+
+
+def set_aside(run_dir: Path) -> Path:
+    """Rename a run's directory to the first free `<name>.before-<n>`; its new name.
+
+    Raises:
+        ConfigError: another process or a SLURM job works on the run, or may; or this command was typed inside of it.
+    """
+    if Path.cwd().is_relative_to(run_dir.resolve()):
+        raise ConfigError(Problem(_RUN_DIR, str(run_dir), "is the current folder, or one above it: it cannot get "
+                                  "another name", "go to another folder"))
+    check_job(run_dir)
+    with alone(run_dir), undisturbed(run_dir, REOPEN_S):  # whoever delivers it would write into the new run
+        number = next(n for n in range(1, sys.maxsize) if not os.path.lexists(f"{run_dir}.before-{n}"))
+        return run_dir.rename(f"{run_dir}.before-{number}")

@@ -1,0 +1,180 @@
+"""Sweeps: `sweeps/<name>.yaml` expanded into cases."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gnnexp.config.compose import expand_values
+from gnnexp.config.folders import product_folder
+from gnnexp.config.yaml_limits import check_yaml
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.signature import unknown
+from gnnexp.files.regular import what_is
+from gnnexp.reports.layout import read_layout
+
+_MAX_CASES = 10_000
+_KEYS = {"description": str, "fixed": list, "axes": dict, "cases": list, "full": list, "full_cases": list,
+         "report": dict}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of a sweep.
+
+    Attributes:
+        label: what sets it apart from the other cases.
+        overrides: all of them, one per key.
+    """
+
+    label: str
+    overrides: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A sweep, expanded.
+
+    Attributes:
+        name: of its file.
+        description: one sentence.
+        cases: in the file's order, but all of a seed before those of the next; without repetition.
+        report: how to show it, as its file says: what `read_layout` reads.
+        command: that was typed for it.
+    """
+
+    name: str
+    description: str
+    cases: tuple[Case, ...]
+    report: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
+
+
+def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) -> Sweep:
+    """Read and expand `sweeps/<name>.yaml`, or the file `name`; `overrides` win, and `key=a,b` makes a further axis.
+
+    Args:
+        name: of the sweep.
+        overrides: typed ones.
+        full: in the size of the paper, for a cluster: with the file's `full` overrides, and its `full_cases` instead
+            of its `cases` where it has some; a sweep of its own.
+
+    Raises:
+        ConfigError: the sweep does not exist, or its file or the overrides are wrong.
+    """
+    file = _find(name)
+    content = _read(file)
+    if full and "full" not in content:
+        raise ConfigError(Problem("--full", name, "this sweep has one size only", "leave --full out"))
+    axes = [
+        *([str(line)] for line in content.get("fixed", [])),
+        *([f"{key}={_text(value)}" for value in values] for key, values in content.get("axes", {}).items()),
+    ]
+    chosen = "full_cases" if full and "full_cases" in content else "cases"
+    cases = [expand_values([str(line) for line in case["overrides"]]) for case in content.get(chosen, [])] or [[]]
+    more = [*([str(line)] for line in (content["full"] if full else ())), *expand_values(overrides)]
+    count = sum(math.prod(map(len, [*axes, *case, *more])) for case in cases)
+    if count > _MAX_CASES:
+        raise ConfigError(Problem(str(file), f"{count} runs", f"at most {_MAX_CASES} in one sweep", "split it"))
+    expanded: dict[tuple[str, ...], Case] = {}
+    for case in cases:
+        for combination in itertools.product(*axes, *case, *more):
+            lines = last_of_each_key(combination)
+            expanded.setdefault(lines, Case("", lines))
+    found = label_cases(_seed_by_seed(list(expanded)))
+    name = f"{file.stem}_full" if full else file.stem
+    return Sweep(name, content.get("description", ""), tuple(found), content.get("report", {}))
+
+
+def _seed_by_seed(cases: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """All cases of the first seed, then of the next: what is compared runs close together, whatever else the machine
+    does meanwhile; how it drifts is in the spread over seeds."""
+    seeds = [next((line for line in case if key_of(line) == "seed"), "") for case in cases]
+    order = list(dict.fromkeys(seeds))
+    return [case for _, case in sorted(zip(seeds, cases, strict=True), key=lambda pair: order.index(pair[0]))]
+
+
+def _find(name: str) -> Path:
+    folder = product_folder("sweeps")
+    known = {file.stem: file for file in folder.glob("*.yaml")}
+    if name in known:
+        return known[name]
+    if Path(name).suffix in (".yaml", ".yml"):
+        if why := what_is(Path(name)):
+            raise ConfigError(Problem("sweep", name, f"must be a file of a sweep: {why}", "correct the path"))
+        return Path(name)
+    raise ConfigError(unknown("sweep", name, name, known))
+
+
+def _read(file: Path) -> dict[str, Any]:
+    import yaml
+
+    if problem := check_yaml(file):
+        raise ConfigError(problem)
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ConfigError(Problem(str(file), "yaml", " ".join(str(error).split()), "correct the file")) from None
+    except (ValueError, OSError) as error:  # no UTF-8, a number of thousands of digits
+        raise ConfigError(Problem(str(file), "text", str(error), "save it as UTF-8, readable by you")) from None
+    if not isinstance(content, dict):
+        raise ConfigError(Problem(str(file), content, f"must hold some of {', '.join(_KEYS)}", "see sweeps/*.yaml"))
+    problems = [unknown(f"{file}: {key}", value, str(key), _KEYS) for key, value in content.items() if key not in _KEYS]
+    for key, kind in _KEYS.items():
+        if key in content and not isinstance(content[key], kind):
+            problems.append(Problem(f"{file}: {key}", content[key], f"must be a {kind.__name__}", "correct the file"))
+    if not problems:
+        problems = _check_shape(file, content)
+    if problems:
+        raise ConfigError(problems)
+    return content
+
+
+def _check_shape(file: Path, content: Mapping[str, Any]) -> list[Problem]:
+    problems = [
+        Problem(f"{file}: axes.{key}", values, "must be a list of values, at least one", f"{key}: [{_text(values)}]")
+        for key, values in content.get("axes", {}).items() if not isinstance(values, list) or not values
+    ]
+    if "full_cases" in content and "full" not in content:
+        problems.append(Problem(f"{file}: full_cases", "without full", "is the other size of `full`",
+                                "add `full: [hardware=…]`"))
+    for case in [*content.get("cases", []), *content.get("full_cases", [])]:
+        if not isinstance(case, dict) or set(case) != {"overrides"} or not isinstance(case["overrides"], list):
+            problems.append(Problem(f"{file}: cases", case, "must be `overrides: [key=value, …]`", "correct the file"))
+    try:
+        read_layout(content.get("report", {}), f"{file}: report")
+    except ConfigError as error:
+        problems += error.problems
+    return problems
+
+
+def _text(value: object) -> str:
+    """A YAML value as Hydra reads it in an override."""
+    if isinstance(value, list):
+        return "[" + ",".join(_text(item) for item in value) + "]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{_text(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    return str(value)
+
+
+def key_of(line: str) -> str:
+    """The key of an override (`+a.b=c` has `a.b`)."""
+    return line.partition("=")[0].lstrip("+~")
+
+
+def last_of_each_key(lines: Sequence[str]) -> tuple[str, ...]:
+    """One override per key, the last one; in order of first appearance."""
+    return tuple({key_of(line): line for line in lines}.values())
+
+
+def label_cases(cases: Sequence[tuple[str, ...]]) -> list[Case]:
+    """Each case named by the overrides that not all of them share."""
+    shared = set.intersection(*(set(case) for case in cases)) if cases else set()
+    return [Case(" ".join(line for line in case if line not in shared) or "run", case) for case in cases]

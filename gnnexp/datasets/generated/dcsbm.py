@@ -1,0 +1,242 @@
+"""Degree-corrected stochastic block model (Karrer & Newman 2011) of any size, with planted classes and triangles."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from gnnexp.datasets.generated.shapes import ShapeName, resolve_sizes
+from gnnexp.datasets.generated.synthetic import EdgeModel, Ids, Plan, Synthetic, check_ids, local_window
+from gnnexp.datasets.splits.split import check_shares
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.kernels.graph.generate import dcsbm_pairs
+
+
+class Dcsbm(Synthetic):
+    """Communities with power-law degrees; the class of a vertex is its community (modulo C).
+
+    A share `locality` of the edges joins vertices that are near each other on a ring inside their community (these
+    close triangles), the rest joins vertices by degree: inside one community with probability `homophily`, else
+    anywhere. Features are the class centroid plus noise, too weak for one vertex alone and strong in a neighbourhood.
+
+    Args:
+        name: of the graph.
+        shape: sizes of a known dataset; null = `small`.
+        scale: factor on its vertices and edges.
+        num_nodes: V, instead of the shape's.
+        num_edges: directed edges, instead of the shape's; what is drawn meets it within about 1 %.
+        num_features: D, instead of the shape's.
+        num_classes: C, instead of the shape's.
+        communities: how many; null = one per class.
+        homophily: share of the degree-driven edges that stay in their community.
+        locality: share of the edges that are local, 0 to 1.
+        skew: degrees follow a power law with exponent 1 + skew / (skew - 1): 2 gives 3.0, 3 gives 2.5; 1 = no skew.
+        max_degree_ratio: cap of the expected degree, in mean degrees.
+        ids: `scrambled`, or `latent`: vertices with near ids are near in the graph, as pages of a crawl sorted by
+            address; ranges of ids then have locality.
+        signal: length of the class centroids, in standard deviations of the noise.
+        label_noise: share of labels that are drawn at random.
+        train: share of training vertices, instead of the shape's.
+        val: share of validation vertices, instead of the shape's.
+        test: share of test vertices; null = the rest, or the shape's.
+        seed: of everything.
+        buffer_bytes: memory for edges while it is written to disk; never changes the graph.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "dcsbm",
+        shape: ShapeName | None = None,
+        scale: float = 1.0,
+        num_nodes: int | None = None,
+        num_edges: int | None = None,
+        num_features: int | None = None,
+        num_classes: int | None = None,
+        communities: int | None = None,
+        homophily: float = 0.7,
+        locality: float = 0.3,
+        skew: int = 3,
+        max_degree_ratio: float = 300.0,
+        ids: Ids = "scrambled",
+        signal: float = 1.0,
+        label_noise: float = 0.05,
+        train: float | None = None,
+        val: float | None = None,
+        test: float | None = None,
+        seed: int = 0,
+        buffer_bytes: int = 2 << 30,
+    ) -> None:
+        check_shares(train=train, val=val, test=test)
+        self.name, self.shape, self.scale = name, shape, scale
+        self.num_nodes, self.num_edges = num_nodes, num_edges
+        self.num_features, self.num_classes = num_features, num_classes
+        self.communities, self.homophily, self.locality = communities, homophily, locality
+        self.skew, self.max_degree_ratio = skew, max_degree_ratio
+        self.ids = ids
+        self.signal, self.label_noise = signal, label_noise
+        self.train, self.val, self.test = train, val, test
+        self.seed = seed
+        self.buffer_bytes = buffer_bytes
+        self._check()
+
+    def _check(self) -> None:
+        plan = self.plan()
+        most = plan.sizes.num_nodes // 8
+        rules = (
+            ("communities", plan.num_communities, plan.sizes.num_classes, most),
+            ("homophily", self.homophily, 0, 1),
+            ("locality", self.locality, 0, 1),
+            ("label_noise", self.label_noise, 0, 1),
+            ("skew", self.skew, 1, 8),
+            ("max_degree_ratio", self.max_degree_ratio, 1, math.inf),
+        )
+        problems = [
+            Problem(f"dataset.{name}", value, f"must be {low} to {high}", f"set dataset.{name} within these bounds")
+            for name, value, low, high in rules
+            if not low <= value <= high
+        ] + check_ids(self.ids)
+        if problems:
+            raise ConfigError(problems)
+
+    def plan(self) -> Plan:
+        """Sizes and parameters."""
+        sizes = resolve_sizes(
+            self.shape,
+            self.scale,
+            num_nodes=self.num_nodes,
+            num_edges=self.num_edges,
+            num_features=self.num_features,
+            num_classes=self.num_classes,
+            train=self.train,
+            val=self.val,
+            test=self.test,
+        )
+        return Plan(
+            name=self.name,
+            sizes=sizes,
+            num_communities=sizes.num_classes if self.communities is None else self.communities,
+            signal=self.signal,
+            label_noise=self.label_noise,
+            seed=self.seed,
+            ids=self.ids,
+            buffer_bytes=self.buffer_bytes,
+            notes=("synthetic: the label is the community that edges and features follow",),
+        )
+
+    def model(self) -> EdgeModel:
+        """Where edges go."""
+        plan = self.plan()
+        window = local_window(plan.sizes, self.locality)
+        return _model(plan, self.locality, self.homophily, self.skew, self.max_degree_ratio, window)
+
+
+@dataclass(frozen=True)
+class DcsbmModel(EdgeModel):
+    """Tables of the block model; the arguments of `dcsbm_pairs`.
+
+    Attributes:
+        num_nodes: V.
+        ends: `[C, 3]` low, high and shift of the inverse distribution function of each community.
+        steps: `[C]` step that spreads ranks over the ring.
+        power: of that function.
+        locality: share of local edges.
+        homophily: share of the others that stay in a community.
+        window: reach of local edges.
+    """
+
+    num_nodes: int
+    ends: np.ndarray
+    steps: np.ndarray
+    power: int
+    locality: float
+    homophily: float
+    window: int
+
+    def fill(self, key: int, first: int, order: np.ndarray, src: np.ndarray, dst: np.ndarray) -> None:
+        """See `EdgeModel.fill`."""
+        shares = np.array([self.locality, self.locality + (1 - self.locality) * self.homophily])
+        tables = (self.num_nodes, self.ends, self.steps, self.power, shares, self.window)
+        dcsbm_pairs(np.uint64(key), first, *tables, order, src, dst)
+
+    def pair_rates(self, key: int, count: int) -> np.ndarray:
+        """See `EdgeModel.pair_rates`."""
+        p, q = np.empty(count, np.int32), np.empty(count, np.int32)
+        self.fill(key, 0, np.empty(0, np.int32), p, q)
+        (start, size, weight), (start_q, size_q, weight_q) = self._weights(p), self._weights(q)
+        same, V = start == start_q, self.num_nodes
+        inside = weight * weight_q * (self.homophily * same / np.minimum(size, size_q))
+        rates = (1 - self.locality) * 2 / V * (inside + (1 - self.homophily) * weight * weight_q / V)
+        around = np.abs(p.astype(np.int64) - q)
+        reach = np.minimum(self.window, (size - 1) // 2)
+        near = same & (np.minimum(around, size - around) <= reach)
+        rates[near] += self.locality / (V * reach[near])
+        return np.where(p == q, 0.0, rates)
+
+    def _weights(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Start and size of each position's community, and its share of its edges in units of 1/size (mean 1)."""
+        V, C = self.num_nodes, self.steps.size
+        community = ((positions.astype(np.int64) + 1) * C - 1) // V
+        start = community * V // C
+        size = (community + 1) * V // C - start
+        inverses = np.array([pow(int(step), -1, n) for step, n in zip(self.steps, _sizes(V, C), strict=True)])
+        rank = (positions - start) * inverses[community] % size
+        low, high, shift = self.ends[community].T
+        mass = (rank + 1 + shift) ** (1 / self.power) - (rank + shift) ** (1 / self.power)
+        return start, size, mass / (high - low) * size
+
+
+def _sizes(num_nodes: int, num_communities: int) -> list[int]:
+    bounds = [c * num_nodes // num_communities for c in range(num_communities + 1)]
+    return [high - low for low, high in pairwise(bounds)]
+
+
+def _model(plan: Plan, locality: float, homophily: float, power: int, ratio: float, window: int) -> DcsbmModel:
+    sizes = _sizes(plan.sizes.num_nodes, plan.num_communities)
+    rows = {size: (_ends(size, power, ratio), _step(size)) for size in set(sizes)}
+    ends = np.array([rows[size][0] for size in sizes])
+    steps = np.array([rows[size][1] for size in sizes], np.int64)
+    return DcsbmModel(plan.sizes.num_nodes, ends, steps, power, locality, homophily, window)
+
+
+def _step(size: int) -> int:
+    """The step next to the golden section of `size` that is coprime to it."""
+    step = max(1, int(size * 0.6180339887))
+    while math.gcd(step, size) != 1:
+        step += 1
+    return step
+
+
+def _ends(size: int, power: int, ratio: float) -> tuple[float, float, float]:
+    """Low, high and shift s of `rank = (low + u (high - low))^power - s` on a community of `size`.
+
+    The weight of rank r falls as (r + s)^(1/power - 1); s is as small as the cap of the first rank's weight allows.
+    """
+    low, high = 0.0, float(size)
+
+    def heaviest(shift: float) -> float:
+        start, end = _root(shift, power), _root(size + shift, power)
+        return size * (_root(1 + shift, power) - start) / (end - start)
+
+    if heaviest(0.0) <= ratio:
+        high = 0.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if heaviest(middle) <= ratio else (middle, high)
+    return _root(high, power), _root(size + high, power), high
+
+
+def _root(value: float, power: int) -> float:
+    """The `power`-th root by Newton's method: IEEE arithmetic only, the same on every machine (libm's pow is not)."""
+    if value == 0 or power == 1:
+        return value
+    root = max(value, 1.0)
+    for _ in range(200):
+        powered = root
+        for _ in range(power - 2):
+            powered *= root
+        root -= (root - value / powered) / power
+    return root

@@ -1,0 +1,268 @@
+"""What synthetic datasets share: from candidate edges to a stored graph with features, labels and splits.
+
+Candidates are drawn by number, so any chunk can be drawn at any time: they are a stream
+(`gnnexp.graph.storage.external`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from gnnexp.datasets.base import Dataset, check_memory
+from gnnexp.datasets.generated.shapes import Sizes
+from gnnexp.datasets.splits.split import random_split
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.graph.graph import Graph, Splits
+from gnnexp.graph.storage.external import Bucket, Chunks, EdgeRules, csc_buckets, write_csc
+from gnnexp.graph.storage.format import GraphWriter, open_graph
+from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.kernels.graph.generate import (
+    class_features,
+    edge_relations,
+    latent_classes,
+    noisy_labels,
+    scrambled,
+    unit_rows,
+)
+
+# Words that keep the streams of one seed apart.
+_PAIRS, _PILOT, _ORDER, _CENTROIDS, _NOISE, _LABELS, _RELATIONS = range(7)
+_CHUNK = 1 << 22
+_RULES = EdgeRules(symmetrize=True, drop_loops=True, merge=True)
+# Standard error of the estimated number of distinct edges: below 0.3 %.
+_PILOT_PAIRS = 1 << 16
+_FEATURE_BYTES = 64 << 20
+Ids = Literal["scrambled", "latent"]
+_IDS = ("scrambled", "latent")
+
+
+class EdgeModel(ABC):
+    """Draws candidate edges, undirected, by number."""
+
+    @abstractmethod
+    def fill(self, key: int, first: int, order: np.ndarray, src: np.ndarray, dst: np.ndarray) -> None:
+        """Candidates `first, first + 1, ...` as vertex ids into `src` and `dst` `[n]` int32; see `dcsbm_pairs`."""
+
+    @abstractmethod
+    def pair_rates(self, key: int, count: int) -> np.ndarray:
+        """Probability that a candidate is the same pair as candidate i; 0 for self-loops, `[count]`."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides a synthetic graph, and how much memory to build it in.
+
+    Attributes:
+        name: of the graph.
+        sizes: of the graph.
+        num_communities: blocks of latent positions; class = block modulo C.
+        signal: length of the class centroids; noise has standard deviation 1 per column.
+        label_noise: share of labels drawn at random.
+        seed: of everything.
+        buffer_bytes: memory for one bucket of edges.
+        notes: what the generator has to say.
+        relations: types of edges, drawn for every pair; 0 for none.
+        inverses: whether the reverse of an edge has a type of its own.
+        ids: whether vertices with near ids are near in the graph (`latent`), or any two (`scrambled`).
+    """
+
+    name: str
+    sizes: Sizes
+    num_communities: int
+    signal: float
+    label_noise: float
+    seed: int
+    buffer_bytes: int
+    notes: tuple[str, ...] = ()
+    relations: int = 0
+    inverses: bool = False
+    ids: Ids = "scrambled"
+
+    def key(self, word: int) -> int:
+        """The key of one of the streams."""
+        return stream(self.seed, Purpose.GENERATE, word)
+
+    def order(self) -> np.ndarray:
+        """`[V]` int32, the vertex id of each latent position."""
+        if self.ids == "latent":
+            return np.arange(self.sizes.num_nodes, dtype=np.int32)
+        mixed: np.ndarray = scrambled(np.uint64(self.key(_ORDER)), self.sizes.num_nodes)
+        return mixed
+
+
+class Synthetic(Dataset):
+    """A dataset that is drawn from a plan and a model of its edges."""
+
+    unkeyed = frozenset({"buffer_bytes"})
+
+    @property
+    def at_hand(self) -> bool:
+        """Drawing it may take long."""
+        return False
+
+    @abstractmethod
+    def plan(self) -> Plan:
+        """Sizes and parameters."""
+
+    @abstractmethod
+    def model(self) -> EdgeModel:
+        """Where edges go."""
+
+    def load(self) -> Graph:
+        """The graph in memory.
+
+        Raises:
+            DataError: it does not fit.
+            ConfigError: the edges do not fit between the vertices.
+        """
+        plan = self.plan()
+        sizes = plan.sizes
+        needed = (16 if plan.relations else 12) * sizes.num_edges + sizes.num_nodes * (4 * sizes.num_features + 64)
+        check_memory(needed, f"dataset={plan.name}")
+        order = plan.order()
+        indptr, buckets = csc_buckets(_passes(plan, self.model(), order), sizes.num_nodes, _RULES, 2**62)
+        indices = next(buckets).indices
+        classes, labels, splits = _vertices(plan, order)
+        features = np.empty((sizes.num_nodes, sizes.num_features), np.float32)
+        _fill_features(plan, classes, features)
+        return Graph(
+            torch.from_numpy(indptr),
+            torch.from_numpy(indices),
+            features=torch.from_numpy(features),
+            labels=torch.from_numpy(labels),
+            num_classes=sizes.num_classes,
+            splits=splits,
+            edge_types=_relations(plan, indptr, indices),
+            name=plan.name,
+            notes=plan.notes,
+        )
+
+    def generate(self, folder: Path) -> Graph | None:
+        """The same graph written to `folder` piece by piece, opened as memory maps.
+
+        Raises:
+            DataError: the disk has no room for it.
+            ConfigError: the edges do not fit between the vertices.
+        """
+        plan = self.plan()
+        sizes = plan.sizes
+        check_memory(24 * sizes.num_nodes + plan.buffer_bytes, f"dataset={plan.name}")
+        order = plan.order()
+        with GraphWriter(folder) as writer:
+            indptr, indices = write_csc(
+                _passes(plan, self.model(), order), sizes.num_nodes, _RULES, plan.buffer_bytes, writer
+            )
+            if plan.relations:
+                _fill_relations(plan, indptr, indices, writer.array("edge_types", indices.shape, np.int32))
+            classes, labels, splits = _vertices(plan, order)
+            writer.put("labels", labels)
+            for split in ("train", "val", "test"):
+                writer.put(split, getattr(splits, split))
+            features = writer.array("features", (sizes.num_nodes, sizes.num_features), np.float32)
+            _fill_features(plan, classes, features)
+            writer.finish_graph(name=plan.name, num_classes=sizes.num_classes, notes=plan.notes)
+        return open_graph(folder)
+
+
+def edge_buckets(dataset: Synthetic) -> Iterator[Bucket]:
+    """The topology alone; see `csc_buckets`."""
+    plan = dataset.plan()
+    passes = _passes(plan, dataset.model(), plan.order())
+    return csc_buckets(passes, plan.sizes.num_nodes, _RULES, plan.buffer_bytes // 4)[1]
+
+
+def _passes(plan: Plan, model: EdgeModel, order: np.ndarray) -> Chunks:
+    """What begins a pass over all candidates."""
+    total = num_candidates(plan, model)
+    return lambda: _chunks(plan, model, order, total)
+
+
+def _chunks(plan: Plan, model: EdgeModel, order: np.ndarray, total: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """All candidates as vertex ids, a chunk at a time, in the same two arrays."""
+    src, dst = np.empty(min(_CHUNK, total), np.int32), np.empty(min(_CHUNK, total), np.int32)
+    key = plan.key(_PAIRS)
+    for first in range(0, total, _CHUNK):
+        size = min(_CHUNK, total - first)
+        model.fill(key, first, order, src[:size], dst[:size])
+        yield src[:size], dst[:size]
+
+
+def num_candidates(plan: Plan, model: EdgeModel) -> int:
+    """How many candidates leave about `num_edges / 2` distinct pairs.
+
+    M candidates with pair probabilities r leave M * E[(1 - exp(-M r)) / (M r)] distinct pairs, the mean taken over
+    candidates: it is estimated on a pilot, and solved for M.
+
+    Raises:
+        ConfigError: so many are not to be had at this skew and locality.
+    """
+    rates = model.pair_rates(plan.key(_PILOT), _PILOT_PAIRS)
+    target = plan.sizes.num_edges / 2
+    rates = rates[rates > 0]
+
+    def distinct(candidates: float) -> float:
+        return float(-np.expm1(-candidates * rates).dot(1 / rates)) / _PILOT_PAIRS
+
+    low, high = target, 16 * target
+    if distinct(high) < target:
+        found, most = plan.sizes.num_edges, int(2 * distinct(high))
+        mend = "lower dataset.num_edges, dataset.skew or dataset.locality, or raise dataset.num_nodes"
+        raise ConfigError(Problem("dataset.num_edges", found, f"at most about {most} at this skew and locality", mend))
+    while high - low > 1e-4 * low:
+        middle = (low + high) / 2
+        low, high = (low, middle) if distinct(middle) >= target else (middle, high)
+    # Rounded, so that the last bit of a machine's expm1 does not decide how many edges there are.
+    step = max(1, round(high) >> 11)
+    return -(-round(high) // step) * step
+
+
+def _vertices(plan: Plan, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, Splits]:
+    """Class (which features and edges follow) and label of each vertex, and the splits."""
+    sizes = plan.sizes
+    classes = latent_classes(order, plan.num_communities, sizes.num_classes)
+    labels = noisy_labels(np.uint64(plan.key(_LABELS)), classes, sizes.num_classes, plan.label_noise)
+    return classes, labels, random_split(sizes.num_nodes, sizes.train, sizes.val, seed=plan.seed, test=sizes.test)
+
+
+def _relations(plan: Plan, indptr: np.ndarray, indices: np.ndarray) -> torch.Tensor | None:
+    """`[E]` int32 types."""
+    if not plan.relations:
+        return None
+    types = np.empty(indices.shape, np.int32)
+    _fill_relations(plan, indptr, indices, types)
+    return torch.from_numpy(types)
+
+
+def _fill_relations(plan: Plan, indptr: np.ndarray, indices: np.ndarray, types: np.ndarray) -> None:
+    edge_relations(np.uint64(plan.key(_RELATIONS)), indptr, indices, plan.relations, plan.inverses, types)
+
+
+def _fill_features(plan: Plan, classes: np.ndarray, features: np.ndarray) -> None:
+    num_nodes, num_features = features.shape
+    centroids = unit_rows(np.uint64(plan.key(_CENTROIDS)), plan.sizes.num_classes, num_features, plan.signal)
+    key = np.uint64(plan.key(_NOISE))
+    rows = max(1, _FEATURE_BYTES // (4 * num_features))
+    for first in range(0, num_nodes, rows):
+        class_features(key, first, classes, centroids, features[first : first + rows])
+
+
+def check_ids(ids: str) -> list[Problem]:
+    """Whether it is one of `Ids`."""
+    if ids in _IDS:
+        return []
+    return [Problem("dataset.ids", ids, f"must be one of: {', '.join(_IDS)}", "set dataset.ids=scrambled")]
+
+
+def local_window(sizes: Sizes, locality: float) -> int:
+    """Reach of local edges: as many vertices either way as a vertex has local edges, so about 4 in 10 pairs are joined.
+
+    The clustering coefficient among local edges is then near 0.3, as on a ring lattice with that share of its edges.
+    """
+    return max(1, round(locality * sizes.num_edges / sizes.num_nodes))

@@ -1,0 +1,134 @@
+"""Reading `.npy` and `.npz` files: sizes checked before memory is taken, no unrestricted pickle."""
+
+from __future__ import annotations
+
+import math
+import struct
+import tokenize
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from gnnexp.datasets.base import check_memory
+from gnnexp.datasets.reading.unpickle import MAX_PICKLE_BYTES, Pickles, as_object
+from gnnexp.errors import DataError, Problem
+from gnnexp.graph.storage.npy import file_header, map_array, read_header
+
+# Deflate cannot do better than 1032:1, so a member that claims more is a lie.
+_MAX_RATIO = 1032
+# What damaged bytes raise in zipfile and numpy; a RuntimeError is an archive that calls itself encrypted.
+DAMAGE = (zipfile.BadZipFile, zlib.error, struct.error, ValueError, TypeError, SyntaxError, EOFError, OSError, KeyError,
+          RuntimeError, MemoryError, OverflowError, tokenize.TokenError)  # fmt: skip
+
+
+def open_npy(path: Path) -> np.ndarray:
+    """A `.npy` array of numbers as a memory map.
+
+    Raises:
+        DataError: it is missing, truncated, no `.npy` file, or holds anything but numbers.
+    """
+    return map_array(path, file_header(path))
+
+
+class NpzFile:
+    """The members of a `.npz` archive.
+
+    Args:
+        path: of the archive.
+
+    Raises:
+        DataError: it is missing or no zip archive.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with zipfile.ZipFile(path) as archive:
+                self._members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+        except DAMAGE as error:
+            raise _damaged(str(path), error) from None
+
+    def require(self, *names: str) -> None:
+        """Check that all these members are there.
+
+        Raises:
+            DataError: those that are not.
+        """
+        found = ", ".join(sorted(self._members))[:200]
+        missing = [
+            Problem(f"{self.path}: {name}", f"has {found}", "this array is needed", "check that it is the right file")
+            for name in names
+            if name not in self._members
+        ]
+        if missing:
+            raise DataError(missing)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._members
+
+    def array(self, name: str) -> np.ndarray:
+        """A numeric member.
+
+        Raises:
+            DataError: it is missing, damaged, or its declared shape is not that of its bytes.
+        """
+        array: np.ndarray = self._read(name, objects=False)
+        return array
+
+    def object(self, name: str) -> object:
+        """The object in a pickled 0-d member, by the restricted unpickler.
+
+        Raises:
+            DataError: it is missing, damaged, or holds anything that the unpickler does not allow.
+        """
+        return as_object(self._read(name, objects=True), f"{self.path}: {name}")
+
+    def _read(self, name: str, *, objects: bool) -> Any:  # noqa: ANN401
+        self.require(name)
+        key, info = f"{self.path}: {name}", self._members[name]
+        try:
+            # Other methods are not numpy's, and zipfile unpacks them without a limit.
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise ValueError(f"compression method {info.compress_type}")
+            if info.file_size > _MAX_RATIO * info.compress_size + 1024:
+                raise ValueError(f"claims {info.file_size} bytes in {info.compress_size} compressed ones")
+            with zipfile.ZipFile(self.path) as archive, archive.open(info) as file:
+                return _read_member(file, info.file_size, key, objects=objects)
+        except DAMAGE as error:
+            raise _damaged(key, error) from None
+
+
+def _read_member(file: IO[bytes], size: int, key: str, *, objects: bool) -> Any:  # noqa: ANN401
+    header = read_header(file, objects=objects)
+    left = size - header.offset
+    if objects:
+        if left > MAX_PICKLE_BYTES:
+            raise ValueError(f"a pickle of {left} bytes")
+        check_memory(4 * left, key)
+        return Pickles(file.read(left), key).load()
+    if header.data_bytes != left:
+        raise ValueError(f"{left} bytes for {header.dtype} {list(header.shape)}")
+    check_memory(left, key)
+    array = np.empty(math.prod(header.shape), header.dtype)
+    _fill(file, array.view(np.uint8))
+    return array.reshape(header.shape, order="F" if header.fortran else "C")
+
+
+def _fill(file: IO[bytes], target: np.ndarray) -> None:
+    position = 0
+    while position < target.size:
+        piece = file.read(min(1 << 24, target.size - position))
+        if not piece:
+            raise EOFError("ends early")
+        target[position : position + len(piece)] = np.frombuffer(piece, np.uint8)
+        position += len(piece)
+    if file.read(1):
+        raise ValueError("goes on after its array")
+
+
+def _damaged(key: str, error: Exception) -> DataError:
+    found = str(error)[:200] or type(error).__name__
+    return DataError(Problem(key, found, "must be a whole, undamaged numpy file", "get the file again"))

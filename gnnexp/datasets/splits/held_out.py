@@ -1,0 +1,114 @@
+"""Links held out of any graph for link prediction, as a pure function of (seed, link): of no order and no machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from gnnexp.datasets.splits.split import check_shares, rank_bounds
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.graph.graph import Graph
+from gnnexp.kernels.compiled import compiled
+from gnnexp.kernels.counter import Purpose, absorb, stream
+
+LinkSplit = Mapping[str, float] | None
+# How an edge relates to its reverse: there is none, one of the same type, or (as a number above 0) one of type R + r.
+NO_REVERSES, SAME_TYPE = -1, 0
+_SHARES = ("val", "test")
+# Keeps the draw of links apart from that of vertices.
+_LINKS = 1
+
+
+def check_link_split(link_split: LinkSplit) -> None:
+    """Check `dataset.link_split`: shares of validation and test links, with some left to train on.
+
+    Raises:
+        ConfigError: all that is wrong with them.
+    """
+    if link_split is None:
+        return
+    mend = "set dataset.link_split={val:0.05,test:0.1}"
+    if set(link_split) != set(_SHARES) or not all(isinstance(share, float | int) for share in link_split.values()):
+        raise ConfigError(Problem("dataset.link_split", dict(link_split), "must be the shares val and test", mend))
+    check_shares(**{f"link_split.{name}": share for name, share in link_split.items()})
+    if sum(link_split.values()) >= 1:
+        raise ConfigError(Problem("dataset.link_split", dict(link_split), "must leave links to train on", mend))
+
+
+def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int) -> Graph:
+    """`graph` without the edges of held-out links, and all its links, each once, as `train`, `valid` and `test`.
+
+    A link is an edge with its reverse and its parallels: all of them are held out, or none. Which ones depends on the
+    seed and the link alone; the numbers are the shares, rounded. Links are in order of their edges.
+
+    Args:
+        graph: in memory.
+        link_split: shares `val` and `test` of the links; None leaves the graph as it is.
+        seed: of the draw.
+        reverses: `NO_REVERSES`; `SAME_TYPE`, where a link's head is the end with the lower id; or R, where the reverse
+            of an edge of type r has type R + r, and the link is the edge.
+
+    Raises:
+        DataError: there are too few links for the shares, or none of the last relation.
+    """
+    if link_split is None:
+        return graph
+    if reverses == NO_REVERSES and graph.edge_types is None:
+        # Its reverse may be an edge too, and would tell of the pair from the training links.
+        raise DataError(Problem("dataset.symmetrize", False, "a pair without a type is one link, whichever end comes "
+                                "first", "set dataset.symmetrize=true, or give edges types"))
+    types = np.empty(0, np.int32) if graph.edge_types is None else graph.edge_types.numpy()
+    indptr, indices = graph.indptr.numpy(), graph.indices.numpy()
+    words, stands = _link_words(np.uint64(stream(seed, Purpose.SPLIT, _LINKS)), indptr, indices, types, reverses)
+    edges = np.flatnonzero(stands)
+    ends = np.cumsum([round(link_split[name] * edges.size) for name in _SHARES])
+    if not 0 < ends[1] < edges.size:
+        raise DataError(Problem("dataset.link_split", dict(link_split), f"is nothing, or all, of {edges.size} links",
+                                "choose other shares, or a larger graph"))
+    if reverses > 0 and int(types[edges].max()) + 1 < reverses:
+        # Who reads the links counts their relations, and takes edges of all further types for reverses.
+        raise DataError(Problem("dataset.link_split", dict(link_split), f"relation {reverses - 1}, the last of "
+                                f"{reverses}, has no edges", "choose fewer relations, or a larger graph"))
+    val, test = rank_bounds(words[edges], ends)
+    drawn, destinations = words[edges], graph.destinations().numpy()
+    chosen = {"train": drawn >= test, "valid": drawn < val, "test": (drawn >= val) & (drawn < test)}
+    columns = [indices, destinations] if graph.edge_types is None else [indices, types, destinations]
+    links = {
+        name: torch.from_numpy(np.stack([column[edges[mask]] for column in columns], axis=1).astype(np.int64))
+        for name, mask in chosen.items()
+    }
+    kept = torch.from_numpy(words >= test)
+    starts = torch.nn.functional.pad(kept.cumsum(0), (1, 0))
+    return replace(
+        graph,
+        indptr=starts[graph.indptr],
+        indices=graph.indices[kept],
+        edge_types=None if graph.edge_types is None else graph.edge_types[kept],
+        edge_features=None if graph.edge_features is None else graph.edge_features[kept],
+        links=links,
+        notes=(*graph.notes, f"links held out by gnnexp, seed {seed}: {ends[0]} valid, {ends[1] - ends[0]} test"),
+    )
+
+
+@compiled(nogil=True)
+def _link_words(
+    key: np.uint64, indptr: np.ndarray, indices: np.ndarray, types: np.ndarray, reverses: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """`[E]` random words of the link that each edge is of, and whether the edge stands for it."""
+    words, stands = np.empty(indices.size, np.uint64), np.empty(indices.size, np.bool_)
+    typed = types.size > 0
+    for dst in range(indptr.size - 1):
+        for edge in range(indptr[dst], indptr[dst + 1]):
+            head, tail, kind = np.int64(indices[edge]), np.int64(dst), np.int64(types[edge]) if typed else np.int64(0)
+            back = head > tail if reverses == 0 else 0 < reverses <= kind
+            if back:
+                head, tail = tail, head
+                kind -= reverses
+            word = absorb(absorb(key, np.uint64(head)), np.uint64(kind))
+            words[edge] = absorb(word, np.uint64(tail))
+            again = edge > indptr[dst] and indices[edge] == indices[edge - 1]
+            stands[edge] = not back and not (again and (not typed or types[edge] == types[edge - 1]))
+    return words, stands

@@ -1,0 +1,69 @@
+"""How often vertices and edges take part in sampled batches: the weights of GSplit's partitioning (section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from gnnexp.errors import DataError, Problem
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.storage.arrays import mend, read_folder
+from gnnexp.graph.storage.writer import ArrayWriter
+
+KIND, SCHEMA = "presample", 1
+
+
+@dataclass(frozen=True, eq=False)
+class Presample:
+    """Counts over some epochs of the training sampler.
+
+    Attributes:
+        destinations: `[V]` int64, how often each vertex was a destination, over all hops.
+        inputs: `[V]` int64, in how many batches each vertex's features were read.
+        edges: `[E]` int32, how often each edge was sampled (parallel edges: the first of them counts for all where the
+            sampler does not tell them apart).
+        epochs: number of epochs.
+        seconds: wall time.
+        convergence: after each epoch from the second on, by how much the mean weights moved (L1, relative): of vertices
+            and of edges.
+    """
+
+    destinations: Tensor
+    inputs: Tensor
+    edges: Tensor
+    epochs: int
+    seconds: float
+    convergence: Sequence[Mapping[str, float]]
+
+    def save(self, folder: Path) -> None:
+        """Write to `folder`, atomically."""
+        with ArrayWriter(folder) as writer:
+            for name in ("destinations", "inputs", "edges"):
+                writer.put(name, getattr(self, name))
+            writer.finish({
+                "kind": KIND, "schema": SCHEMA, "epochs": self.epochs, "seconds": self.seconds,
+                "convergence": [dict(line) for line in self.convergence],
+            })
+
+
+def open_presample(folder: Path, graph: Graph) -> Presample:
+    """The counts stored in `folder`, mapped.
+
+    Raises:
+        DataError: if they are damaged, or of another graph.
+    """
+    stored = read_folder(folder, KIND, SCHEMA)
+    meta: Mapping[str, Any] = stored.meta
+    vertices, edges = ("<i8", (graph.num_nodes,)), ("<i4", (graph.num_edges,))
+    found = {name: (spec.dtype, spec.shape) for name, spec in stored.specs.items()}
+    wrong = found != {"destinations": vertices, "inputs": vertices, "edges": edges}
+    told = meta.get("epochs"), meta.get("seconds"), meta.get("convergence")
+    if wrong or not (isinstance(told[0], int) and isinstance(told[1], int | float) and isinstance(told[2], list)):
+        raise DataError(Problem(str(folder), str(found)[:80], f"must be counts of a graph with {graph.num_nodes} "
+                                f"vertices and {graph.num_edges} edges", mend(folder)))
+    arrays = stored.tensors(verify="sizes")
+    return Presample(**arrays, epochs=meta["epochs"], seconds=float(meta["seconds"]), convergence=meta["convergence"])

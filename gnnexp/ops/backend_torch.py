@@ -1,0 +1,127 @@
+"""Kernels in plain PyTorch: the reference on CPU, and what runs on CUDA.
+
+Aggregation is `embedding_bag`, a fused gather and sum over CSR offsets with gradients for rows and weights on both
+devices. Dropout masks are the same 32- and 64-bit hashes as the numba kernels', in int64 tensor arithmetic.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from gnnexp.graph.block import Block, destinations
+from gnnexp.graph.sparse import SparseRows
+from gnnexp.ops import masks
+from gnnexp.ops.backend import Backend, Drop
+
+
+def runs(column: Tensor) -> list[tuple[int, int, int]]:
+    """`(start, stop, slot)` of the stretches of equal value in `column`."""
+    slots = column.tolist()
+    edges = [0, *(j for j in range(1, len(slots)) if slots[j] != slots[j - 1]), len(slots)]
+    return [(start, stop, slots[start]) for start, stop in pairwise(edges) if stop > start]
+
+
+class TorchBackend(Backend):
+    """PyTorch's own operations; runs on any device."""
+
+    name = "torch"
+
+    def aggregate(self, block: Block, x: Tensor, weight: Tensor | None, column: Tensor | None) -> Tensor:
+        """One bag per destination, per stretch of columns that share a weight."""
+        if column is None or weight is None:
+            return _bag(block, x, None if weight is None else weight.squeeze(1))
+        parts = [_bag(block, x[:, start:stop], weight[:, slot]) for start, stop, slot in runs(column)]
+        return torch.cat(parts, 1) if parts else x.new_zeros(block.num_dst, 0)
+
+    def aggregate_outer(self, block: Block, x: Tensor, weight: Tensor) -> Tensor:
+        """One bag per destination and weight column."""
+        return torch.stack([_bag(block, x, weight[:, head]) for head in range(weight.shape[1])], 1)
+
+    def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
+        """Two gathers and a sum."""
+        return src_key[block.sources.long()] + dst_key[destinations(block)]
+
+    def edge_max(self, block: Block, score: Tensor) -> Tensor:
+        """Scatter with the maximum."""
+        peak = torch.full((block.num_dst, score.shape[1]), -torch.inf, dtype=score.dtype, device=score.device)
+        index = destinations(block).unsqueeze(1).expand_as(score)
+        return peak.scatter_reduce_(0, index, score.detach(), "amax")
+
+    def edge_exp(self, block: Block, score: Tensor, peak: Tensor) -> Tensor:
+        """Gather, subtract, exponentiate."""
+        return torch.exp(score - peak.detach()[destinations(block)])
+
+    def edge_sum(self, block: Block, weight: Tensor) -> Tensor:
+        """A bag of consecutive edges per destination."""
+        return _bag(block, weight, None, torch.arange(block.num_edges, device=weight.device))
+
+    def attention_weight(
+        self, block: Block, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
+    ) -> Tensor:
+        """The phases in order."""
+        score = F.leaky_relu(self.edge_score(block, src_key, dst_key), slope)
+        weight = self.edge_exp(block, score, self.edge_max(block, score))
+        weight = weight / self.edge_sum(block, weight)[destinations(block)]
+        return weight if drop is None else self.edge_dropout(block, weight, drop)
+
+    def attention(
+        self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
+    ) -> Tensor:
+        """The phases in order."""
+        heads = src_key.shape[1]
+        column = torch.arange(x.shape[1]) // max(1, x.shape[1] // heads)
+        weight = self.attention_weight(block, src_key, dst_key, slope, drop)
+        return self.aggregate(block, x, weight, column if heads > 1 else None)
+
+    def attention_aggregate_first(
+        self, block: Block, x: Tensor, src_key: Tensor, dst_key: Tensor, slope: float, drop: Drop | None
+    ) -> Tensor:
+        """The phases in order."""
+        return self.aggregate_outer(block, x, self.attention_weight(block, src_key, dst_key, slope, drop))
+
+    def gather(self, x: Tensor, ids: Tensor) -> Tensor:
+        """`index_select`."""
+        return x.index_select(0, ids)
+
+    def dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
+        """Multiply with the mask."""
+        return x * self._scale(x, ids, drop, num_columns, first_column)
+
+    def relu_dropout(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int = 0) -> Tensor:
+        """ReLU, then multiply with the mask."""
+        kept = F.relu(x)
+        return kept if drop.threshold == 0 else kept * self._scale(x, ids, drop, num_columns, first_column)
+
+    def edge_dropout(self, block: Block, weight: Tensor, drop: Drop) -> Tensor:
+        """Multiply with the mask."""
+        kept = masks.kept_edges(block, destinations(block), weight.shape[1], drop)
+        return weight * (kept.to(weight.dtype) * drop.scale)
+
+    def sparse_dropout(self, rows: SparseRows, ids: Tensor, drop: Drop) -> SparseRows:
+        """The mask of each nonzero's row and column."""
+        lengths = rows.indptr[1:] - rows.indptr[:-1]
+        row_ids = torch.repeat_interleave(ids, lengths, output_size=rows.columns.numel())
+        kept = masks.kept_entries(row_ids, rows.columns, drop, rows.num_columns)
+        values = rows.values * (kept.to(rows.values.dtype) * drop.scale)
+        return SparseRows(rows.indptr, rows.columns, values, rows.num_columns)
+
+    def _scale(self, x: Tensor, ids: Tensor, drop: Drop, num_columns: int, first_column: int) -> Tensor:
+        columns = torch.arange(first_column, first_column + x.shape[1], device=x.device)
+        return masks.kept_columns(ids, columns, drop, num_columns).to(x.dtype) * drop.scale
+
+
+
+def _bag(block: Block, rows: Tensor, weight: Tensor | None, index: Tensor | None = None) -> Tensor:
+    """`[D, d]` weighted sums of `rows[index]` over in-edges; `index` is the sources unless given."""
+    if block.num_dst == 0 or block.num_edges == 0 or rows.shape[1] == 0:
+        # Still a function of its inputs, so that gradients are zeros and not missing.
+        nothing = rows.sum() * 0 if weight is None else rows.sum() * 0 + weight.sum() * 0
+        return nothing + rows.new_zeros(block.num_dst, rows.shape[1])
+    return F.embedding_bag(
+        block.sources.long() if index is None else index, rows, block.indptr, mode="sum", per_sample_weights=weight,
+        include_last_offset=True,
+    )

@@ -1,0 +1,138 @@
+"""The dropout masks of `gnnexp.kernels.rows.dropout` in int64 tensor arithmetic: slow, but on any device.
+
+64-bit products wrap as the unsigned ones do; only shifts to the right need care with the sign.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gnnexp.graph.block import BatchKey, Block
+from gnnexp.kernels.counter import GOLDEN, Purpose, stream
+from gnnexp.kernels.rows.dropout import MUL1, MUL2, STEP
+from gnnexp.ops.backend import Drop
+
+_LOW32 = 0xFFFFFFFF
+_ADDED_LOOP = 0xFFFFFFFF
+
+
+def _signed(word: int) -> int:
+    """The int64 with the bits of a 64-bit word."""
+    word &= (1 << 64) - 1
+    return word - (1 << 64) if word >> 63 else word
+
+
+_GOLDEN, _MIX1, _MIX2 = _signed(GOLDEN), _signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB)
+
+
+_PURPOSES = (Purpose.DROPOUT, Purpose.ATTENTION_DROPOUT)
+
+
+def mask_key(purpose: Purpose, layer: int, key: BatchKey) -> int:
+    """The 64-bit key of a layer's masks in the batch `key`."""
+    return stream(key.seed, purpose, key.epoch, key.step, key.micro, layer)
+
+
+class DropKeys:
+    """The keys of all masks of a step on a GPU, in memory that stays where it is.
+
+    A step brings its keys in one copy without a wait (a micro-batch with draws of its own brings them apart). Before a
+    captured graph is run again, `bring` gives it the masks of another step.
+
+    Args:
+        num_layers: L.
+        device: a GPU.
+    """
+
+    def __init__(self, num_layers: int, device: torch.device) -> None:
+        self._num_layers, self._device = num_layers, device
+        self._there: dict[int, tuple[BatchKey, Tensor]] = {}  # by micro-batch: a step may work on several at once
+
+    def word(self, purpose: Purpose, layer: int, key: BatchKey) -> Tensor:
+        """`mask_key` on the device, int64 without dimensions; it holds until the micro-batch's next step begins."""
+        return self.bring(key)[_PURPOSES.index(purpose), layer]
+
+    def bring(self, key: BatchKey) -> Tensor:
+        """`[2, L]` int64: the keys of batch `key`, in the place of those of the same micro-batch; once per step."""
+        held = self._there.get(key.micro)
+        if held is not None and held[0] == key:
+            return held[1]
+        words = [[_signed(mask_key(purpose, layer, key)) for layer in range(self._num_layers)] for purpose in _PURPOSES]
+        shape = len(_PURPOSES), self._num_layers
+        table = torch.empty(shape, dtype=torch.int64, device=self._device) if held is None else held[1]
+        table.copy_(torch.tensor(words).pin_memory(), non_blocking=True)
+        self._there[key.micro] = key, table
+        return table
+
+
+def _key(drop: Drop) -> Tensor | int:
+    return _signed(drop.key) if drop.word is None else drop.word
+
+
+def _shifted(word: Tensor, bits: int) -> Tensor:
+    """Logical shift to the right."""
+    return (word >> bits) & ((1 << (64 - bits)) - 1)
+
+
+def _mix64(word: Tensor) -> Tensor:
+    word = (word ^ _shifted(word, 30)) * _MIX1
+    word = (word ^ _shifted(word, 27)) * _MIX2
+    return word ^ _shifted(word, 31)
+
+
+def _absorb(state: Tensor | int, word: Tensor) -> Tensor:
+    return _mix64(state ^ _mix64(word + _GOLDEN))
+
+
+def _draw(key: Tensor, counter: Tensor | int) -> Tensor:
+    step = _signed((counter + 1) * GOLDEN) if isinstance(counter, int) else (counter + 1) * _GOLDEN
+    return _mix64(key + step)
+
+
+def _pair_bits(state: Tensor, pair: Tensor) -> Tensor:
+    """32 bits of each row key `state` and column pair, as int64; shapes broadcast."""
+    word = ((state & _LOW32) + pair * STEP) & _LOW32
+    word = ((word ^ (word >> 16)) * MUL1) & _LOW32
+    word = ((word ^ (word >> 15)) + _shifted(state, 32)) & _LOW32
+    word = (word * MUL2) & _LOW32
+    return word ^ (word >> 16)
+
+
+def kept_entries(ids: Tensor, columns: Tensor, drop: Drop, num_columns: int) -> Tensor:
+    """Bool, whether (id, column) survives; `ids` and `columns` broadcast."""
+    half = (num_columns + 1) // 2
+    columns = columns.long()
+    upper = columns >= half
+    bits = _pair_bits(_absorb(_key(drop), ids.long()), torch.where(upper, columns - half, columns))
+    return torch.where(upper, bits >> 16, bits & 0xFFFF) >= drop.threshold
+
+
+def kept_columns(ids: Tensor, columns: Tensor, drop: Drop, num_columns: int) -> Tensor:
+    """`[N, d]` bool: rows `ids` `[N]`, global columns `columns` `[d]`."""
+    return kept_entries(ids.unsqueeze(1), columns.unsqueeze(0), drop, num_columns)
+
+
+def kept_edges(block: Block, destinations: Tensor, heads: int, drop: Drop) -> Tensor:
+    """`[E, heads]` bool by edge identity; `destinations` `[E]` are positions."""
+    dst, src = block.dst_ids.long()[destinations], block.src_ids.long()[block.sources.long()]
+    state = _draw(_absorb(_key(drop), dst), src)
+    kind = _kind(block)
+    state = torch.where(kind != 0, _absorb(state, kind), state)
+    columns = []
+    for head in range(heads):
+        word = state if head < 4 else _draw(state, head >> 2)
+        columns.append(_shifted(word, 16 * (head & 3)) & 0xFFFF if head & 3 else word & 0xFFFF)
+    return torch.stack(columns, 1) >= drop.threshold
+
+
+def _kind(block: Block) -> Tensor:
+    """`[E]` type and occurrence in one word; an added self loop has occurrence -1."""
+    kind = torch.zeros(block.num_edges, dtype=torch.int64, device=block.sources.device)
+    if block.edge_types is not None:
+        kind |= (block.edge_types.long() & _LOW32) << 32
+    if block.occurrence is not None:
+        kind |= block.occurrence.long() & _LOW32
+    elif block.self_loops:
+        kind[block.indptr[1:] - 1] |= _ADDED_LOOP
+    return kind

@@ -1,0 +1,60 @@
+"""DBH, Degree-Based Hashing: edges by a hash of the end with fewer edges.
+
+Source: Xie, Yan, Li, Zhang, "Distributed Power-Law Graph Computing: Theoretical and Empirical Analysis", NIPS 2014; a
+baseline of SDT-GNN (section IV).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gnnexp.graph.stream import EdgeStream, StreamOrder, check_degrees
+from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.kernels.partitioners.dbh import place_edges
+from gnnexp.partitioners.streams.streaming import Degrees, Home, NumParts, VertexCut
+
+# Keeps hashes apart from the shuffle of the same seed.
+HASH = 2
+
+
+class DbhPartitioner(VertexCut):
+    """An edge goes to the part that its end of the lower degree is hashed to, the destination on ties.
+
+    So vertices with many edges are cut, and the others mostly are not. The hash is the counter-based one of all draws
+    (the published artifact of SDT-GNN takes SHA-256). Parts are as even as chance makes
+    them: there is no cap. Takes 4 bytes per vertex while edges are streamed.
+
+    Args:
+        num_parts: number of parts, `auto` for one per rank.
+        degrees: `exact` ones, by a pass of their own, or those `streamed` so far, the edge at hand included.
+        order: in which the edges of a graph are streamed: `stored` (by destination), or `shuffled`; with exact degrees
+            it changes nothing but the homes of `home=last`.
+        seed: of the hash, and of the shuffle.
+        home: see `VertexCut`.
+    """
+
+    def __init__(
+        self, num_parts: NumParts = "auto", degrees: Degrees = "exact", order: StreamOrder = "stored", seed: int = 0,
+        home: Home = "most",
+    ) -> None:
+        super().__init__(num_parts, order, seed, home)
+        self.degrees = degrees
+
+    def place_all(self, stream: EdgeStream, num_parts: int, parts: np.ndarray) -> Mapping[str, float]:
+        """In one pass, by the kernel."""
+        streamed = self.degrees == "streamed"
+        degrees = np.zeros(stream.num_nodes, np.int32) if streamed else stream.degrees
+        key = hash_key(self.seed)
+        for chunk in stream.chunks():
+            placed = np.empty(chunk.sources.size, parts.dtype)
+            place_edges(chunk.sources, chunk.destinations, degrees, streamed, key, num_parts, placed)
+            parts[chunk.positions] = placed
+        check_degrees(degrees, stream.name)
+        return {}
+
+
+def hash_key(seed: int) -> np.uint64:
+    """Of a partitioner's hash of vertices."""
+    return np.uint64(stream(seed, Purpose.PARTITION, HASH))

@@ -1,0 +1,309 @@
+"""What a rank's device holds from batch to batch of offloaded training, and what moves in between (HongTu, 5 and 6).
+
+    batch j    the j-th chunks of all ranks, worked on at the same time
+    N_ij       sources of rank i's chunk of batch j, its destinations among them
+    T_ij       transition vertices: those of rank i's own that any chunk of batch j reads
+    held       T_ij and N_ij in one buffer (section 6, "data buffer deduplication")
+
+Going forward a batch takes what the batch before it does not hold; going back, gradients leave in the same portions.
+Rows of other ranks come from their homes, after these have taken them from host memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gnnexp.comm.communicator import Communicator
+from gnnexp.placement.chunks import Chunk, cut, rank_bounds
+from gnnexp.placement.halo import Level, shuffle_index
+
+
+@dataclass(frozen=True)
+class Dedup:
+    """Which duplicates are not brought from host memory again (Figure 9's +P2P and +RU).
+
+    Attributes:
+        inter: what several ranks' chunks of a batch read: its home brings it once, the others get it from there.
+        intra: what a rank's next chunk reads again: it stays in its place.
+    """
+
+    inter: bool
+    intra: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """What comes into a rank's buffer with a batch.
+
+    Attributes:
+        own: `[a]` int64, which of the rank's own rows come from host memory.
+        own_places: `[a]` int64, where to.
+        sent: `[b]` int64, rows that others take, by rank: their places here; without `inter` which own rows.
+        sent_counts: how many for each rank.
+        places: `[c]` int64, where rows of others go, by rank.
+        counts: how many from each rank.
+    """
+
+    own: Tensor
+    own_places: Tensor
+    sent: Tensor
+    sent_counts: tuple[int, ...]
+    places: Tensor
+    counts: tuple[int, ...]
+
+    def to(self, device: torch.device, inter: bool) -> Move:
+        """Indices of the device's buffer on the device, those of host rows on the host."""
+        sent = self.sent.to(device) if inter else self.sent
+        return replace(self, own_places=self.own_places.to(device), sent=sent, places=self.places.to(device))
+
+    def nbytes(self) -> int:
+        """Bytes of the indices."""
+        return sum(x.numel() * x.element_size() for x in (self.own, self.own_places, self.sent, self.places))
+
+
+@dataclass(frozen=True, eq=False)
+class Visit:
+    """A rank's share of a batch.
+
+    Attributes:
+        chunk: its sources are places of the buffer.
+        forward: what comes when the batch before was there; in the backward pass its gradients leave afterwards.
+        back: what comes when the batch after was there; None where no layer is run again from its inputs.
+    """
+
+    chunk: Chunk
+    forward: Move
+    back: Move | None
+
+    def to(self, device: torch.device, inter: bool) -> Visit:
+        """With its moves' indices where they are used; the chunk's topology stays on the host."""
+        back = None if self.back is None else self.back.to(device, inter)
+        return replace(self, forward=self.forward.to(device, inter), back=back)
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """A rank's visits, in order, and how many rows its buffer has room for."""
+
+    visits: tuple[Visit, ...]
+    capacity: int
+
+
+@dataclass(frozen=True, eq=False)
+class Readings:
+    """Who reads what.
+
+    Attributes:
+        level: the rank's graph: own vertices first, then those of others by owner.
+        chunks: the rank's, in order of destinations.
+        rows: per chunk the rows of the level that it reads, ascending.
+        by_rank: per rank and chunk of that rank, which of *this* rank's own rows it reads, ascending.
+    """
+
+    level: Level
+    chunks: tuple[Chunk, ...]
+    rows: tuple[np.ndarray, ...]
+    by_rank: tuple[tuple[np.ndarray, ...], ...]
+
+    @property
+    def num_own(self) -> int:
+        """Vertices of the rank."""
+        return self.level.block.num_dst
+
+
+def readings(level: Level, own: Tensor, count: int, comm: Communicator) -> Readings:
+    """Cut a rank's destinations into `count` ranges of about equally many edges, and tell homes what each one reads.
+
+    Ranges are balanced by edges and vertices, as Gemini's, which the paper cites (4.1). Called by all ranks.
+
+    Args:
+        level: destinations are the own vertices, nothing of others is cached.
+        own: `[n]` their ids, ascending.
+        count: n, the same on all ranks; chunks may be empty.
+        comm: all ranks, host tensors.
+    """
+    block, bounds = level.block, rank_bounds(level.block, count)
+    chunks = tuple(_chunks(level, bounds))
+    rows = tuple(_rows(chunk, block.num_src) for chunk in chunks)
+    index = shuffle_index(level.wanted, level.fetched, level.num_local, own, comm)
+    starts = level.num_local + np.concatenate(([0], np.cumsum(level.fetched)))
+    wanted = [[part[np.searchsorted(part, first):np.searchsorted(part, last)] - first for part in rows]
+              for first, last in pairwise(starts)]
+    counts = torch.tensor([[part.size for part in of_home] for of_home in wanted])
+    asked = comm.swap(counts)
+    positions = np.concatenate([part for of_home in wanted for part in of_home]).astype(np.int32)
+    received = comm.all_to_all(
+        torch.from_numpy(positions), counts.sum(1).tolist(), asked.sum(1).tolist(), "frontier"
+    ).numpy()
+    by_rank: list[tuple[np.ndarray, ...]] = []
+    pieces, sends = np.split(received, np.cumsum(asked.flatten().numpy())[:-1]), index.send_rows.numpy()
+    first_row = np.concatenate(([0], np.cumsum(index.sent)))
+    for rank in range(comm.size):
+        if rank == comm.rank:
+            by_rank.append(tuple(part[: np.searchsorted(part, level.num_local)] for part in rows))
+            continue
+        own_rows = sends[first_row[rank] : first_row[rank + 1]]
+        by_rank.append(tuple(own_rows[piece] for piece in pieces[rank * count : (rank + 1) * count]))
+    return Readings(level, chunks, rows, tuple(by_rank))
+
+
+def _chunks(level: Level, bounds: Sequence[int]) -> Iterable[Chunk]:
+    """All ranges, empty ones too."""
+    filled = sorted(set(bounds))
+    made = iter(cut(level.block, filled) if level.block.num_dst else ())
+    for first, last in pairwise(bounds):
+        yield next(made) if last > first else empty_chunk(level, first)
+
+
+def empty_chunk(level: Level, first: int = 0) -> Chunk:
+    """No destinations, before the `first` one; it carries what other chunks of the level do."""
+    block, edge = level.block, int(level.block.indptr[first])
+    nothing = torch.empty(0, dtype=torch.int64)
+    parts: dict[str, Any] = {name: None if (held := getattr(block, name)) is None else held[:0]
+             for name in ("edge_ids", "occurrence", "edge_types", "in_relation_degree", "in_degree")}
+    empty = replace(block, indptr=torch.zeros(1, dtype=torch.int64), sources=block.sources[:0],
+                    src_ids=block.src_ids[:0], num_dst=0, **parts)
+    return Chunk(empty, nothing, first, first, slice(edge, edge))
+
+
+def _rows(chunk: Chunk, num_src: int) -> np.ndarray:
+    found: np.ndarray = np.arange(num_src) if chunk.rows is None else np.sort(chunk.rows.numpy())
+    return found
+
+
+# Sorting some rows costs as much as looking through that many times as many.
+_SORTING = 16
+
+
+class _Held(NamedTuple):
+    """A rank's buffer in one batch: rows of the level, ascending, and their places."""
+
+    rows: np.ndarray
+    places: np.ndarray
+
+
+def transitions(found: Readings, orders: np.ndarray, dedup: Dedup, rank: int, *, again: bool) -> Transitions:
+    """Where everything lies in every batch, and what moves.
+
+    Args:
+        found: who reads what.
+        orders: `[ranks, n]`, which chunk of a rank is in batch j.
+        dedup: what stays, what is brought once.
+        rank: this one.
+        again: whether rows come again in the backward pass.
+    """
+    count, num_rows = orders.shape[1], found.level.block.num_src
+    wanted = [held_rows(found, orders, dedup, rank, batch) for batch in range(count)]
+    held, capacity = _places(wanted, num_rows, dedup.intra)
+    place, inside = np.zeros(num_rows, np.int64), np.zeros(num_rows, bool)
+    visits = []
+    for batch in range(count):
+        place[held[batch].rows] = held[batch].places
+        moves = [
+            _move(found, orders, dedup, rank, (batch, other), held, place, inside)
+            for other in ((batch - 1, batch + 1) if again else (batch - 1,))
+        ]
+        chunk = found.chunks[orders[rank, batch]]
+        visits.append(Visit(_placed(chunk, found, place, held[batch], capacity), moves[0], moves[1] if again else None))
+    return Transitions(tuple(visits), capacity)
+
+
+def transition_rows(found: Readings, orders: np.ndarray, batch: int) -> np.ndarray:
+    """T_ij: own rows that any chunk of the batch reads."""
+    of_ranks = [found.by_rank[rank][orders[rank, batch]] for rank in range(orders.shape[0])]
+    rows: np.ndarray = of_ranks[0]
+    if len(of_ranks) > 1 and sum(part.size for part in of_ranks) * _SORTING < found.num_own:
+        rows = np.unique(np.concatenate(of_ranks))
+    elif len(of_ranks) > 1:
+        read = np.zeros(found.num_own, bool)
+        for part in of_ranks:
+            read[part] = True
+        rows = np.flatnonzero(read)
+    return rows
+
+
+def held_rows(found: Readings, orders: np.ndarray, dedup: Dedup, rank: int, batch: int) -> np.ndarray:
+    """Rows of the level that the rank's buffer holds in a batch, ascending."""
+    read: np.ndarray = found.rows[orders[rank, batch]]
+    if not dedup.inter:
+        return read
+    foreign = read[np.searchsorted(read, found.num_own):]
+    held: np.ndarray = np.concatenate((transition_rows(found, orders, batch), foreign))
+    return held
+
+
+def _places(wanted: Sequence[np.ndarray], num_rows: int, stay: bool) -> tuple[list[_Held], int]:
+    """What is held on keeps its place (section 6, "in-place"); the rest takes the lowest free ones."""
+    if not stay:
+        return [_Held(rows, np.arange(rows.size)) for rows in wanted], max(rows.size for rows in wanted)
+    found: list[_Held] = []
+    place, inside = np.full(num_rows, -1, np.int64), np.zeros(num_rows, bool)
+    free, capacity, before = np.empty(0, np.int64), 0, np.empty(0, np.int64)
+    for rows in wanted:
+        left = _without(before, rows, inside)
+        free = np.sort(np.concatenate((free, place[left])))
+        place[left] = -1
+        entering = rows[place[rows] < 0]
+        fresh = np.arange(capacity, capacity + max(0, entering.size - free.size))
+        capacity += fresh.size
+        place[entering] = np.concatenate((free, fresh))[: entering.size]
+        free, before = free[entering.size :], rows
+        found.append(_Held(rows, place[rows]))
+    return found, capacity
+
+
+def _without(rows: np.ndarray, others: np.ndarray, inside: np.ndarray) -> np.ndarray:
+    """Those of `rows` that are not among `others`; `inside` is false for every row, before and after."""
+    inside[others] = True
+    left: np.ndarray = rows[~inside[rows]]
+    inside[others] = False
+    return left
+
+
+def _move(
+    found: Readings, orders: np.ndarray, dedup: Dedup, rank: int, pair: tuple[int, int], held: Sequence[_Held],
+    place: np.ndarray, inside: np.ndarray,
+) -> Move:
+    """What batch `pair[0]` takes when `pair[1]` was there (or none, outside of the range)."""
+    batch, other = pair
+    stays = dedup.intra and 0 <= other < orders.shape[1]
+    rows = _without(held[batch].rows, held[other].rows, inside) if stays else held[batch].rows
+    own, foreign = np.split(rows, [np.searchsorted(rows, found.num_own)])
+    bounds = found.num_own + np.concatenate(([0], np.cumsum(found.level.fetched)))
+    sent = []
+    for reader, of_rank in enumerate(found.by_rank):
+        read = of_rank[orders[reader, batch]]
+        if reader == rank:
+            read = read[:0]
+        elif stays:
+            read = _without(read, of_rank[orders[reader, other]], inside)
+        sent.append(read)
+    gone = np.concatenate(sent).astype(np.int64)
+    return Move(
+        _tensor(own), _tensor(place[own]), _tensor(place[gone] if dedup.inter else gone),
+        tuple(part.size for part in sent), _tensor(place[foreign]),
+        tuple(np.diff(np.searchsorted(foreign, bounds)).tolist()),
+    )
+
+
+def _placed(chunk: Chunk, found: Readings, place: np.ndarray, held: _Held, capacity: int) -> Chunk:
+    """The chunk with places for sources."""
+    block, rows = chunk.block, torch.arange(found.level.block.num_src) if chunk.rows is None else chunk.rows
+    ids = torch.zeros(capacity, dtype=found.level.block.src_ids.dtype)
+    ids[_tensor(held.places)] = found.level.block.src_ids[_tensor(held.rows)]
+    at = torch.from_numpy(place)[rows]
+    placed = replace(
+        block, sources=at[block.sources.long()].int(), src_ids=ids, dst_positions=at[: block.num_dst].contiguous()
+    )
+    return replace(chunk, block=placed, rows=None)
+
+
+def _tensor(values: np.ndarray) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(values, np.int64))

@@ -1,0 +1,48 @@
+"""What a training step costs whatever it works on: Python, launching kernels, the optimizer (`hardware.step_s`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.environment import Environment
+from gnnexp.graph.graph import Graph
+from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.train import make_optimizer
+
+# A tiny model on a tiny graph: three layers of 16 columns, 8 targets that draw 2 neighbours on each hop.
+OVERRIDES = (
+    "dataset=dcsbm", "dataset.num_nodes=2000", "dataset.num_edges=20000", "dataset.num_features=16",
+    "partitioner=random", "sampler=fused", "sampler.fanouts=[2,2,2]", "feature_store=local", "model=sage",
+    "model.hidden=16", "model.layers=3", "task=node_classification", "paradigm=data_parallel", "tracker=none",
+    "train=default", "train.batch_size=8", "train.overlap=false",
+)
+
+
+def step(config: Mapping[str, Any], graph: Graph, comm: Communicator, repetitions: int) -> list[float]:
+    """Seconds of a step, epoch after epoch of a tiny model: each rank trains one of its own, all of them at once.
+
+    Args:
+        config: resolved, of `OVERRIDES`.
+        graph: of its dataset.
+        comm: all ranks; they meet before every repetition, and exchange nothing in it.
+        repetitions: epochs, after one that warms up.
+    """
+    alone = Environment(local_rank=comm.rank, local_ranks=comm.size)
+    job, paradigm = assemble(config, Artifacts(graph), Path(), alone)
+    optimizer = make_optimizer(paradigm.module, job.run.train)
+    paradigm.module.train()
+    found = []
+    for epoch in range(repetitions + 1):
+        comm.barrier()
+        start, steps = time.perf_counter(), 0
+        for batch in paradigm.batches(epoch):
+            paradigm.forward_backward(batch)
+            paradigm.synchronize()
+            paradigm.update(optimizer)
+            steps += 1
+        found.append((time.perf_counter() - start) / steps)
+    return found[1:]

@@ -1,0 +1,390 @@
+"""The artifact cache: graphs and partitions made once, validated, and mapped by every rank of every later run.
+
+`<cache>/graphs/<name>-<key>` and `<cache>/partitions/<method>-<parts>-<key>` are named by content keys, so an artifact
+is never stale. Several processes may prepare the same one: the first makes it, the others wait and open it.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import logging
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from gnnexp.datasets.base import Dataset
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.experiment.needs import Profile
+from gnnexp.files.disk import NO_ROOM, refusal, shortened, try_lock
+from gnnexp.files.pulse import Pulse, kill, process_table
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.partition import Partition, open_partition
+from gnnexp.graph.parts import Parts, open_parts, write_parts
+from gnnexp.graph.quality import quality, stream_quality
+from gnnexp.graph.storage.arrays import mend
+from gnnexp.graph.storage.format import open_graph, save_graph
+from gnnexp.graph.storage.presample import Presample, open_presample
+from gnnexp.graph.storage.writer import move_into_place, staging_prefix, write_json
+from gnnexp.graph.stream import EdgeStream, GraphStream
+from gnnexp.graph.validate import validate_graph, validate_ids
+from gnnexp.partitioners.base import Partitioner, check_num_parts
+from gnnexp.partitioners.streams.streaming import StreamPartitioner
+from gnnexp.preparation.presample import presample, presample_key
+from gnnexp.provenance.code import code_of, modules_of
+
+Artifact = TypeVar("Artifact", Graph, Partition, Presample, Parts, Profile)
+log = logging.getLogger(__name__)
+
+CACHE_VARIABLE = "GNNEXP_CACHE"
+QUALITY = "quality.json"
+DRY_RUN, PROFILE = "dry_run.json", "profile.json"
+# A partition that takes less is made twice, and the second one kept: the first loads kernels (about 50 ms for SPRING,
+# which partitions half a million edges in 10 ms).
+_QUICK_S = 1.0
+# After how long without a sign of life a process that prepares something is taken to be frozen (`hardware.timeout_s`'s
+# default; nothing waits that long for anything).
+_FROZEN_S = 300.0
+_POLL_S = 0.05
+# 64 of the key's 256 bits: 2^32 artifacts before two names are likely to meet.
+_KEY_DIGITS = 16
+
+
+def cache_root() -> Path:
+    """Where artifacts are kept: `$GNNEXP_CACHE`, or `.gnnexp` in the working directory."""
+    return Path(os.environ.get(CACHE_VARIABLE) or ".gnnexp").expanduser().absolute()
+
+
+def graph_folder(dataset: Dataset, cache: Path) -> Path:
+    """Where the graph of `dataset` is, or will be, kept."""
+    return cache / "graphs" / f"{_slug(dataset.name)}-{dataset.key()[:_KEY_DIGITS]}"
+
+
+def prepare_graph(dataset: Dataset, cache: Path) -> tuple[Graph, Path]:
+    """The validated, memory-mapped graph of `dataset` and its folder; loaded or generated only if it is not there yet.
+
+    Raises:
+        DataError: what is wrong with the dataset's files or its graph; nothing is left behind.
+    """
+    folder = graph_folder(dataset, cache)
+
+    def make(staging: Path) -> None:
+        graph = dataset.generate(staging)
+        generated = graph is not None
+        graph = dataset.load() if graph is None else graph
+        # Edges alone can be partitioned: that a run needs training vertices is said by `check_data`, with its needs.
+        untrained = (f"{dataset.name}: train", "0 vertices")
+        problems = [one for one in validate_graph(graph, name=dataset.name) if (one.key, one.value) != untrained]
+        if problems:
+            raise DataError(problems)
+        if not generated:
+            save_graph(graph, staging)
+
+    return _prepare(folder, _open_sound, make), folder
+
+
+def _open_sound(folder: Path) -> Graph:
+    """The graph in `folder`, whose ids are checked again: kernels trust them, and disks lose bits."""
+    graph = open_graph(folder)
+    if problems := validate_ids(graph, name=str(folder)):
+        raise DataError(problems)
+    return graph
+
+
+def prepare_presample(
+    config: Mapping[str, Any], graph: Graph, graph_key: str, epochs: int, cache: Path
+) -> tuple[Presample, Path]:
+    """Counts of `epochs` epochs of the training sampler (`gnnexp.preparation.presample`), and their folder."""
+    folder = cache / "presamples" / f"{_slug(graph.name)}-{epochs}-{presample_key(config, graph_key, epochs)[:16]}"
+
+    def make(staging: Path) -> None:
+        presample(config, graph, epochs).save(staging)
+
+    return _prepare(folder, lambda path: open_presample(path, graph), make), folder
+
+
+def partition_folder(
+    partitioner: Partitioner, graph_key: str, num_parts: int, cache: Path, presample_key: str = ""
+) -> Path:
+    """Where the partition is, or will be, kept."""
+    key = partitioner.key(graph_key, num_parts, presample_key)
+    return cache / "partitions" / f"{_slug(partitioner.method)}-{num_parts}-{key[:_KEY_DIGITS]}"
+
+
+def prepare_partition(
+    partitioner: Partitioner, graph: Graph, graph_key: str, num_parts: int, cache: Path,
+    sampled: tuple[Presample, Path] | None = None, watched: EdgeStream | None = None,
+) -> tuple[Partition, Path]:
+    """The partition of `graph` and its folder, in which `quality.json` is its report; made only if it is not there yet.
+
+    Args:
+        partitioner: decides the owners.
+        graph: validated (`prepare_graph`).
+        graph_key: content key of the graph (`Dataset.key()`).
+        num_parts: number of parts (`Partitioner.resolve`).
+        cache: root of the artifact cache.
+        sampled: counts of the epochs that the partitioner asks for, and their folder (`prepare_presample`).
+        watched: what a `StreamPartitioner` passes over instead of its own stream of the graph: the same edges.
+
+    Raises:
+        ConfigError: if the partitioner cannot make that many parts of this graph.
+    """
+    check_num_parts(num_parts, graph.num_nodes)
+    counts, key = (None, "") if sampled is None else (sampled[0], sampled[1].name)
+    folder = partition_folder(partitioner, graph_key, num_parts, cache, key)
+
+    def open_it(path: Path) -> Partition:
+        read_quality(path)
+        return open_partition(path, graph=graph, graph_key=graph_key)
+
+    def once(edges: EdgeStream | None = None) -> Partition:
+        if edges is not None and isinstance(partitioner, StreamPartitioner):
+            owners = partial(partitioner.assign_stream, edges, num_parts)
+            return partitioner.timed(owners, graph, num_parts, graph_key)
+        return partitioner.partition(graph, num_parts, graph_key, counts)
+
+    def make(staging: Path) -> None:
+        partition = once(watched)
+        if partition.seconds < _QUICK_S:
+            partition = once()
+        partition.save(staging)
+        write_json(staging / QUALITY, quality(graph, partition) | partition.cost | dict(partition.facts))
+
+    return _prepare(folder, open_it, make), folder
+
+
+def prepare_stream_partition(
+    partitioner: StreamPartitioner, edges: EdgeStream, key: str, num_parts: int, cache: Path
+) -> tuple[Partition, Path]:
+    """As `prepare_partition`, from edges of which no graph is made; `key` is that of their dataset."""
+    key = f"stream:{key}"
+    folder = partition_folder(partitioner, key, num_parts, cache)
+
+    def open_it(path: Path) -> Partition:
+        read_quality(path)
+        return open_partition(path, graph=edges, graph_key=key)
+
+    def make(staging: Path) -> None:
+        partition = partitioner.partition_stream(edges, num_parts, key)
+        partition.save(staging)
+        write_json(staging / QUALITY, stream_quality(edges, partition) | partition.cost | dict(partition.facts))
+
+    return _prepare(folder, open_it, make), folder
+
+
+def prepare_parts(
+    graph: Graph, partition: Partition, partition_folder: Path, cache: Path, *, full_neighbors: bool
+) -> tuple[Parts, Path]:
+    """The parts of a prepared partition as graphs of their own, and their folder; cut only if they are not there yet.
+
+    A cut that was killed leaves nothing that is taken for parts; the next one starts clean.
+    """
+    kind = "full" if full_neighbors else "own"
+    folder = cache / "parts" / f"{partition_folder.name}-{kind}"
+
+    def open_sound(path: Path) -> Parts:
+        parts = open_parts(path)
+        for part in range(len(parts.sizes)):
+            if problems := validate_ids(parts.open(part).graph, name=str(path)):
+                raise DataError(problems)
+        return parts
+
+    def make(staging: Path) -> None:
+        write_parts(graph, GraphStream(graph), partition, staging, full_neighbors=full_neighbors)
+
+    return _prepare(folder, open_sound, make), folder
+
+
+def prepare_profile(
+    trial: Mapping[str, Any], graph_folder: Path, graph_key: str, cache: Path, variables: Mapping[str, str]
+) -> Profile:
+    """What computing takes in a short dry run of `trial`, measured in a process of its own if it is not kept yet.
+
+    Args:
+        trial: a configuration for one rank (`Paradigm.dry_run`).
+        graph_folder: of the graph that it trains on.
+        graph_key: of its dataset.
+        cache: root of the artifact cache.
+        variables: of a worker's environment.
+
+    Raises:
+        ConfigError: the dry run fails.
+    """
+    hardware, train = trial["hardware"], trial["train"]
+    chosen = [hardware.get(name) for name in ("workers", "threads", "device", "allocator")]
+    shape = [train.get(name) for name in ("batch_size", "dtype", "optimizer", "overlap")]
+    groups = [trial[name] for name in ("sampler", "feature_store", "model", "task")]
+    code = code_of(modules_of(trial))
+    content = [1, graph_key, chosen, shape, groups, *([code.to_json()] if code else [])]
+    key = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    folder = cache / "profiles" / f"{graph_folder.name}-{key[:_KEY_DIGITS]}"
+
+    def make(staging: Path) -> None:
+        staging.mkdir()
+        request = {"config": trial, "graph": str(graph_folder), "local_ranks": hardware["workers"]}
+        write_json(staging / DRY_RUN, request)
+        command = [sys.executable, "-m", "gnnexp.dry_run", str(staging)]
+        code, said = _run_watched(command, {**os.environ, **variables})
+        if code:
+            reason = " ".join(said.rpartition("Error: ")[2].split()) or f"exit code {code}"
+            raise ConfigError(Problem("paradigm.reserve", "profile", f"the dry run failed: {reason}",
+                                      "set paradigm.reserve to a number of bytes, or null for two thirds"))
+
+    return _prepare(folder, _read_profile, make)
+
+
+def _run_watched(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    """Exit code and standard error of a command, which is killed where it shows no sign of life."""
+    child = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    pulse = Pulse(child.pid)
+    try:
+        while True:
+            try:
+                said = child.communicate(timeout=1.0)[1]
+                return child.returncode, said
+            except subprocess.TimeoutExpired:
+                if (silent_s := pulse.silent_s()) > _FROZEN_S:
+                    return 1, f"Error: no sign of life for {silent_s:.0f} s"
+    finally:
+        if child.returncode is None:
+            kill(child)
+        if child.stderr is not None:
+            child.stderr.close()
+
+
+def _read_profile(folder: Path) -> Profile:
+    path = folder / PROFILE
+    try:
+        profile = Profile(**json.loads(path.read_text(encoding="utf-8")))
+        if not all(type(number) is int and number > 0 for number in (profile.num_bytes, profile.targets)):
+            raise ValueError(str(profile))
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(Problem(str(path), str(error), "must be what a dry run took", mend(folder))) from None
+    return profile
+
+
+def read_quality(folder: Path) -> dict[str, float]:
+    """The quality report (`gnnexp.graph.quality`) of the partition in `folder`, with its cost and the method's facts.
+
+    Raises:
+        DataError: if it is missing or damaged.
+    """
+    path = folder / QUALITY
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(Problem(str(path), str(error), "must be the report of a partition", mend(folder))) from None
+    if not isinstance(report, dict) or not all(isinstance(value, int | float) for value in report.values()):
+        raise DataError(Problem(str(path), str(report)[:80], "must be numbers by name", mend(folder)))
+    return report
+
+
+def _slug(name: str) -> str:
+    """`name` as part of a folder's name."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "-", name).strip("-.")[:60] or "unnamed"
+
+
+def _prepare(folder: Path, open_it: Callable[[Path], Artifact], make: Callable[[Path], None]) -> Artifact:
+    """Open the artifact in `folder`, made first if it is missing or damaged.
+
+    Raises:
+        DataError: the disk is full; nothing is left behind.
+    """
+    if folder.exists() and (found := _open_or_say(folder, open_it)) is not None:
+        return found
+    with _lock(folder):
+        # Another process may have made it while this one waited.
+        if folder.exists() and (found := _open_or_say(folder, open_it, say=False)) is not None:
+            return found
+        _remove_leftovers(folder)
+        try:
+            with tempfile.TemporaryDirectory(prefix=staging_prefix(folder), dir=folder.parent) as work:
+                make(Path(work) / folder.name)
+                if folder.exists():
+                    folder.replace(Path(work) / "damaged")
+                move_into_place(Path(work) / folder.name, folder)
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            raise DataError(Problem(str(folder), error.strerror, "the artifact cache needs room for it",
+                                    f"make room there, or set {CACHE_VARIABLE} to another disk")) from None
+    return open_it(folder)
+
+
+def _open_or_say(folder: Path, open_it: Callable[[Path], Artifact], *, say: bool = True) -> Artifact | None:
+    try:
+        return open_it(folder)
+    except DataError as error:
+        if say:
+            log.warning("the prepared artifact in %s is damaged and is made again:\n%s", folder, error)
+        return None
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove what a killed process left of this artifact; whoever holds the lock is the only one who makes it."""
+    for leftover in folder.parent.glob(f"{glob.escape(staging_prefix(folder))}*"):
+        shutil.rmtree(leftover)
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Hold the artifact's lock file; it is removed afterwards, and released by the system if the process dies."""
+    path = folder.with_name(f".{shortened(folder.name)}.lock")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = _acquire(path)
+    except OSError as error:
+        refused = refusal(error)
+        why = f": {refused.allowed}" if refused is not None else ""
+        raise DataError(Problem(str(path.parent), error.strerror, f"the artifact cache must be writable{why}",
+                                f"set {CACHE_VARIABLE} to a folder that is")) from None
+    try:
+        yield
+    finally:
+        path.unlink()
+        os.close(handle)
+
+
+def _acquire(path: Path) -> int:
+    """The lock of `path`, waited for as long as the process that holds it lives.
+
+    Raises:
+        DataError: that process is frozen.
+    """
+    pulses: dict[int, Pulse] = {}
+    said = False
+    while (handle := try_lock(path)) is None:
+        table, host, pid = _holder(path)
+        if not said:
+            who = f"process {pid} of {host}" if pid else "another process"
+            log.warning("%s is preparing %s: waiting for it", who, path.parent / path.stem.lstrip("."))
+            said = True
+        if table == process_table():  # else the number is another process's here
+            silent_s = pulses.setdefault(pid, Pulse(pid)).silent_s()
+            if silent_s > _FROZEN_S:
+                raise DataError(Problem(str(path), f"process {pid}", "prepares this, but gives no sign of life for "
+                                        f"{silent_s:.0f} s", f"end it (kill -9 {pid}), then repeat the command"))
+        time.sleep(_POLL_S)
+    os.ftruncate(handle, 0)
+    os.write(handle, f"{process_table()} {platform.node()} {os.getpid()}".encode())  # for those who wait
+    return handle
+
+
+def _holder(path: Path) -> tuple[str, str, int]:
+    """Process table, host and number of the process that holds a lock; ("", "", 0) where it has not said so yet."""
+    try:
+        table, host, pid = path.read_text(encoding="utf-8").split()
+        return table, host, int(pid)
+    except (OSError, ValueError):
+        return "", "", 0

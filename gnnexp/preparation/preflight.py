@@ -1,0 +1,278 @@
+"""What a run will need of each memory before it starts: an estimate line by line, and whether there is that much.
+
+Upper bounds where a graph decides (a batch cannot hold more vertices than there are), typical figures where a machine
+does (what an interpreter with its libraries takes). What was measured is in the record (`memory/*`) afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from gnnexp.errors import Problem
+from gnnexp.experiment.build import build
+from gnnexp.experiment.needs import Drawn, Need, Place, Resident
+from gnnexp.experiment.schema import RunConfig, TrainConfig, run_config
+from gnnexp.experiment.seen import as_seen
+from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.parts import Parts
+from gnnexp.graph.sparse import row_nbytes
+from gnnexp.kernels.graph.edges import has_parallel
+from gnnexp.models.model import Model
+from gnnexp.paradigms.base import Paradigm
+from gnnexp.partitioners.base import Partitioner
+from gnnexp.samplers.base import Sampler
+from gnnexp.tasks.base import Task
+
+# Peak of a rank whose data is next to nothing (digits, 2 ranks, 5 runs: 463 to 466 MB; 296 MB right after the imports).
+_INTERPRETER = 460_000_000
+# Copies of a layer's output that live at once in training: value, after dropout and activation, gradient, and a spare.
+_ACTIVATION_COPIES = 4
+# Copies of the parameters per model of a part: values, Adam's two moments; as float64 while models are averaged.
+_KEPT_MODEL = 5
+# Bytes of an epoch's line in `epochs.jsonl`: its metrics, what a rank adds, and what a step adds for its loss and for
+# each layer's counts (digits with 2 ranks: 3.2 KB, 0.9 KB, 20 bytes and 30 bytes).
+_METRICS, _OF_RANK, _OF_STEP = 5_000, 1_500, 40
+# `result.json` repeats all lines, indented, and is there twice while it is written again.
+_COPIES = 4
+# job.json, config.yaml, status, logs, the figure of 41 KB.
+_OTHER_FILES = 200_000
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """All needs of one machine.
+
+    Attributes:
+        needs: line by line.
+        ranks: of the machine.
+        device_is_host: whether the device tier is emulated in RAM.
+    """
+
+    needs: tuple[Need, ...]
+    ranks: int
+    device_is_host: bool
+
+    def total(self, place: Place) -> int:
+        """Bytes of one place: of a machine, or of one rank's device."""
+        total = 0
+        for need in self.needs:
+            if need.place == place or (place == "host" and need.place == "device" and self.device_is_host):
+                total += need.num_bytes * (self.ranks if need.per_rank and place != "device" else 1)
+        return total
+
+    def lines(self, place: Place) -> list[str]:
+        """What the total is made of, largest first."""
+        chosen = [need for need in self.needs
+                  if need.place == place or (place == "host" and need.place == "device" and self.device_is_host)]
+        chosen.sort(key=lambda need: -need.num_bytes * (self.ranks if need.per_rank else 1))
+        return [f"{as_text(need.num_bytes)}{f' x {self.ranks} ranks' if need.per_rank and place != 'device' else ''}  "
+                f"{need.what}" for need in chosen if need.num_bytes]
+
+
+def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int, parts: Parts | None = None) -> Estimate:
+    """What a run of `config` on `graph` needs of a machine.
+
+    Args:
+        config: resolved and checked.
+        graph: prepared.
+        graph_files: bytes of its files.
+        parts: where ranks work on these; None: they are not cut yet, and have at least what even ones would have.
+    """
+    run, graph = run_config(config), as_seen(config, graph)
+    hardware, train = run.hardware, run.train
+    model, sampler = build(config["model"], Model), build(config["sampler"], Sampler)
+    store = build(config["feature_store"], FeatureStore)
+    paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
+    itemsize = torch.empty(0, dtype=getattr(torch, train.dtype)).element_size()
+    drawn = paradigm.drawn_from(config, graph, parts)
+    batch = _Batch.of(drawn, sampler, model)
+    row = 0 if graph.features is None else row_nbytes(graph.features, itemsize)
+    resident = paradigm.resident_share(config, graph)
+    parameters = _parameters(graph, model) * itemsize
+    num_owners = max(1, paradigm.num_parts(config, graph))
+    sampled = drawn.edges if sampler.topology == "replicated" else -(-drawn.edges // num_owners)
+    cache = 0 if store.cache is None else row * min(
+        store.cache.rows(graph, itemsize), store.cache.most_rows(config, graph))
+    trained = 3 * graph.num_nodes * row if graph.trains_features else 0
+    # That of the best epoch stays as well; without `checkpoint_every` there is one, if the run is stopped.
+    checkpoints = 1 + (train.checkpoints_kept + (train.eval_every is not None) if train.checkpoint_every else 0)
+    needs = [
+        Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
+        Need("interpreter and libraries", "host", _INTERPRETER),
+        Need("features that the store holds", "host", store.held_bytes(drawn.held * row, num_owners)),
+        Need("topology that the sampler holds", "host", sampler.held_bytes(graph, drawn.edges, num_owners)),
+        Need("numbers of parallel edges", "host", _occurrence(graph, model, sampled)),
+        Need("the sampler's tables of vertices", "host", 4 * drawn.held * max(1, sampler.threads)),
+        Need("feature cache", "device", cache),
+        *(_resident_needs(resident, model, row, itemsize) if resident else _batch_needs(
+            batch, 1 + (sampler.prefetch if train.overlap and sampler.threads else 0), model, row, itemsize)),
+        Need("parameters, gradients, optimizer", "device", 4 * parameters),
+        Need(f"{drawn.models} models of parts", "device", _KEPT_MODEL * drawn.models * parameters),
+        Need("layer-wise evaluation", "host", _evaluation(graph, model, train, itemsize)),
+        Need("checkpoints", "disk", checkpoints * (
+            3 * parameters * (1 + drawn.models * hardware.num_ranks) + trained
+            + paradigm.checkpoint_bytes(config, graph)), per_rank=False),
+        Need("records and figures", "disk", _records(run, graph, model.num_layers), per_rank=False),
+        Need("layer-wise evaluation in files", "disk",
+             hardware.nodes * _evaluation_files(graph, model, train, itemsize), per_rank=False),
+        Need("which vertices evaluation reaches", "host", 0 if train.eval_every is None else 13 * graph.num_nodes),
+        *build(config["task"], Task).needs(config, graph),
+    ]
+    if paradigm.wants_partition(config):
+        partitioner = build(config["partitioner"], Partitioner)
+        needs.append(Need(f"making the partition ({partitioner.method})", "host",
+                          partitioner.bytes_per_edge * graph.num_edges + 8 * graph.num_nodes, per_rank=False))
+    return Estimate((*needs, *paradigm.needs(config, graph, parts)), hardware.workers, hardware.device != "cuda")
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """The largest batch of a rank: vertices and edges of each hop, target hop first."""
+
+    vertices: tuple[int, ...]
+    hop_edges: tuple[int, ...]
+
+    @property
+    def inputs(self) -> int:
+        return self.vertices[-1]
+
+    @property
+    def edges(self) -> int:
+        return sum(self.hop_edges)
+
+    @staticmethod
+    def of(drawn: Drawn, sampler: Sampler, model: Model) -> _Batch:
+        """By the fanouts, but no more than there is to draw from."""
+        vertices, edges = [drawn.targets], []
+        for fanout in sampler.hops(model.num_layers):
+            edges.append(min(drawn.edges if fanout < 0 else vertices[-1] * fanout, drawn.edges))
+            vertices.append(min(vertices[-1] + edges[-1], drawn.vertices))
+        return _Batch(tuple(vertices), tuple(edges))
+
+
+def _batch_needs(batch: _Batch, ahead: int, model: Model, row: int, itemsize: int) -> list[Need]:
+    """Of batches that are drawn, some of them ahead."""
+    rows = sum(batch.vertices[:-1])
+    return [
+        Need(f"{ahead} batches: features of {batch.inputs:,} vertices each", "device", ahead * batch.inputs * row),
+        Need(f"{ahead} batches: blocks of {batch.edges:,} edges each", "device", ahead * 8 * batch.edges),
+        Need("activations and their gradients", "device", _activations(rows, batch.edges, model, itemsize)),
+    ]
+
+
+def _resident_needs(resident: Resident, model: Model, row: int, itemsize: int) -> list[Need]:
+    """Of full-graph training: a block has 4 bytes per edge, its transpose 12."""
+    rows = (model.num_layers - 1) * resident.rows
+    return [
+        Need(f"features of {resident.inputs:,} vertices", "device", resident.inputs * row),
+        Need(f"topology of {resident.edges:,} edges, with its transpose", "device",
+             16 * resident.edges + 40 * resident.rows),
+        Need("activations and their gradients", "device", _activations(rows, resident.edges, model, itemsize)),
+    ]
+
+
+def _activations(rows: int, edges: int, model: Model, itemsize: int) -> int:
+    """Rows of all layers, and what edges have beside."""
+    return itemsize * (_ACTIVATION_COPIES * rows * model.hidden + model.values_per_edge * edges)
+
+
+def _parameters(graph: Graph, model: Model) -> int:
+    """An upper bound for the models here."""
+    dims = [graph.num_features, *[model.hidden] * (model.num_layers - 1), graph.num_classes]
+    return model.num_matrices(graph.num_relations) * sum(a * b + b for a, b in pairwise(dims))
+
+
+def _occurrence(graph: Graph, model: Model, num_edges: int) -> int:
+    """Of what a rank samples from; `Graph.occurrence` is None where no edges are parallel."""
+    if not model.needs.edge_identity:
+        return 0
+    types = None if graph.edge_types is None else graph.edge_types.numpy()
+    return 4 * num_edges if has_parallel(graph.indptr.numpy(), graph.indices.numpy(), types) else 0
+
+
+def _evaluation(graph: Graph, model: Model, train: TrainConfig, itemsize: int) -> int:
+    """Activations of two layers; above the limit they are streamed to disk."""
+    if train.eval_every is None:
+        return 0
+    return min(_two_layers(graph, model, itemsize), train.eval_memory)
+
+
+def _evaluation_files(graph: Graph, model: Model, train: TrainConfig, itemsize: int) -> int:
+    """The same activations where half of the limit does not hold them: a file of each per machine."""
+    wanted = _two_layers(graph, model, itemsize)
+    return wanted if train.eval_every is not None and 2 * wanted > train.eval_memory else 0
+
+
+def _two_layers(graph: Graph, model: Model, itemsize: int) -> int:
+    return 2 * graph.num_nodes * max(model.hidden if model.num_layers > 1 else 0, graph.num_classes) * itemsize
+
+
+def _records(run: RunConfig, graph: Graph, layers: int) -> int:
+    """What a run writes of its epochs, an upper bound."""
+    links = graph.links.get("train")
+    examples = graph.splits.train.numel() if links is None else links.shape[0]
+    steps = 1 if run.train.batch_size is None else math.ceil(examples / run.train.batch_size)
+    line = _METRICS + _OF_RANK * run.hardware.num_ranks + _OF_STEP * (1 + layers) * steps
+    return _OTHER_FILES + _COPIES * run.train.epochs * line
+
+
+def judge(found: Estimate, config: Mapping[str, Any], run_dir: Path) -> list[Problem]:
+    """What there is not enough of, each with its sum line by line."""
+    hardware = config["hardware"]
+    there: list[tuple[Place, int | None, str]] = [
+        ("host", _host_bytes(hardware), "fewer hardware.workers, a smaller train.batch_size or sampler.fanouts"),
+        ("device", _device_bytes(hardware), "a smaller feature cache, train.batch_size or sampler.fanouts"),
+        ("disk", _free_disk(run_dir), "another hydra.run.dir, or train.checkpoints_kept=1"),
+    ]
+    problems = []
+    for place, available, mend in there:
+        needed = found.total(place)
+        if available is not None and needed > available:
+            lines = "\n      ".join(found.lines(place))
+            problems.append(Problem(
+                "preflight", f"{as_text(needed)} of {place} memory", f"{as_text(available)} are there:\n      {lines}",
+                f"{mend}; preflight=warn to try it all the same"))
+    return problems
+
+
+def _host_bytes(hardware: Mapping[str, Any]) -> int | None:
+    """Of a node: what the job asks for, or what is free here; unknown where the job leaves it to the cluster."""
+    launcher = hardware["launcher"]
+    if launcher["_target_"].startswith("gnnexp.launchers.slurm"):
+        memory = launcher.get("mem_gb")
+        return None if memory is None else int(memory * 1e9)
+    return int(psutil.virtual_memory().available)
+
+
+def _device_bytes(hardware: Mapping[str, Any]) -> int | None:
+    return hardware.get("device_memory")
+
+
+def _free_disk(run_dir: Path) -> int:
+    folder = next(folder for folder in run_dir.absolute().parents if folder.exists())
+    return shutil.disk_usage(folder).free
+
+
+def as_text(num_bytes: float) -> str:
+    """`1.2 GB`."""
+    for unit in ("B", "KB", "MB", "GB", "TB"):
+        if num_bytes < 1000 or unit == "TB":
+            return f"{num_bytes:.0f} {unit}" if unit == "B" else f"{num_bytes:.1f} {unit}"
+        num_bytes /= 1000
+    raise AssertionError("the last unit ends the loop")
+
+
+def summary(found: Estimate) -> str:
+    """One line."""
+    places: Sequence[Place] = ("host", "device", "shared", "disk")
+    return "preflight: " + ", ".join(f"{place} {as_text(found.total(place))}" for place in places)

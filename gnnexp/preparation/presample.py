@@ -1,0 +1,116 @@
+"""Pre-sampling: the training sampler run for some epochs before training, counted (GSplit, section 4)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from gnnexp.experiment.build import build
+from gnnexp.experiment.schema import run_config
+from gnnexp.graph.block import Batch, BatchKey
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.shard import BlockNeeds, Shard
+from gnnexp.graph.storage.presample import Presample
+from gnnexp.kernels.counter import Purpose, stream
+from gnnexp.kernels.samplers.tally import movement, tally_pairs, tally_positions, tally_vertices
+from gnnexp.models.model import Model
+from gnnexp.paradigms.loops.targets import TargetSchedule
+from gnnexp.provenance.code import code_of, modules_of, refuse_edited
+from gnnexp.samplers.base import Sampler
+from gnnexp.samplers.pipeline import prefetched
+from gnnexp.tasks.base import Task
+
+# Batches sampled beside the one that is counted: sampling takes two to three times as long as counting.
+_THREADS = len(os.sched_getaffinity(0))
+
+
+def presample_key(config: Mapping[str, Any], graph_key: str, epochs: int) -> str:
+    """Content key of the counts, 64 hexadecimal digits: what decides the batches of training."""
+    ignored = ("threads", "prefetch", "topology", "key")
+    sampler = {name: value for name, value in config["sampler"].items() if name not in ignored}
+    train = run_config(config).train
+    layers = build(config["model"], Model).num_layers
+    batches = [train.batch_size, train.shuffle, layers, config["task"], config.get("seed", 0)]
+    modules = modules_of({"sampler": config["sampler"], "task": config["task"]})
+    refuse_edited(modules)
+    code = code_of(modules)
+    content = [1, graph_key, sampler, *batches, epochs, *([code.to_json()] if code else [])]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def presample(config: Mapping[str, Any], graph: Graph, epochs: int) -> Presample:
+    """Sample `epochs` epochs of global batches and count.
+
+    The draws are not those of training: counts of the very batches that will be trained would flatter the partition.
+    Takes 24 bytes per vertex and 8 per edge beside the graph.
+
+    Args:
+        config: resolved; sampler, model, task, `train.batch_size`, `seed`.
+        graph: whole.
+        epochs: at least 1.
+    """
+    started = time.perf_counter()
+    run = run_config(config)
+    node = {name: "replicated" if name == "topology" else value for name, value in config["sampler"].items()}
+    sampler, task = build(node, Sampler), build(config["task"], Task)
+    sampler.setup(Shard(graph, needs=BlockNeeds(edge_ids=True)), build(config["model"], Model).num_layers)
+    task.setup(graph)
+    seed = stream(run.seed, Purpose.PRESAMPLE)
+    schedule = TargetSchedule(task.targets(), run.train.batch_size, seed, run.train.shuffle)
+    tally, convergence = Tally(graph), []
+    for epoch in range(epochs):
+        order = schedule.order(epoch)
+
+        def draw(step: int, order: torch.Tensor = order, epoch: int = epoch) -> Batch:
+            batch, key = schedule.global_batch(order, step), BatchKey(seed, epoch, step)
+            return sampler.sample(task.examples(batch, batch, key).vertices, key)
+
+        for batch in prefetched(draw, schedule.num_steps, _THREADS, _THREADS + 1):
+            tally.add(batch)
+        if epoch:
+            convergence.append(tally.moved(epoch + 1))
+        elif epochs > 1:
+            tally.remember()
+    return tally.finish(epochs, time.perf_counter() - started, convergence)
+
+
+class Tally:
+    """Counts of vertices and edges over batches."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._indptr, self._indices = graph.indptr.numpy(), graph.indices.numpy()
+        self._destinations, self._inputs = (np.zeros(graph.num_nodes, np.int64) for _ in range(2))
+        self._edges = np.zeros(graph.num_edges, np.int32)
+
+    def add(self, batch: Batch) -> None:
+        """Count one batch."""
+        vertices = batch.input_ids.numpy()
+        num_dst = np.array([block.num_dst for block in batch.blocks])
+        tally_vertices(vertices, num_dst, self._destinations, self._inputs)
+        for block in batch.blocks:
+            if block.edge_ids is not None:
+                tally_positions(block.edge_ids.numpy(), self._edges)
+            else:
+                tally_pairs(block.indptr.numpy(), block.sources.numpy(), vertices, int(block.self_loops),
+                            self._indptr, self._indices, self._edges)
+
+    def remember(self) -> None:
+        """Start to follow how the counts move."""
+        self._before = self._destinations.copy(), self._edges.copy()
+
+    def moved(self, epochs: int) -> dict[str, float]:
+        """By how much the last of `epochs` epochs moved the mean weights."""
+        return {"vertices": movement(self._destinations, self._before[0], epochs),
+                "edges": movement(self._edges, self._before[1], epochs)}
+
+    def finish(self, epochs: int, seconds: float, convergence: list[dict[str, float]]) -> Presample:
+        """The counts."""
+        destinations, inputs, edges = map(torch.from_numpy, (self._destinations, self._inputs, self._edges))
+        return Presample(destinations, inputs, edges, epochs, seconds, convergence)

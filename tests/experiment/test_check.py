@@ -1,0 +1,182 @@
+"""A whole configuration: ranges, conflicts between groups, and what only the data shows."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from gnnexp.config.compose import compose
+from gnnexp.errors import Problem
+from gnnexp.experiment.check import check_config, check_data
+from gnnexp.graph.graph import Graph, Splits
+
+
+@pytest.fixture(scope="module")
+def default() -> dict[str, Any]:
+    return compose(["tracker=none"]).config
+
+
+def changed(config: dict[str, Any], **values: Any) -> dict[str, Any]:
+    """`config` with `a__b=value` put at `a.b`."""
+    result = copy.deepcopy(config)
+    for path, value in values.items():
+        *parents, last = path.split("__")
+        node = result
+        for part in parents:
+            node = node[part]
+        node[last] = value
+    return result
+
+
+def keys(problems: list[Any]) -> list[str]:
+    return sorted(problem.key for problem in problems)
+
+
+def test_the_default_is_right(default: dict[str, Any]) -> None:
+    assert check_config(default) == []
+
+
+@pytest.mark.parametrize(("path", "value"), [
+    ("train__epochs", 0), ("train__epochs", "many"), ("train__batch_size", 0), ("train__lr", 0), ("train__lr", "x"),
+    ("train__lr", float("inf")), ("train__lr", float("nan")), ("train__weight_decay", -1), ("train__eval_every", -1),
+    ("train__optimizer", "adma"), ("train__overlap", 1), ("train__unknown", 1), ("train__dtype", "float16"),
+    ("hardware__workers", 0), ("hardware__workers", True), ("hardware__threads", -1), ("hardware__timeout_s", 0),
+    ("hardware__nodes", 2), ("hardware__device", "gpu"), ("hardware__latency", -1), ("hardware__flops", 0),
+    ("hardware__links__network", -1), ("hardware__links__h2d", float("nan")), ("hardware__links", 5),
+    ("hardware__threads", 10**20), ("hardware__timeout_s", 1e300), ("model__hidden", 10**20),
+    ("seed", -1), ("seed", "x"), ("name", "a/b"),
+    ("model__hidden", "wide"), ("model__hiden", 3), ("unknown", {}), ("sampler", None),
+    ("hardware__launcher", {"_target_": "gnnexp.launchers.local.NoLauncher"}),
+])
+def test_one_wrong_value_is_one_problem_with_its_key(default: dict[str, Any], path: str, value: Any) -> None:
+    problems = check_config(changed(default, **{path: value}))
+    assert len(problems) == 1, problems
+    assert problems[0].key.startswith(path.replace("__", ".").partition("=")[0])
+    assert problems[0].mend and problems[0].allowed
+
+
+def test_every_range_is_reported_at_once(default: dict[str, Any]) -> None:
+    wrong = changed(default, train__epochs=0, train__lr=-1.0, hardware__workers=0)
+    assert set(keys(check_config(wrong))) >= {"train.epochs", "train.lr", "hardware.workers"}
+
+
+def test_one_fanout_per_layer(default: dict[str, Any]) -> None:
+    wrong = changed(default, model__layers=3, sampler__fanouts=[5, 5])
+    (problem,) = check_config(wrong)
+    assert problem.key == "sampler.fanouts"
+    assert "sampler.fanouts=[5,5,5]" in problem.mend and "model.layers=2" in problem.mend
+
+
+@pytest.mark.parametrize("layers", [10_001, 10**9, 10**20])
+def test_a_number_of_layers_that_no_model_has_is_refused_in_few_words(default: dict[str, Any], layers: int) -> None:
+    problems = check_config(changed(default, model__layers=layers, sampler__fanouts=[5, 5]))
+    assert keys(problems) == ["model.layers", "sampler.fanouts"]
+    assert all(len(str(problem)) < 300 for problem in problems)
+
+
+def test_a_straggler_must_be_a_rank(default: dict[str, Any]) -> None:
+    straggler = {"rank": 2, "phase": "sample", "seconds": -0.1}
+    wrong = changed(default, hardware__workers=2, hardware__straggler=straggler)
+    assert keys(check_config(wrong)) == [
+        "hardware.straggler.phase", "hardware.straggler.rank", "hardware.straggler.seconds"]
+    wrong["hardware"]["straggler"] = {**straggler, "phase": "decode"}
+    assert "hardware.straggler.phase" in keys(check_config(wrong)), "vertices are classified"
+    wrong["hardware"]["straggler"] = {**straggler, "phase": "forward"}
+    assert keys(check_config(wrong)) == ["hardware.straggler.rank", "hardware.straggler.seconds"]
+
+
+def test_what_a_constructor_refuses_is_named_with_its_group(default: dict[str, Any]) -> None:
+    paradigm = {"_target_": "gnnexp.paradigms.vertex_parallel.VertexParallel", "staleness": -1}
+    assert keys(check_config(changed(default, paradigm=paradigm))) == ["paradigm.staleness"]
+
+
+def graph(num_train: int) -> Graph:
+    ids = torch.arange(6)
+    return Graph(
+        indptr=torch.arange(7), indices=ids.to(torch.int32), features=torch.ones(6, 2), labels=ids % 2, num_classes=2,
+        splits=Splits(ids[:num_train], ids[4:5], ids[5:]), name="six")
+
+
+def test_more_ranks_than_training_vertices(default: dict[str, Any]) -> None:
+    config = changed(default, hardware__workers=4)
+    assert check_data(config, graph(4)) == []
+    (problem,) = check_data(config, graph(3))
+    assert problem.key == "hardware.workers" and problem.mend == "hardware.workers=3"
+    assert keys(check_data(config, graph(0))) == ["dataset"]
+
+
+def test_data_without_features_or_labels(default: dict[str, Any]) -> None:
+    bare = replace(graph(4), features=None, labels=None)
+    assert len(check_data(default, bare)) == 2
+
+
+def test_what_depends_on_a_mistake_is_not_judged(default: dict[str, Any]) -> None:
+    config = changed(default, model__layers="x", train__epochs=0, hardware__workers=[2], train__lr="high")
+    assert keys(check_config(config)) == ["hardware.workers", "model.layers", "train.epochs", "train.lr"]
+    fanouts = changed(default, sampler__fanouts=[5])
+    assert keys(check_config(fanouts)) == ["sampler.fanouts"]
+    assert check_config(fanouts, unsure={"model"}) == []
+    typo = Problem("model.layer", 1, "no such key", "model.layers")
+    assert check_config(fanouts, known=[typo]) == []
+    assert keys(check_config(changed(default, model__hidden=0, model__dropout=2, model__kernel="cuda"))) == [
+        "model.dropout", "model.hidden", "model.kernel"]
+
+
+def test_a_mistake_in_the_dataset_does_not_hide_a_conflict(default: dict[str, Any]) -> None:
+    config = changed(default, dataset__seed="x", hardware__nodes=2)
+    assert keys(check_config(config)) == ["dataset.seed", "hardware.nodes"]
+
+
+def test_a_component_of_another_kind_is_one_problem(default: dict[str, Any]) -> None:
+    config = changed(default, model___target_="gnnexp.samplers.fused.FusedSampler")
+    (problem,) = check_config(config)
+    assert problem.key == "model._target_" and "gnnexp.models.model.Model" in problem.allowed
+
+
+def test_a_metric_that_does_not_fit_the_labels(default: dict[str, Any]) -> None:
+    config = changed(default, task__metric="roc_auc")
+    assert check_data(config, graph(4)) == []
+    assert keys(check_data(config, replace(graph(4), num_classes=3))) == ["task.metric"]
+
+
+@pytest.mark.parametrize("path", ["sampler__threads", "hardware__threads", "hardware__workers", "train__epochs",
+                                  "model__layers", "partitioner__num_parts", "hardware__launcher__timeout"])
+def test_a_value_that_is_not_given_is_not_judged(default: dict[str, Any], path: str) -> None:
+    """It is known to be missing, and what stands in its place is of no type."""
+    known = Problem(path.replace("__", "."), "???", "has no default", "set it")
+    assert check_config(changed(default, **{path: "???"}), known=[known]) == []
+
+
+def test_components_stand_only_where_components_are_taken(default: dict[str, Any]) -> None:
+    target = {"_target_": "torch.utils.collect_env.run", "command": "touch executed"}
+    places = ("train__lr", "train", "hardware__links", "hardware__workers", "hardware__straggler", "hardware__source",
+              "sampler__fanouts", "seed", "name", "system", "preflight")
+    for place in places:
+        problems = check_config(changed(default, **{place: target}))
+        assert problems and all(key.startswith(place.replace("__", ".")) for key in keys(problems)), place
+
+
+@pytest.mark.parametrize("path", ["hardware.nodes", "hardware.workers", "hardware.device", "hardware.launcher",
+                                  "train.dtype", "train.batch_size", "train.eval_every"])
+def test_what_others_read_must_be_there(default: dict[str, Any], path: str) -> None:
+    """By `~hardware.nodes`, or in a file of one's own that leaves it out."""
+    config, (group, name) = copy.deepcopy(default), path.split(".")
+    del config[group][name]
+    (problem,) = check_config(config)
+    assert problem.key == path and problem.mend
+
+
+def test_a_straggler_beside_a_task_that_is_none(default: dict[str, Any]) -> None:
+    slow = {"rank": 9, "phase": "decode", "seconds": 0.1}
+    for task in (5, None, {"_target_": 5}):
+        assert keys(check_config(changed(default, task=task, hardware__straggler=slow))) == ["task"]
+
+
+def test_a_key_that_is_no_text(default: dict[str, Any]) -> None:
+    straggler = {"rank": 0, "phase": "sample", "seconds": 0.1, 1: 2}
+    assert keys(check_config(changed(default, hardware__straggler=straggler, sampler__1=2))) == [
+        "hardware.straggler.1", "sampler.1"]

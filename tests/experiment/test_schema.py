@@ -1,0 +1,32 @@
+"""The batch size of a configuration is that of a global batch, whatever it was given for."""
+
+from __future__ import annotations
+
+import pytest
+
+from gnnexp.config.compose import compose
+from gnnexp.experiment.schema import run_config
+
+
+@pytest.mark.parametrize(("overrides", "expected"), [
+    (["train.batch_size=1000"], 1000),
+    (["train.batch_size=1000", "train.batch_of=rank", "hardware.workers=3"], 3000),
+    (["train.batch_size=1024", "train.batch_of=full_graph", "dataset=dcsbm", "dataset.scale=0.125"], 128),
+    (["train.batch_size=10", "train.batch_of=full_graph", "dataset=dcsbm", "dataset.scale=0.001"], 1),
+    (["train.batch_size=10", "train.batch_of=full_graph", "dataset=digits"], 10),
+    (["train.batch_size=null", "train.batch_of=rank", "hardware.workers=3"], None),
+])
+def test_what_a_batch_size_counts(overrides: list[str], expected: int | None) -> None:
+    assert run_config(compose(overrides).config).train.batch_size == expected
+
+
+@pytest.mark.parametrize(("system", "batch_size", "fanouts", "lr"), [
+    ("gsplit", 1024, [15, 15, 15], 0.001), ("p3", 1024, [15, 15, 15], 0.001), ("quiver", 1024, [15, 15, 15], 0.001),
+    ("fastsample", 4000, [15, 10, 5], 0.006), ("distdgl", 4000, [15, 10, 5], 0.006),
+])
+def test_presets_have_their_papers_defaults(system: str, batch_size: int, fanouts: list[int], lr: float) -> None:
+    """GSplit, section 6.1; FastSample, section 4 (1000 targets per rank)."""
+    config = compose([f"system={system}", "hardware.workers=4", "model=gat"]).config
+    train = run_config(config).train
+    assert (train.batch_size, train.lr, config["sampler"]["fanouts"]) == (batch_size, lr, fanouts)
+    assert (config["model"]["hidden"], config["model"]["layers"], config["model"]["heads"]) == (256, 3, 4)

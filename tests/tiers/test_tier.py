@@ -1,0 +1,101 @@
+"""The device tier of chunked work: every crossing is a copy and counted, and what is made inside is held against it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gnnexp.tiers.tier import DeviceTier
+
+CPU = torch.device("cpu")
+
+
+def rows(count: int, width: int = 4, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.arange(count * width, dtype=dtype).view(count, width)
+
+
+def test_what_enters_is_a_copy_and_counted():
+    tier, host = DeviceTier(CPU), rows(6)
+    whole, some = tier.enter(host), tier.enter(host, torch.tensor([4, 1, 4]))
+    assert torch.equal(whole, host) and some[:, 0].tolist() == [16, 4, 16]
+    whole.zero_()
+    some.zero_()
+    assert host.flatten().tolist() == list(range(24)), "host memory is not the tier's"
+    assert tier.take_counts() == {"tier/h2d_bytes": (6 + 3) * 4 * 4}
+
+
+def test_what_leaves_is_put_or_added_and_counted():
+    tier, done, host = DeviceTier(CPU), rows(3, dtype=torch.float64), torch.ones(6, 4, dtype=torch.float64)
+    tier.leave(done, host[2:5])
+    assert host[2:5].flatten().tolist() == list(range(12)) and host[[0, 1, 5]].eq(1).all()
+    tier.add(done, host, torch.tensor([5, 0, 2]))
+    expected = torch.ones(6, 4, dtype=torch.float64)
+    expected[2:5] = done
+    expected[[5, 0, 2]] += done
+    assert torch.equal(host, expected)
+    tier.add(done, host[:3], None)
+    expected[:3] += done
+    assert torch.equal(host, expected)
+    assert tier.take_counts() == {"tier/d2h_bytes": 3 * 3 * 4 * 8}
+
+
+def test_counts_are_taken_once_and_topology_crosses_with_its_chunk():
+    tier = DeviceTier(CPU)
+    for _ in range(2):
+        with tier.chunk(1000, ()):
+            tier.enter(rows(1))
+    assert tier.take_counts() == {"tier/h2d_bytes": 2 * (1000 + 16)}
+    assert tier.take_counts() == {}
+
+
+def test_the_peak_is_what_was_alive_at_once_with_the_topology():
+    tier, host, out = DeviceTier(CPU), rows(100), torch.empty(100, 4)
+    with tier.measured():
+        with tier.chunk(500, (host, out)):
+            held = tier.enter(host)
+            temporary = held * 2
+            del temporary
+            tier.leave(held, out)
+            del held
+            again = tier.enter(host)
+            del again
+        assert tier.peak_bytes == 500 + 2 * 1600
+        with tier.chunk(100, (host, out)):
+            single = tier.enter(host)
+            del single
+        assert tier.peak_bytes == 500 + 2 * 1600, "of the fullest chunk, not of the last one, nor of all together"
+        with tier.chunk(0, (host, out)):
+            several = [tier.enter(host) for _ in range(3)]
+            del several
+    assert tier.peak_bytes == 3 * 1600
+
+
+def test_what_lies_elsewhere_is_not_held_by_the_tier():
+    tier, host, out = DeviceTier(CPU), rows(100), torch.zeros(100, 4)
+    with tier.measured(), tier.chunk(0, (host, None, out)):
+        host.add_(1)
+        out[:50].copy_(host[50:])
+    assert tier.peak_bytes == 0
+    with tier.measured(), tier.chunk(0, (host,)):
+        out.add_(host)
+    assert tier.peak_bytes == 1600, "what nobody named is"
+
+
+def test_nothing_is_measured_outside_the_untimed_pass():
+    tier = DeviceTier(CPU)
+    with tier.chunk(500, ()):
+        tier.enter(rows(100))
+    with tier.measured():
+        pass
+    with tier.chunk(500, ()):
+        tier.enter(rows(100))
+    assert tier.peak_bytes == 0
+
+
+def test_measuring_ends_with_the_pass_even_if_that_fails():
+    tier = DeviceTier(CPU)
+    with pytest.raises(MemoryError), tier.measured():
+        raise MemoryError
+    with tier.chunk(500, ()):
+        tier.enter(rows(100))
+    assert tier.peak_bytes == 0

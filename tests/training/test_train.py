@@ -1,0 +1,155 @@
+"""The loop end to end in one process: the record explains the epoch, counts equal their formulas, stragglers show."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gnnexp.comm.environment import read_environment
+from gnnexp.errors import ConfigError, RunError
+from gnnexp.measure.phases import PHASES
+from gnnexp.record.records import EpochLog, read_epochs, summarize
+from gnnexp.testing.exactness import parts
+from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import MODELS, small_config
+from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.train import train
+
+
+def _train(config: dict[str, Any], graph_options: dict[str, Any]) -> list[dict[str, Any]]:
+    environment = read_environment()
+    with tempfile.TemporaryDirectory() as folder:
+        job, paradigm = assemble(config, Artifacts(nasty_graph(**graph_options)), Path(folder), environment)
+        train(job, paradigm, EpochLog(Path(folder), environment.rank))
+        return read_epochs(Path(folder))
+
+
+LARGER = {"num_nodes": 3000, "num_edges": 60000, "num_features": 64}
+
+
+def test_phases_add_up_on_every_rank(ranks):
+    config = small_config(MODELS["sage"], train={"epochs": 3, "batch_size": 256, "dtype": "float32"})
+    epochs = ranks(2).run(_train, config, LARGER)[0]
+    for epoch in epochs:
+        for rank in epoch["ranks"]:
+            times = rank["times"]
+            total = sum(times["phases"].values()) + times["unaccounted_s"]
+            assert total == pytest.approx(times["epoch_s"], rel=1e-9)
+            assert set(times["phases"]) == set(PHASES)
+
+
+def _train_parts(config: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    environment, graph = read_environment(), nasty_graph(**LARGER)
+    with tempfile.TemporaryDirectory() as folder:
+        job, paradigm = assemble(config, Artifacts(graph, parts(graph, 2, kind)), Path(folder), environment)
+        train(job, paradigm, EpochLog(Path(folder), environment.rank))
+        return read_epochs(Path(folder))
+
+
+@pytest.mark.parametrize("kind", ["random", "skewed", "empty"])
+@pytest.mark.parametrize("topology", ["partitioned", "replicated"])
+def test_batches_prepared_ahead_by_exchanges_end_together(ranks, kind, topology):
+    """The untimed pass closes its batches early, when a rank may be ahead of its peers in preparing them."""
+    config = small_config(
+        MODELS["sage"], train={"epochs": 2, "batch_size": 16, "overlap": True},
+        sampler={"topology": topology, "threads": 1, "prefetch": 3},
+    )
+    config["paradigm"] = {"_target_": "gnnexp.paradigms.data_parallel.DataParallel", "assign": "owner"}
+    config["feature_store"] = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}
+    epochs = ranks(2).run(_train_parts, config, kind)[0]
+    steps = len(epochs[0]["batches"]["edges"])
+    assert [epoch["metrics"]["comm/rounds_features"] for epoch in epochs] == [2 * steps] * 2
+    sampling = 2 * steps if topology == "partitioned" else 0
+    assert [epoch["metrics"].get("comm/rounds_frontier", 0) for epoch in epochs] == [sampling] * 2
+
+
+def _delayed(config: dict[str, Any], phase: str) -> list[dict[str, Any]]:
+    return _train({**config, "hardware": {**config["hardware"], "straggler": {
+        "rank": 0, "phase": phase, "seconds": 0.001}}}, {})
+
+
+def test_a_straggler_that_is_never_slow_is_no_straggler():
+    assert _delayed(small_config(MODELS["gcn"]), "loss")
+    with pytest.raises(ConfigError, match=r"straggler.phase='negatives': rank 0 has no"):
+        _delayed(small_config(MODELS["gcn"]), "negatives")
+
+
+@pytest.mark.slow  # it compares measured times: not for a busy machine
+@pytest.mark.parametrize("phase", ["sample", "load", "forward", "backward", "sync", "update"])
+def test_an_injected_delay_shows_in_its_phase_and_in_the_others_wait(ranks, phase):
+    quiet = small_config(MODELS["sage"], train={"epochs": 12, "batch_size": None, "dtype": "float32"})
+    slowed = {**quiet, "hardware": {**quiet["hardware"], "straggler": {"rank": 1, "phase": phase, "seconds": 0.05}}}
+    before = ranks(2).run(_train, quiet, {})[0]
+    after = ranks(2).run(_train, slowed, {})[0]
+
+    def typical(epochs, rank, name):
+        return statistics.median(epoch["ranks"][rank]["times"]["phases"][name] for epoch in epochs[1:])
+
+    for name in PHASES:
+        raised = typical(after, 1, name) - typical(before, 1, name)
+        assert raised == pytest.approx(0.05 if name == phase else 0.0, abs=0.005), name
+    # After the optimizer's step there is nothing to wait for before the next epoch's first exchange.
+    expected = 0.0 if phase == "update" else 0.05
+    for name in PHASES:
+        raised = typical(after, 0, name) - typical(before, 0, name)
+        assert raised == pytest.approx(expected if name == "wait" else 0.0, abs=0.005), name
+
+
+@pytest.mark.parametrize("overlap", [True, False])
+def test_counters_equal_their_formulas(overlap):
+    graph = nasty_graph()
+    config = small_config(MODELS["sage"], train={"epochs": 2, "overlap": overlap, "batch_size": None})
+    config["sampler"] = {"_target_": "gnnexp.samplers.full.FullSampler"}
+    first, second = _train(config, {})
+    targets = set(graph.splits.train.tolist())
+    edges, frontier, destinations = 0, targets, []
+    sources: set[int] = set()
+    for _ in range(2):
+        edges += sum(int(graph.in_degree[v]) for v in frontier)
+        destinations.insert(0, len(frontier))
+        sources = frontier | {
+            int(u) for v in frontier for u in graph.indices[int(graph.indptr[v]) : int(graph.indptr[v + 1])]
+        }
+        frontier = sources
+    assert first["metrics"]["work/edges_sampled"] == edges
+    assert second["metrics"]["work/edges_computed"] == edges
+    assert [second["metrics"][f"work/vertices_layer{layer}"] for layer in (1, 2)] == destinations
+    # One full batch is read once (in the memory probe before the first epoch) and then stays where it is.
+    assert second["metrics"]["work/features_loaded_host"] == 0
+    assert "comm/bytes_gradients" not in first["metrics"]
+
+
+def test_every_batch_loads_its_input_vertices():
+    config = small_config(MODELS["sage"], train={"epochs": 1, "batch_size": 7}, sampler={"fanouts": [-1, -1]})
+    (epoch,) = _train(config, {})
+    assert epoch["metrics"]["work/features_loaded_host"] > 30
+    assert epoch["metrics"]["tier/h2d_bytes"] > epoch["metrics"]["work/features_loaded_host"] * 13 * 8
+    assert len(epoch["losses"]) == math.ceil(30 / 7)
+
+
+def test_a_loss_that_is_not_finite_ends_the_run():
+    config = small_config(MODELS["sage"], train={"lr": 1e200, "epochs": 5})
+    with pytest.raises(RunError, match=r"train\.lr"):
+        _train(config, {})
+
+
+def test_same_seed_same_records_of_another_run():
+    config = small_config(MODELS["gat"], train={"epochs": 2})
+    assert _train(config, {})[1]["losses"] == _train(config, {})[1]["losses"]
+
+
+def test_summary_takes_the_test_metric_at_the_best_validation_epoch():
+    epochs = [
+        {"epoch": n, "metrics": {"loss/train": 1.0, "acc/val": val, "acc/test": test, "time/epoch_s": time}}
+        for n, (val, test, time) in enumerate([(0.1, 0.9, 9.0), (0.5, 0.4, 2.0), (0.3, 0.8, 3.0), (0.2, 0.1, 4.0)])
+    ]
+    summary = summarize(epochs, "acc")
+    assert (summary["best_epoch"], summary["acc/test"]) == (1, 0.4)
+    assert summary["time/epoch_s"] == 3.0
+    unchosen = [{**epoch, "metrics": {**epoch["metrics"], "acc/val": float("nan")}} for epoch in epochs]
+    assert summarize(unchosen, "acc")["acc/test"] == 0.1, "without validation vertices the last evaluation counts"
