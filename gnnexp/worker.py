@@ -160,7 +160,6 @@ def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: 
             "partition": request.get("partition"),
             "quality": request.get("quality", {}),
             "presampled": request.get("presampled", []),
-            "profile": request.get("profile"),
             "paradigm": {"exact": paradigm.exact, "approximates": paradigm.approximates, **paradigm.facts()},
             "notes": list(job.graph.notes),
             "nodes": nodes_of(attempts),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from full_disk import room_for
 from gnnexp.cli.main import run_command
 from gnnexp.datasets.digits import Digits
 from gnnexp.graph.partition import open_partition
-from gnnexp.paradigms.parts.allocation import reserved
 from gnnexp.partitioners.streams.dbh import DbhPartitioner
 from gnnexp.preparation.artifacts import cache_root, prepare_graph
 
@@ -68,48 +66,8 @@ def test_memory_decides_how_many_parts(place: Path) -> None:
     assert parts > 2 and (parts - 1) * room > features, "topology and features need that many"
 
 
-@pytest.mark.slow
-def test_a_dry_run_decides_how_many_parts(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """T follows the model's size, is measured once, and p is section III-C's; a run that is resumed keeps it."""
-    monkeypatch.setenv("GNNEXP_CACHE", str(place / "cache"))
-    config = ["system=sdt_gnn", "hardware.workers=2", "hardware.threads=1", "model.layers=2", "sampler.fanouts=[4,3]",
-              "paradigm.local_batch_size=16", "paradigm.reserve=profile", "tracker=none"]
-
-    def refused(hidden: int) -> tuple[Path, dict[str, Any]]:
-        """The dry run, which leaves no room for data."""
-        before = set(place.glob("cache/profiles/*"))
-        assert run_command(["partition", *config, f"model.hidden={hidden}", "paradigm.memory=100000"]) == 2
-        said = capsys.readouterr().err
-        assert "a dry run of 16 targets a batch takes" in said and "mend: set paradigm.memory=" in said
-        (kept,) = set(place.glob("cache/profiles/*")) - before
-        return kept, json.loads((kept / "profile.json").read_text())
-
-    (_, large), (kept, small) = refused(60_000), refused(16)
-    parameters, hidden_rows = 4 * (2 * 64 + 1 + 2 * 10) * 60_000, 4 * 16 * (1 + 4) * 60_000
-    assert (small["targets"], small["batches"], small["device"]) == (16, 3, "cpu") and small["num_bytes"] < 250e6
-    grown = large["num_bytes"] - small["num_bytes"]
-    # Adam holds four of each parameter. A pass holds the hidden layer's rows, their gradients, and copies of both.
-    assert 4 * parameters < grown < 4 * parameters + 12 * hidden_rows
-    written, (graph, _) = (kept / "profile.json").stat().st_mtime_ns, prepare_graph(Digits(), cache_root())
-    room = (graph.topology_bytes + 4 * graph.num_nodes * 64) // 5 + 1
-    run = [*config, "model.hidden=16", f"paradigm.memory={reserved(small['num_bytes']) + room}", "train.epochs=1"]
-    assert run_command(["run", *run, "hydra.run.dir=run"]) == 0
-    found = json.loads(Path("run/result.json").read_text())
-    assert found["profile"] == small and found["paradigm"]["parts"] == 5, "data is a bit less than five times the room"
-    assert (kept / "profile.json").stat().st_mtime_ns == written
-    shutil.rmtree(kept)
-    Path("run/result.json").unlink()
-    assert run_command(["resume", "run"]) == 0 and not kept.exists()
-    assert json.loads(Path("run/result.json").read_text())["paradigm"]["parts"] == 5
-
-
 @pytest.mark.parametrize(("overrides", "words"), [
-    ("paradigm.reserve=profile partitioner.num_parts=3", ["paradigm.reserve='profile'", "set paradigm.memory",
-                                                          "partitioner.num_parts=3", "2 config"]),
-    ("paradigm.reserve=guess paradigm.memory=5 paradigm.sync_every=0", ["paradigm.reserve='guess'", "profile",
-                                                                        "1 config"]),
+    ("paradigm.reserve=profile paradigm.memory=5", ["paradigm.reserve='profile'", "integer", "1 config"]),
     ("paradigm.sync_every=0", ["paradigm.sync_every=0", "1 or more epochs", "mend: set paradigm.sync_every=1"]),
     ("paradigm.sync_every=3 train.eval_every=2", ["train.eval_every=2", "multiple of 3", "set train.eval_every=3"]),
     ("paradigm.optimizer_state=lost paradigm.local_batch_size=0",

@@ -114,7 +114,7 @@ NO_FILE = {
     "dataset.dcsbm.label_noise": "a number", "dataset.rmat.label_noise": "a number",
     "dataset.graphdata_npz.normalize_features": "a switch", "dataset.planetoid.normalize_features": "a switch",
     "dataset.planetoid.missing_features": "a word", "paradigm.offload.host": "a word",
-    "paradigm.model_averaging.reserve": "a word or a number", "paradigm.vertex_parallel.dependency": "a word",
+    "paradigm.vertex_parallel.dependency": "a word",
     "tracker.mlflow.uri": "an address: tests/trackers", "hardware.source": "a sentence",
 }
 _SOUNDS = re.compile(r"path|dir|uri|url|file|feature|label|(^|_)ids$|types|source")

@@ -15,10 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from gnnexp.experiment.needs import Profile
 from gnnexp.files.regular import parse_json
 from gnnexp.graph.graph import Graph
-from gnnexp.preparation.preflight import as_text
 from gnnexp.record.records import EPOCHS_FILE
 from gnnexp.record.shape import check_line
 
@@ -47,12 +45,6 @@ def describe_presample(told: Mapping[str, Any]) -> str:
     last = "".join(f"; the last one moved the mean weights of vertices by {100 * line['vertices']:.2f} %, of edges by "
                    f"{100 * line['edges']:.2f} %" for line in moved)
     return f"pre-sampled {told['epochs']} epochs in {told['seconds']:.2f} s{last}"
-
-
-def describe_profile(profile: Profile) -> str:
-    """One line about a dry run."""
-    return (f"dry run: computing takes {as_text(profile.num_bytes)} beside the data ({profile.device}, "
-            f"{profile.batches} batches of {profile.targets} targets)")
 
 
 def describe_graph(graph: Graph) -> str:

@@ -58,21 +58,3 @@ class Drawn:
     targets: int
     held: int
     models: int = 0
-
-
-@dataclass(frozen=True)
-class Profile:
-    """What computing took in a short dry run, beside the data (`gnnexp.dry_run`).
-
-    Attributes:
-        num_bytes: peak of parameters, gradients, optimizer, batches, activations and buffers; on a GPU of its memory,
-            else of the process beyond what it had before anything was set up.
-        targets: of every batch.
-        batches: trained.
-        device: `cpu` or `cuda`.
-    """
-
-    num_bytes: int
-    targets: int
-    batches: int
-    device: str

@@ -40,7 +40,7 @@ def allocate(nbytes: int) -> np.ndarray:
     if nbytes < HUGE_PAGE_BYTES:
         block, alignment = np.empty(nbytes + ALIGNMENT_BYTES, np.uint8), ALIGNMENT_BYTES
     else:
-        # Private: shared memory takes huge pages of another setting, and counts as files (`measure.memory.own_bytes`).
+        # Private: shared memory takes huge pages of another setting, and counts as files.
         pages = mmap.mmap(-1, nbytes + HUGE_PAGE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             pages.madvise(mmap.MADV_HUGEPAGE)

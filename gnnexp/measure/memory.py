@@ -39,17 +39,6 @@ def host_peak_bytes() -> int:
     return _status().get("VmHWM", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
-def own_bytes() -> int:
-    """Resident now, mapped files apart."""
-    return _status()["RssAnon"]
-
-
-def own_peak_bytes() -> int:
-    """As much of the peak as no mapped file explains; exact where no page of a file came since the last reset."""
-    status = _status()
-    return status["VmHWM"] - status["RssFile"] - status["RssShmem"]
-
-
 def _status() -> dict[str, int]:
     """Bytes by name of this process."""
     lines = (line.split() for line in _STATUS.read_text().splitlines() if line.endswith(" kB"))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gnnexp.errors import Problem
-from gnnexp.experiment.needs import Drawn, Need, Profile, Resident
+from gnnexp.experiment.needs import Drawn, Need, Resident
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts
 from gnnexp.job import Job
@@ -86,18 +86,6 @@ class Paradigm(ABC, Generic[B]):
         The preflight knows of parameters, optimizer states, trained rows, and the models of `Drawn.models`.
         """
         return 0
-
-    def dry_run(self, config: Mapping[str, Any], graph: Graph) -> dict[str, Any] | None:
-        """A configuration for one process, whose memory is measured before parts are counted; None: nobody asks."""
-        return None
-
-    def profiled(self, config: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
-        """`config` with what the dry run has found.
-
-        Raises:
-            ConfigError: computing leaves no room for data.
-        """
-        raise NotImplementedError("a paradigm that asks for a dry run takes what it has found")
 
     def drawn_from(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> Drawn:
         """What a rank draws its batches from: the graph, unless it works on `parts`."""

@@ -31,7 +31,7 @@ from gnnexp.paradigms.loops.share import of_vertices
 from gnnexp.paradigms.parts.allocation import parts_of
 from gnnexp.paradigms.parts.local_models import LocalModels, OptimizerState
 from gnnexp.paradigms.parts.on_parts import OnParts
-from gnnexp.paradigms.parts.options import AveragingOptions, Reserve
+from gnnexp.paradigms.parts.options import AveragingOptions
 from gnnexp.paradigms.parts.turn import Turn, take_turn
 
 # The order of targets with as many as one in a part; what a rank without any more does while others train.
@@ -61,8 +61,7 @@ class ModelAveraging(OnParts[Local]):
         memory: bytes of a rank for data and computing, which decide p where partitioner.num_parts=auto; null:
             hardware.device_memory, and where that is null as many parts as ranks. A part whose topology and features
             take more, its halo included, is refused.
-        reserve: of these, bytes for computing; null: two thirds; `profile`: what a short dry run takes, which is done
-            once and kept in the artifact cache.
+        reserve: of these, bytes for computing; null: two thirds.
     """
 
     exact = False
@@ -70,7 +69,7 @@ class ModelAveraging(OnParts[Local]):
 
     def __init__(
         self, sync_every: int = 1, optimizer_state: OptimizerState = "kept", full_neighbors: bool = True,
-        local_batch_size: int | None = None, memory: int | None = None, reserve: Reserve = None,
+        local_batch_size: int | None = None, memory: int | None = None, reserve: int | None = None,
     ) -> None:
         self.options = AveragingOptions(sync_every, optimizer_state, full_neighbors, local_batch_size, memory, reserve)
         if problems := self.options.problems():

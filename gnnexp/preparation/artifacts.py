@@ -7,28 +7,24 @@ is never stale. Several processes may prepare the same one: the first makes it, 
 from __future__ import annotations
 
 import glob
-import hashlib
 import json
 import logging
 import os
 import platform
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gnnexp.datasets.base import Dataset
-from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.experiment.needs import Profile
+from gnnexp.errors import DataError, Problem
 from gnnexp.files.disk import NO_ROOM, refusal, shortened, try_lock
-from gnnexp.files.pulse import Pulse, kill, process_table
+from gnnexp.files.pulse import Pulse, process_table
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, open_partition
 from gnnexp.graph.parts import Parts, open_parts, write_parts
@@ -42,14 +38,12 @@ from gnnexp.graph.validate import validate_graph, validate_ids
 from gnnexp.partitioners.base import Partitioner, check_num_parts
 from gnnexp.partitioners.streams.streaming import StreamPartitioner
 from gnnexp.preparation.presample import presample, presample_key
-from gnnexp.provenance.code import code_of, modules_of
 
-Artifact = TypeVar("Artifact", Graph, Partition, Presample, Parts, Profile)
+Artifact = TypeVar("Artifact", Graph, Partition, Presample, Parts)
 log = logging.getLogger(__name__)
 
 CACHE_VARIABLE = "GNNEXP_CACHE"
 QUALITY = "quality.json"
-DRY_RUN, PROFILE = "dry_run.json", "profile.json"
 # A partition that takes less is made twice, and the second one kept: the first loads kernels (about 50 ms for SPRING,
 # which partitions half a million edges in 10 ms).
 _QUICK_S = 1.0
@@ -204,74 +198,6 @@ def prepare_parts(
         write_parts(graph, GraphStream(graph), partition, staging, full_neighbors=full_neighbors)
 
     return _prepare(folder, open_sound, make), folder
-
-
-def prepare_profile(
-    trial: Mapping[str, Any], graph_folder: Path, graph_key: str, cache: Path, variables: Mapping[str, str]
-) -> Profile:
-    """What computing takes in a short dry run of `trial`, measured in a process of its own if it is not kept yet.
-
-    Args:
-        trial: a configuration for one rank (`Paradigm.dry_run`).
-        graph_folder: of the graph that it trains on.
-        graph_key: of its dataset.
-        cache: root of the artifact cache.
-        variables: of a worker's environment.
-
-    Raises:
-        ConfigError: the dry run fails.
-    """
-    hardware, train = trial["hardware"], trial["train"]
-    chosen = [hardware.get(name) for name in ("workers", "threads", "device", "allocator")]
-    shape = [train.get(name) for name in ("batch_size", "dtype", "optimizer", "overlap")]
-    groups = [trial[name] for name in ("sampler", "feature_store", "model", "task")]
-    code = code_of(modules_of(trial))
-    content = [1, graph_key, chosen, shape, groups, *([code.to_json()] if code else [])]
-    key = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    folder = cache / "profiles" / f"{graph_folder.name}-{key[:_KEY_DIGITS]}"
-
-    def make(staging: Path) -> None:
-        staging.mkdir()
-        request = {"config": trial, "graph": str(graph_folder), "local_ranks": hardware["workers"]}
-        write_json(staging / DRY_RUN, request)
-        command = [sys.executable, "-m", "gnnexp.dry_run", str(staging)]
-        code, said = _run_watched(command, {**os.environ, **variables})
-        if code:
-            reason = " ".join(said.rpartition("Error: ")[2].split()) or f"exit code {code}"
-            raise ConfigError(Problem("paradigm.reserve", "profile", f"the dry run failed: {reason}",
-                                      "set paradigm.reserve to a number of bytes, or null for two thirds"))
-
-    return _prepare(folder, _read_profile, make)
-
-
-def _run_watched(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
-    """Exit code and standard error of a command, which is killed where it shows no sign of life."""
-    child = subprocess.Popen(command, env=environment, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    pulse = Pulse(child.pid)
-    try:
-        while True:
-            try:
-                said = child.communicate(timeout=1.0)[1]
-                return child.returncode, said
-            except subprocess.TimeoutExpired:
-                if (silent_s := pulse.silent_s()) > _FROZEN_S:
-                    return 1, f"Error: no sign of life for {silent_s:.0f} s"
-    finally:
-        if child.returncode is None:
-            kill(child)
-        if child.stderr is not None:
-            child.stderr.close()
-
-
-def _read_profile(folder: Path) -> Profile:
-    path = folder / PROFILE
-    try:
-        profile = Profile(**json.loads(path.read_text(encoding="utf-8")))
-        if not all(type(number) is int and number > 0 for number in (profile.num_bytes, profile.targets)):
-            raise ValueError(str(profile))
-    except (OSError, ValueError, TypeError) as error:
-        raise DataError(Problem(str(path), str(error), "must be what a dry run took", mend(folder))) from None
-    return profile
 
 
 def read_quality(folder: Path) -> dict[str, float]:

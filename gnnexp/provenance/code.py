@@ -32,7 +32,7 @@ BASELINE = "2"
 TABLE = Path(__file__).with_name("same_results.csv")
 # What every run executes in addition to its components: the ranks' program, their environment, and what makes their
 # artifacts.
-ROOTS = ("gnnexp.worker", "gnnexp.preparation.artifacts", "gnnexp.dry_run", "gnnexp.launchers.variables")
+ROOTS = ("gnnexp.worker", "gnnexp.preparation.artifacts", "gnnexp.launchers.variables")
 # These start runs, follow them and show them. None of them can change what a run computes or records of it.
 WITHOUT_RESULTS = (
     "gnnexp.__main__", "gnnexp.cli", "gnnexp.reports", "gnnexp.planning", "gnnexp.calibration",

@@ -177,7 +177,7 @@ class _Import:
         write_json(place / RESULT_FILE, record)
         write_json(place / JOB_FILE, {
             "schema": 1, "config": record["config"], "graph": None, "partition": None, "parts": None, "presample": None,
-            "presampled": [], "profile": None, "quality": record.get("quality") or {}, "provenance": told})
+            "presampled": [], "quality": record.get("quality") or {}, "provenance": told})
         write_text(place / EPOCHS_FILE, "".join(json.dumps(line) + "\n" for line in record["epochs"]))
         write_text(place / "config.yaml", yaml.safe_dump(record["config"], sort_keys=False))
         sync(place)

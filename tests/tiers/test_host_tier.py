@@ -6,8 +6,8 @@ import gc
 from pathlib import Path
 
 import torch
+from own_memory import own_bytes
 
-from gnnexp.measure.memory import own_bytes
 from gnnexp.tiers.host_tier import HostTier
 
 _STATUS = Path("/proc/self/status")

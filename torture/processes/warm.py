@@ -33,7 +33,7 @@ _DESCRIPTORS = 1024
 _MODULES = (
     "gnnexp.worker", "gnnexp.cli.commands.run", "gnnexp.cli.commands.resume", "gnnexp.cli.commands.sweep",
     "gnnexp.cli.commands.report", "gnnexp.cli.commands.jobs", "gnnexp.cli.running.execute",
-    "gnnexp.cli.running.prepare", "gnnexp.cli.sweeping.side_by_side", "gnnexp.launchers.local", "gnnexp.dry_run",
+    "gnnexp.cli.running.prepare", "gnnexp.cli.sweeping.side_by_side", "gnnexp.launchers.local",
     "gnnexp.trackers.mlflow", "gnnexp.config.compose", "mlflow", "mlflow.server", "mlflow.tracking.client",
     "mlflow.store.tracking.sqlalchemy_store", "mlflow.store.artifact.local_artifact_repo", "werkzeug.test",
     "sqlalchemy.dialects.sqlite",

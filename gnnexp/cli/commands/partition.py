@@ -10,8 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from gnnexp.cli.console import describe_graph, describe_presample, describe_profile, make_console
-from gnnexp.cli.running.prepare import checked, count_parts, dataset_of, prepare_owners, told
+from gnnexp.cli.console import describe_graph, describe_presample, make_console
+from gnnexp.cli.running.prepare import checked, dataset_of, prepare_owners, told
 from gnnexp.cli.running.progress import WatchedStream
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import build, missing_module
@@ -41,11 +41,8 @@ def main(options: argparse.Namespace) -> int:
 def _from_graph(config: Mapping[str, Any], console: Console) -> tuple[Partition, Path]:
     """Of the prepared graph."""
     dataset = dataset_of(config)
-    graph, place = prepare_graph(dataset, cache_root())
+    graph, _ = prepare_graph(dataset, cache_root())
     console.print(describe_graph(graph), soft_wrap=True)
-    config, profile = count_parts(config, graph, place, dataset.key())
-    if profile is not None:
-        console.print(describe_profile(profile), soft_wrap=True)
     paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
     folder, sampled = prepare_owners(config, graph, dataset.key(), paradigm.num_parts(config, graph), console)
     for item in sampled.items():

@@ -19,7 +19,6 @@ from gnnexp.cli.running.execute import carry_out, complete, tell_preflight, tell
 from gnnexp.cli.running.prepare import inputs_of, prepare, problems_of
 from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.experiment.needs import Profile
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.kept import Launchers
 from gnnexp.launchers.queue.answers import Alive, Unknown
@@ -127,8 +126,7 @@ def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, chang
     job = read_job(run_dir)
     provenance = going_on(job, config, code_of_config(config), run_dir, changed_code=changed_code)
     _check_inputs(config, job["provenance"])
-    known = job.get("profile")  # other parts would not fit the checkpoints
-    prepared = prepare(config, run_dir / "checkpoints", None if known is None else Profile(**known))
+    prepared = prepare(config, run_dir / "checkpoints")
     if prepared.key != job["provenance"]["dataset_key"]:
         raise DataError(Problem("dataset", prepared.key, "is not the data that this run began with "
                                 f"({job['provenance']['dataset_key']})", "bring that data back, or start a new run"))

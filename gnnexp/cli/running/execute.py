@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, describe_profile, marked
+from gnnexp.cli.console import EpochPrinter, describe_graph, describe_presample, marked
 from gnnexp.cli.running.prepare import Prepared, check_run_dir, prepare
 from gnnexp.cli.running.provenance import graph_sizes, make_provenance
 from gnnexp.config.compose import Composed
@@ -68,8 +68,6 @@ def start_run(composed: Composed, console: Console, sweep: str | None) -> Path:
         console.print(f"  note: {line}", soft_wrap=True)
     for told in prepared.presampled:
         console.print(f"  {describe_presample(told)}", soft_wrap=True)
-    if prepared.profile is not None:
-        console.print(f"  {describe_profile(prepared.profile)}", soft_wrap=True)
     tell_preflight(prepared, console)
     run_dir = create_run(composed, prepared, sweep)
     console.print(f"run directory {run_dir}", soft_wrap=True)
@@ -181,7 +179,6 @@ def write_job(run_dir: Path, config: Mapping[str, Any], prepared: Prepared, prov
         "schema": 1, "config": config, "graph": str(prepared.folder), "partition": partition, "quality": found,
         "parts": parts, "presample": presample, "presampled": list(prepared.presampled),
         "provenance": {**provenance, "graph": graph_sizes(prepared.graph)},
-        "profile": None if prepared.profile is None else vars(prepared.profile),
     })
 
 

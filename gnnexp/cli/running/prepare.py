@@ -19,8 +19,7 @@ from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import build, check_fields, missing_module
 from gnnexp.experiment.check import check_config, check_data
-from gnnexp.experiment.needs import Profile
-from gnnexp.experiment.schema import HardwareConfig, run_config
+from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.files.regular import what_is
 from gnnexp.graph.graph import Graph
@@ -28,8 +27,6 @@ from gnnexp.graph.partition import open_partition
 from gnnexp.graph.parts import Parts, open_parts
 from gnnexp.graph.storage.presample import Presample
 from gnnexp.launchers.base import Launcher
-from gnnexp.launchers.local import num_cores
-from gnnexp.launchers.variables import worker_variables
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.partitioners.base import Partitioner
 from gnnexp.partitioners.streams.streaming import StreamPartitioner
@@ -40,7 +37,6 @@ from gnnexp.preparation.artifacts import (
     prepare_partition,
     prepare_parts,
     prepare_presample,
-    prepare_profile,
 )
 from gnnexp.preparation.preflight import Estimate, estimate, judge
 from gnnexp.provenance.code import remember_own
@@ -62,7 +58,6 @@ class Prepared:
         presample: folder of the pre-sampled epochs that the feature cache asks for, None where nothing does.
         presampled: what was pre-sampled, for the cache or the partition: folder, epochs, seconds, convergence.
         estimate: of the memory that the run needs, None where nobody asked (`preflight=off`).
-        profile: what computing took in a dry run, where parts are counted by it.
         shortages: what there is not enough of, where the run may be tried all the same (`preflight=warn`).
     """
 
@@ -75,7 +70,6 @@ class Prepared:
     estimate: Estimate | None = None
     shortages: tuple[Problem, ...] = ()
     parts: Path | None = None
-    profile: Profile | None = None
 
 
 def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
@@ -213,10 +207,8 @@ def inputs_of(config: Mapping[str, Any]) -> dict[str, str]:
     return {"partitioner": hashlib.sha256(options.encode()).hexdigest()[:16]}
 
 
-def prepare(config: Mapping[str, Any], run_dir: Path, profile: Profile | None = None) -> Prepared:
+def prepare(config: Mapping[str, Any], run_dir: Path) -> Prepared:
     """Graph and, if the paradigm wants one, partition, from the cache or made now.
-
-    `profile` is the dry run by which the parts of a run were counted when it began, None if it begins now.
 
     Raises:
         ConfigError: the configuration does not fit the data or the memory, or needs a package that is not installed.
@@ -228,7 +220,6 @@ def prepare(config: Mapping[str, Any], run_dir: Path, profile: Profile | None = 
         graph, folder = prepare_graph(dataset, cache_root())
         if problems := check_data(config, graph):
             raise ConfigError(problems)
-        config, profile = count_parts(config, graph, folder, dataset.key(), profile)
         needed, shortages = _preflight(config, graph, folder, run_dir)
         prepared = _with_parts(config, graph, folder, dataset.key())
         if prepared.parts is not None:  # now it is known how large they are
@@ -237,33 +228,9 @@ def prepare(config: Mapping[str, Any], run_dir: Path, profile: Profile | None = 
             if problems := paradigm.check_parts(config, graph, parts):
                 raise ConfigError(problems)
             needed, shortages = _preflight(config, graph, folder, run_dir, parts)
-        return replace(prepared, estimate=needed, shortages=shortages, profile=profile)
+        return replace(prepared, estimate=needed, shortages=shortages)
     except ModuleNotFoundError as error:
         raise ConfigError(missing_module("dataset", config["dataset"]["_target_"], error)) from error
-
-
-def count_parts(
-    config: Mapping[str, Any], graph: Graph, folder: Path, key: str, known: Profile | None = None
-) -> tuple[Mapping[str, Any], Profile | None]:
-    """`config` with all that the number of parts depends on, and the dry run that it took, if any.
-
-    Args:
-        config: resolved.
-        graph: prepared.
-        folder: of the graph.
-        key: of its dataset.
-        known: by which the parts of a run were counted when it began.
-
-    Raises:
-        ConfigError: the dry run fails, or computing leaves no room for data.
-    """
-    paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
-    trial = paradigm.dry_run(config, graph)
-    if trial is None:
-        return config, None
-    variables = worker_variables(run_config(config).hardware, num_cores())
-    profile = known or prepare_profile(trial, folder, key, cache_root(), variables)
-    return paradigm.profiled(config, profile), profile
 
 
 def _preflight(

@@ -23,12 +23,6 @@ def num_parts(data_bytes: int, ranks: int, memory: int | None, reserve: int | No
     return ranks if data_bytes <= ranks * room else -(-data_bytes // room)
 
 
-def reserved(measured: int) -> int:
-    """T for a measured peak: up to the next eighth of its leading bit, so that measuring again gives the same parts."""
-    step = max(1, 1 << max(0, measured.bit_length() - 4))
-    return -(-measured // step) * step
-
-
 def parts_of(rank: int, ranks: int, parts: int) -> range:
     """Parts are dealt in turn: rank r trains r, r + q, r + 2q, ..."""
     return range(rank, parts, ranks)

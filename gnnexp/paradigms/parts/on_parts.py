@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.needs import Drawn, Need, Profile
+from gnnexp.errors import Problem
+from gnnexp.experiment.needs import Drawn, Need
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.parts import Parts, PartSizes
 from gnnexp.graph.sparse import row_nbytes
 from gnnexp.paradigms.checks import num_ranks
 from gnnexp.paradigms.loops.global_batch import ByAutograd, R
-from gnnexp.paradigms.parts.allocation import num_parts, reserved
+from gnnexp.paradigms.parts.allocation import num_parts
 from gnnexp.paradigms.parts.needs import drawn_from_parts, feature_bytes, least_sizes, part_needs, topology_bytes
 from gnnexp.paradigms.parts.options import AveragingOptions
 
@@ -29,31 +29,11 @@ class OnParts(ByAutograd[R]):
     options: AveragingOptions
 
     def num_parts(self, config: Mapping[str, Any], graph: Graph) -> int:
-        """Section III-C; two thirds as long as a dry run is yet to come."""
+        """Section III-C."""
         features = 0 if graph.features is None else graph.num_nodes * row_nbytes(graph.features, 4)
-        options = self.options
-        reserve = None if options.reserve == "profile" else options.reserve
-        parts = num_parts(graph.topology_bytes + features, num_ranks(config), options.memory_of(config), reserve)
+        memory, reserve = self.options.memory_of(config), self.options.reserve
+        parts = num_parts(graph.topology_bytes + features, num_ranks(config), memory, reserve)
         return min(parts, graph.num_nodes)
-
-    def dry_run(self, config: Mapping[str, Any], graph: Graph) -> dict[str, Any] | None:
-        """One worker on the whole graph, with a part's batches if there were no more parts than ranks: the largest."""
-        if self.options.reserve != "profile":
-            return None
-        train, ranks = config["train"], num_ranks(config)
-        size = self.options.batch_size(train.get("batch_size"), ranks) or -(-graph.splits.train.numel() // ranks)
-        return {**config, "paradigm": {"_target_": "gnnexp.paradigms.data_parallel.DataParallel"}, "seed": 0,
-                "hardware": {**config["hardware"], "straggler": None}, "train": {**train, "batch_size": size}}
-
-    def profiled(self, config: Mapping[str, Any], profile: Profile) -> dict[str, Any]:
-        """With T."""
-        reserve, memory = reserved(profile.num_bytes), self.options.memory_of(config)
-        assert memory is not None
-        if reserve >= memory:
-            raise ConfigError(Problem(
-                "paradigm.memory", memory, f"a dry run of {profile.targets} targets a batch takes {reserve}: nothing "
-                "is left for data", f"set paradigm.memory={2 * reserve}, or a smaller paradigm.local_batch_size"))
-        return {**config, "paradigm": {**config["paradigm"], "reserve": reserve}}
 
     def _sizes_of(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None) -> Sequence[PartSizes]:
         if parts is not None:
@@ -78,12 +58,9 @@ class OnParts(ByAutograd[R]):
         if memory is None or largest <= memory:
             return []
         key = "hardware.device_memory" if self.options.memory is None else "paradigm.memory"
-        fewer = f"partitioner.num_parts={2 * len(parts.sizes)}"
-        if self.options.reserve == "profile":
-            fewer += " with paradigm.reserve=null"
         return [Problem(key, memory, f"the largest of {len(parts.sizes)} parts has {largest} bytes of topology and "
                         "features, its halo included",
-                        f"set {fewer}, or {key}={largest} or more")]
+                        f"set partitioner.num_parts={2 * len(parts.sizes)}, or {key}={largest} or more")]
 
     def check(self, config: Mapping[str, Any]) -> list[Problem]:
         """Epochs between averages, samplers and stores that a part can have of its own."""

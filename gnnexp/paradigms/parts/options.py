@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from gnnexp.errors import Problem
 from gnnexp.paradigms.checks import plain_features, vertices_only, whole_topology
 from gnnexp.paradigms.parts.local_models import OptimizerState
 
 _NAME = "model_averaging"
-Reserve = int | Literal["profile"] | None
 
 
 @dataclass(frozen=True)
@@ -23,7 +22,7 @@ class AveragingOptions:
     full_neighbors: bool
     local_batch_size: int | None
     memory: int | None
-    reserve: Reserve
+    reserve: int | None
 
     def batch_size(self, whole: int | None, parts: int) -> int | None:
         """Targets of a part's batch, of `whole` in a global one (`train.batch_size`); None: all that the part has."""
@@ -63,16 +62,8 @@ class AveragingOptions:
             problems.append(Problem("train.eval_every", train["eval_every"], f"must be a multiple of {every} "
                                     "(paradigm.sync_every): between averages there is no model to evaluate",
                                     f"set train.eval_every={every}"))
-        memory, told = self.memory_of(config), config["partitioner"].get("num_parts", "auto")
-        if self.reserve == "profile":
-            if memory is None:
-                problems.append(Problem("paradigm.reserve", "profile", "is measured for parts that fit into a rank's "
-                                        "memory, which is not given", "set paradigm.memory, or hardware.device_memory"))
-            if told != "auto":
-                problems.append(Problem("paradigm.reserve", "profile", "is measured to count parts, but "
-                                        f"partitioner.num_parts={told}",
-                                        "set paradigm.reserve=null, or partitioner.num_parts=auto"))
-        elif self.reserve is not None and not (memory is not None and 0 <= self.reserve < memory):
+        memory = self.memory_of(config)
+        if self.reserve is not None and not (memory is not None and 0 <= self.reserve < memory):
             problems.append(Problem("paradigm.reserve", self.reserve, f"must be 0 or more and below the memory of a "
                                     f"rank ({memory})", "set paradigm.reserve=null, or paradigm.memory"))
         return problems

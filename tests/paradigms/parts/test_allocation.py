@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnexp.paradigms.parts.allocation import num_parts, parts_of, reserved
+from gnnexp.paradigms.parts.allocation import num_parts, parts_of
 
 
 def test_the_formula_by_hand() -> None:
@@ -22,13 +22,6 @@ def test_parts_fit(data: int, ranks: int, memory: int) -> None:
     room = memory - 2 * memory // 3
     assert parts >= ranks and data <= parts * room
     assert parts == ranks or data > (parts - 1) * room, "no more than it takes"
-
-
-@given(measured=st.integers(1, 10**13))
-def test_a_measured_reserve_is_rounded_up_coarsely(measured: int) -> None:
-    found = reserved(measured)
-    assert measured <= found <= measured * 9 / 8 and reserved(found) == found
-    assert len({reserved(number) for number in range(1 << 20, 1 << 21, 997)}) == 9, "eight steps from power to power"
 
 
 @given(ranks=st.integers(1, 9), parts=st.integers(1, 40))
