@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gnnexp.comm.environment import Environment
-from gnnexp.worker import as_rank
+from gnnexp.training.rank import as_rank
 from gnnexp.worker import preload as _preload
 
 if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher

@@ -11,7 +11,7 @@ from gnnexp.provenance.code import Code
 from gnnexp.provenance.machine import this_node
 from gnnexp.provenance.run_key import as_executed
 from gnnexp.record.attempts import codes_of, nodes_of, read_attempts
-from gnnexp.worker import note_ranks
+from gnnexp.training.result import note_ranks
 
 FORKED = """
 import sys, threading

@@ -13,7 +13,8 @@ from gnnexp.datasets.reading.checksums import AMINER, check_sha256
 from gnnexp.datasets.reading.npz import open_npy
 from gnnexp.datasets.reading.tables import Table
 from gnnexp.datasets.splits.split import given_split
-from gnnexp.errors import ConfigError, DataError, Findings, Problem
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.files.findings import Findings
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows

@@ -16,7 +16,8 @@ import numpy as np
 import psutil
 import torch
 
-from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.errors import DataError, Problem
+from gnnexp.files.findings import Findings
 from gnnexp.files.regular import is_file, open_regular
 from gnnexp.graph.build import CscArrays
 from gnnexp.graph.graph import Graph

@@ -21,7 +21,8 @@ from gnnexp.datasets.reading.npz import open_npy
 from gnnexp.datasets.reading.tables import Table
 from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
 from gnnexp.datasets.splits.split import check_shares, given_split, random_split
-from gnnexp.errors import ConfigError, DataError, Findings, Problem
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.files.findings import Findings
 from gnnexp.files.regular import is_file
 from gnnexp.graph.build import CscArrays, build_graph
 from gnnexp.graph.graph import Graph, Splits

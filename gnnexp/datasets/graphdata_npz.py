@@ -14,7 +14,8 @@ from gnnexp.datasets.reading.features import Sparse, feature_rows
 from gnnexp.datasets.reading.npz import NpzFile
 from gnnexp.datasets.reading.unpickle import as_csr
 from gnnexp.datasets.splits.split import check_shares, per_class_split, random_split
-from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.errors import DataError, Problem
+from gnnexp.files.findings import Findings
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph, Splits
 

@@ -21,7 +21,8 @@ from gnnexp.datasets.reading.ogb_typed import TYPES, read_typed
 from gnnexp.datasets.reading.pickled import PickledDict
 from gnnexp.datasets.reading.unpickle import Pickles, as_array
 from gnnexp.datasets.splits.split import given_split
-from gnnexp.errors import ConfigError, DataError, Findings, Problem
+from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.files.findings import Findings
 from gnnexp.graph.build import CscArrays, build_graph
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.sparse import SparseRows

@@ -17,7 +17,8 @@ from gnnexp.datasets.reading.features import Sparse, feature_rows
 from gnnexp.datasets.reading.pickled import PickledDict
 from gnnexp.datasets.reading.unpickle import Pickles, as_array, as_csr
 from gnnexp.datasets.splits.split import given_split, random_split
-from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.errors import DataError, Problem
+from gnnexp.files.findings import Findings
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph, Splits
 

@@ -10,7 +10,8 @@ import torch
 
 from gnnexp.datasets.base import Dataset, check_memory, checked, data_folder, where_to_put
 from gnnexp.datasets.reading.archive import MEMBERS_MEND, read_archive
-from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.errors import DataError, Problem
+from gnnexp.files.findings import Findings
 from gnnexp.files.regular import is_file
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph

@@ -12,7 +12,8 @@ import numpy as np
 from gnnexp.datasets.base import believable, check_memory
 from gnnexp.datasets.reading.npz import NpzFile
 from gnnexp.datasets.reading.tables import Table
-from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.errors import DataError, Problem
+from gnnexp.files.findings import Findings
 from gnnexp.files.regular import is_file
 
 FORMAT_MEND = "check that it is the folder of an ogbn-* or ogbl-* dataset"

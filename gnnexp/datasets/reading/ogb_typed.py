@@ -13,7 +13,8 @@ import numpy as np
 from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.reading.ogb_raw import FORMAT_MEND, OgbRaw, OgbTypes, check_count, read_table, require
 from gnnexp.datasets.reading.tables import Table
-from gnnexp.errors import DataError, Findings, Problem
+from gnnexp.errors import DataError, Problem
+from gnnexp.files.findings import Findings
 from gnnexp.files.regular import is_file
 
 TYPES, _TRIPLETS = "num-node-dict.csv.gz", "triplet-type-list.csv.gz"

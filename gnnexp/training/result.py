@@ -1,0 +1,69 @@
+"""What the ranks of a run write of it as a whole: where they ran, which code they executed, and `result.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gnnexp.job import Job
+from gnnexp.paradigms.base import Paradigm
+from gnnexp.provenance.code import Code
+from gnnexp.provenance.machine import this_node
+from gnnexp.provenance.run_key import as_executed
+from gnnexp.record.attempts import RANKS, codes_of, nodes_of, note, read_attempts
+from gnnexp.record.records import RESULT_FILE, read_epochs, summarize, write_json
+from gnnexp.training.best import describe_best
+from gnnexp.training.checkpoint import checkpoint_folders
+
+
+def note_ranks(run_dir: Path, job: Job, code: Code) -> None:
+    """Note on which machines the ranks of this attempt run, and which code they execute.
+
+    Seconds belong to a kind of machine. Code may have been edited since the run was submitted, and a node of a cluster
+    may see the edit later than another one: each code has a line, and a result of several is the result of none.
+    """
+    ranks: Any = job.comm.gather_objects((this_node(), code.to_json()))
+    if job.comm.rank == 0:
+        from_start = not checkpoint_folders(run_dir) and not read_epochs(run_dir)
+        codes = [code for place, (_, code) in enumerate(ranks) if code not in [other for _, other in ranks[:place]]]
+        for place, one in enumerate(codes):
+            nodes = dict.fromkeys(node for node, code in ranks if code == one)
+            note(run_dir, RANKS, nodes=[node.to_json() for node in nodes], code=one,
+                 from_start=from_start and place == 0)
+
+
+def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: Paradigm[Any]) -> None:
+    """`result.json` of a finished run."""
+    epochs, attempts = read_epochs(run_dir), read_attempts(run_dir)
+    summary = summarize(epochs, job.task.primary_metric)
+    provenance = as_executed(request.get("provenance", {}), codes_of(attempts))
+    write_json(
+        run_dir / RESULT_FILE,
+        {
+            "schema": 1,
+            "config": request["config"],
+            "provenance": {**provenance, "chosen": {**job.facts, "draws": _draws(job)}},
+            "partition": request.get("partition"),
+            "quality": request.get("quality", {}),
+            "presampled": request.get("presampled", []),
+            "paradigm": {"exact": paradigm.exact, "approximates": paradigm.approximates, **paradigm.facts()},
+            "notes": list(job.graph.notes),
+            "nodes": nodes_of(attempts),
+            "attempts": attempts,
+            "epochs": epochs,
+            "summary": summary,
+            "best": describe_best(run_dir, epochs, summary),
+            "status": "finished",
+            "reason": "",
+        },
+    )
+
+
+def _draws(job: Job) -> str:
+    """Whether the global batch of one worker is that of N."""
+    if not job.sampler.exact_key:
+        return "by the sampler's own generator: another number of ranks draws other neighbours"
+    if job.sampler.key == "micro":
+        return "by seed, epoch, batch, rank, hop and vertex: another number of ranks draws other neighbours"
+    return "by seed, epoch, batch, hop and vertex: the same for any number of ranks"
