@@ -214,6 +214,18 @@ class Communicator:
             dist.all_to_all_single(target, payload, list(received), list(sent), group=self._group)
         return out if target is out else out.copy_(target)
 
+    def counted_all_to_all(self, rows: Tensor, sent: Sequence[int], tag: Tag) -> tuple[Tensor, list[int]]:
+        """`all_to_all` where ranks do not know how many rows they get: counts first (tag `sizes`), then the rows.
+
+        Args:
+            rows, sent, tag: as in `all_to_all`.
+
+        Returns:
+            The rows that came, those of rank 0 first, and how many came from each rank.
+        """
+        received = self.swap(torch.tensor(sent).unsqueeze(1)).flatten().tolist()
+        return self.all_to_all(rows, sent, received, tag), received
+
     def swap(self, numbers: Tensor) -> Tensor:
         """Sizes of an exchange to come (tag `sizes`): row r of `[size, k]`, on the host, goes to rank r.
 

@@ -37,9 +37,7 @@ def exchange_rows(
         return comm.all_to_all(rows, sent, received, tag, out)
     bounds = _bounds(sent)
     packets = [_pack(rows, first, last) for first, last in pairwise(bounds)]
-    sizes = torch.tensor([[packet.numel()] for packet in packets])
-    incoming = comm.swap(sizes).flatten().tolist()
-    payload = comm.all_to_all(torch.cat(packets), sizes.flatten().tolist(), incoming, tag)
+    payload, incoming = comm.counted_all_to_all(torch.cat(packets), [packet.numel() for packet in packets], tag)
     arrived = torch.split_with_sizes(payload, incoming)
     parts = [_unpack(packet, count, rows) for packet, count in zip(arrived, received, strict=True)]
     return SparseRows.concatenated(parts)

@@ -111,8 +111,7 @@ class EmbeddingStore(TrainableStore):
         """Own rows from the host tier, the others from their homes (2 rounds, tag `features`); takes a gradient."""
         comm, table = self._comm, self._table.detach()
         routes = route(ids, self._home, comm.rank, comm.size)
-        asked = comm.swap(torch.tensor(routes.sent).unsqueeze(1)).flatten().tolist()
-        wanted = comm.all_to_all(routes.foreign, routes.sent, asked, "features")
+        wanted, asked = comm.counted_all_to_all(routes.foreign, routes.sent, "features")
         answered = self._row_of[wanted.long()]
         answer = take_rows(table, answered, self.pool)
         assert isinstance(answer, Tensor)

@@ -42,8 +42,7 @@ class PartitionedStore(FeatureStore):
         """Own rows from the host tier, the others from their owners' (2 rounds, tag `features`)."""
         comm = self._comm
         routes: Routes = route(ids, self._owner, comm.rank, comm.size)
-        asked = comm.swap(torch.tensor(routes.sent).unsqueeze(1)).flatten().tolist()
-        wanted = comm.all_to_all(routes.foreign, routes.sent, asked, "features")
+        wanted, asked = comm.counted_all_to_all(routes.foreign, routes.sent, "features")
         answer = take_rows(self._rows, self._row_of[wanted.long()], self.pool)
         foreign = exchange_rows(answer, asked, routes.sent, comm, "features", self.pool)
         self.count("remote", foreign.shape[0], rows_nbytes(foreign))

@@ -122,6 +122,5 @@ def shuffle_index(
         own: ids of the vertices that this rank owns, ascending: its first rows.
         comm: all ranks.
     """
-    asked = comm.swap(torch.tensor(counts).unsqueeze(1)).flatten().tolist()
-    requests = comm.all_to_all(wanted, counts, asked, "frontier")
+    requests, asked = comm.counted_all_to_all(wanted, counts, "frontier")
     return ShuffleIndex(torch.searchsorted(own, requests.long()), tuple(asked), tuple(counts), num_local)

@@ -69,12 +69,10 @@ class RemoteExpansion:
         group_by_owner(ids, self._owner, counts, grouped, order)
         own = slice(int(counts[: comm.rank].sum()), int(counts[: comm.rank + 1].sum()))
         sent = [0 if rank == comm.rank else int(count) for rank, count in enumerate(counts)]
-        asked = comm.swap(torch.tensor(sent).unsqueeze(1)).flatten().tolist()
-        requests = torch.from_numpy(np.delete(grouped, own))
-        wanted = comm.all_to_all(requests, sent, asked, "frontier")
+        wanted, asked = comm.counted_all_to_all(torch.from_numpy(np.delete(grouped, own)), sent, "frontier")
         replies = self._answer(torch.split_with_sizes(wanted, asked), hop, key)
-        incoming = comm.swap(torch.tensor([[reply.numel()] for reply in replies])).flatten().tolist()
-        payload = comm.all_to_all(torch.cat(replies), [reply.numel() for reply in replies], incoming, "frontier")
+        sizes = [reply.numel() for reply in replies]
+        payload, incoming = comm.counted_all_to_all(torch.cat(replies), sizes, "frontier")
         packets = torch.split_with_sizes(payload, incoming)
         parts = [self._unpack(packet, count) for packet, count in zip(packets, sent, strict=True)]
         parts[comm.rank] = self._complete(self._sampler.sample_layer(torch.from_numpy(grouped[own]), hop, key))

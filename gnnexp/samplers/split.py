@@ -99,8 +99,7 @@ class Splitter:
         places = np.empty(foreign.size, np.int32)
         group_by_owner(foreign, self._owner, counts, grouped, places)
 
-        asked = self._comm.swap(torch.from_numpy(counts).unsqueeze(1)).flatten().tolist()
-        wanted = self._comm.all_to_all(torch.from_numpy(grouped), counts.tolist(), asked, "frontier")
+        wanted, asked = self._comm.counted_all_to_all(torch.from_numpy(grouped), counts.tolist(), "frontier")
         send_rows = frontier.join(wanted.numpy())
 
         crossing = place_foreign(sources, places, frontier.count)

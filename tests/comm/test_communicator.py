@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 import torch
 import torch.distributed as dist
-from exchanging import CPU, Sent, connect, counts, how_many, rows_for, traffic
+from exchanging import CPU, Sent, alone, connect, counts, how_many, rows_for, traffic
 
 from gnnexp.comm.communicator import Communicator, _own_gpus
 from gnnexp.comm.environment import Environment, read_environment
@@ -152,6 +152,28 @@ def _swap(width: int) -> tuple[int, int]:
 @pytest.mark.parametrize("width", [1, 4])
 def test_swap_tells_sizes(ranks, size, width):
     assert ranks(size).run(_swap, width) == [((size - 1) * width * 8, 1)] * size
+
+
+def _counted() -> Sent:
+    comm = connect()
+    sent, received = counts(comm)
+    rows = torch.cat([rows_for(comm.rank, other) for other in range(comm.size)])
+    found, came = comm.counted_all_to_all(rows, sent, "frontier")
+    assert came == received
+    assert torch.equal(found, torch.cat([rows_for(other, comm.rank) for other in range(comm.size)]))
+    return traffic(comm)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_a_counted_exchange_tells_counts_first(ranks, size):
+    for rank, found in enumerate(ranks(size).run(_counted)):
+        rows = sum(how_many(rank, other) for other in range(size))
+        assert found == {"sizes": (8 * (size - 1), 1), "frontier": (rows * 3 * 8, 1)}
+
+
+def test_one_rank_exchanges_nothing_with_itself():
+    rows, came = alone().counted_all_to_all(torch.empty(0, 3), [0], "frontier")
+    assert rows.shape == (0, 3) and came == [0]
 
 
 def _all_gather() -> tuple[int, int]:

@@ -89,8 +89,7 @@ def from_owners(
         own: `[n]` ids that this rank computes anyway, ascending; None: those it is asked for.
     """
     routes = route(examples.vertices, owner.numpy(), comm.rank, comm.size)
-    asked = comm.swap(torch.tensor(routes.sent).unsqueeze(1)).flatten().tolist()
-    requests = comm.all_to_all(routes.foreign, routes.sent, asked, "frontier")
+    requests, asked = comm.counted_all_to_all(routes.foreign, routes.sent, "frontier")
     seeds = torch.unique(torch.cat((routes.own, requests))) if own is None else own
     places = torch.empty(examples.vertices.numel(), dtype=torch.int64)
     places[routes.own_places] = torch.searchsorted(seeds, routes.own)
