@@ -137,11 +137,12 @@ def run_all(tree: Path, folder: Path, cases: Mapping[str, Sequence[str]]) -> dic
     """The results of all cases that `tree` can run, by label; one launching process imports everything once."""
     folder.mkdir()
     environment = {**os.environ, "PYTHONPATH": str(tree), "GNNEXP_CACHE": str(folder / "cache")}
-    runs = {label: ["run", *overrides, *SMALL, f"hydra.run.dir={folder / label.replace(' ', '-')}"]
+    folders = {label: folder / label.replace(" ", "-").replace("=", "-") for label in cases}
+    runs = {label: ["run", *overrides, *SMALL, f"hydra.run.dir={folders[label]}"]
             for label, overrides in cases.items()}
     subprocess.run([sys.executable, "-c", _RUN_EACH, json.dumps(runs)], cwd=folder, env=environment, check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    files = {label: folder / label.replace(" ", "-") / "result.json" for label in cases}
+    files = {label: place / "result.json" for label, place in folders.items()}
     found = {label: json.loads(file.read_text(encoding="utf-8")) for label, file in files.items() if file.exists()}
     print(f"{tree.name}: {len(found)} of {len(cases)} cases ran", flush=True)
     return {label: result for label, result in found.items() if result["status"] == "finished"}
