@@ -218,7 +218,9 @@ class Communicator:
         """`all_to_all` where ranks do not know how many rows they get: counts first (tag `sizes`), then the rows.
 
         Args:
-            rows, sent, tag: as in `all_to_all`.
+            rows: `[sum(sent), ...]`, those for rank 0 first.
+            sent: number of rows for each rank; 0 for this one.
+            tag: what for.
 
         Returns:
             The rows that came, those of rank 0 first, and how many came from each rank.

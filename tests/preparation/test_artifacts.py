@@ -7,19 +7,15 @@ import logging
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from small_graphs import full_graph
-from unkillable import unkillable
 
 from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
@@ -34,7 +30,6 @@ from gnnexp.partitioners.random import RandomPartitioner
 from gnnexp.partitioners.range import RangePartitioner
 from gnnexp.preparation.artifacts import (
     QUALITY,
-    _run_watched,
     cache_root,
     graph_folder,
     partition_folder,
@@ -42,8 +37,6 @@ from gnnexp.preparation.artifacts import (
     prepare_partition,
     read_quality,
 )
-
-__all__ = ["unkillable"]
 
 
 class Made(Dataset):
@@ -245,23 +238,6 @@ def test_nobody_is_called_frozen_whose_number_means_nothing_here(
     prepare_graph(Made(str(journal)), tmp_path / "cache")
     other.join(60)
     assert other.exitcode == 0 and loads(journal) == 1 and not looked_at
-
-
-def test_a_command_that_freezes_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gnnexp.preparation.artifacts._FROZEN_S", 0.5)
-    freeze = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
-    code, said = _run_watched([sys.executable, "-c", freeze], dict(os.environ))
-    assert code == 1 and "no sign of life" in said
-    assert _run_watched([sys.executable, "-c", "import sys; sys.exit('why')"], dict(os.environ)) == (1, "why\n")
-
-
-def test_a_frozen_command_that_not_even_sigkill_ends_is_left(
-    monkeypatch: pytest.MonkeyPatch, unkillable: list[subprocess.Popen[Any]]
-) -> None:
-    monkeypatch.setattr("gnnexp.preparation.artifacts._FROZEN_S", 0.5)
-    freeze = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
-    code, said = _run_watched([sys.executable, "-c", freeze], dict(os.environ))
-    assert code == 1 and "no sign of life" in said and len(unkillable) == 1
 
 
 def test_partitions_are_kept_with_their_quality(tmp_path: Path, journal: Path) -> None:
