@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 
 from gnnexp.comm.environment import read_environment
+from gnnexp.experiment.build import experiment_of
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.checkpoint import Position
 from gnnexp.training.interruption import Interruption
@@ -19,16 +20,18 @@ from gnnexp.training.train import make_optimizer, run_epoch
 def main() -> None:
     request = json.loads(sys.argv[1])
     config = request.pop("config")
-    artifacts = Artifacts(**{name: Path(path) for name, path in request.items()})
+    partition, frequency, parts = (None if request.get(name) is None else Path(request[name])
+                                   for name in ("partition", "frequency", "parts"))
+    artifacts = Artifacts(Path(request["graph"]), partition, frequency, parts)
     started = psutil.Process().memory_info().rss
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, artifacts, Path(folder), read_environment())
-        optimizer = make_optimizer(paradigm.module, job.run.train)
-        paradigm.take_optimizer(optimizer)
+        job = assemble(experiment_of(config), artifacts, Path(folder), read_environment())
+        trainer = job.experiment.paradigm.trainer(job)
+        optimizer = make_optimizer(trainer.module, job.experiment.train)
         interruption = Interruption(job.comm)
         for epoch, _ in enumerate(sys.stdin):
             job.comm.barrier()
-            record = run_epoch(job, paradigm, optimizer, Position(epoch), {}, interruption).record
+            record = run_epoch(job, trainer, optimizer, Position(epoch), {}, interruption).record
             answer = {
                 "epoch_s": record.times.epoch_s, "phases": record.times.phases, "hidden": record.times.hidden,
                 "crossings": record.times.crossings,
@@ -36,7 +39,7 @@ def main() -> None:
                 "loss": sum(loss for loss, _ in record.losses) / max(1, sum(count for _, count in record.losses)),
                 "edges": record.work["edges_computed"],
                 "started_bytes": started, "peak_bytes": record.memory["host_peak_bytes"],
-                "held": paradigm.memory(),
+                "held": trainer.memory(),
                 "exchange_s": sum(of.seconds for tag, of in record.traffic.items() if tag != "gradients"),
             }
             print(json.dumps(answer), flush=True)

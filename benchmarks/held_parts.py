@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 from gnnexp.job import Job
-from gnnexp.paradigms.model_averaging import ModelAveraging
+from gnnexp.paradigms.model_averaging import AveragingTrainer, ModelAveraging
 from gnnexp.paradigms.parts.turn import Turn
+from gnnexp.paradigms.trainer import Trainer
 
 
+@dataclass(frozen=True)
 class HeldParts(ModelAveraging):
     """A rank loads each of its parts once."""
 
-    def setup(self, job: Job) -> None:
-        """None is loaded yet."""
-        super().setup(job)
+    def trainer(self, job: Job) -> Trainer[Any]:
+        """One that keeps parts."""
+        return HeldPartsTrainer(job, self)
+
+
+class HeldPartsTrainer(AveragingTrainer):
+    """None is loaded when it begins."""
+
+    def __init__(self, job: Job, options: ModelAveraging) -> None:
+        super().__init__(job, options)
         self._turns_held: dict[int, Turn] = {}
 
     def _load(self, number: int) -> Turn:

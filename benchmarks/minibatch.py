@@ -20,7 +20,7 @@ from ranks import Ranks, interleave, slowest
 
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
-from gnnexp.experiment.build import build
+from gnnexp.experiment.build import build, experiment_of
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
@@ -74,7 +74,7 @@ def presampling(common: list[str], graph: Graph, pairs: int) -> dict[str, Any]:
     schedule = TargetSchedule(graph.splits.train, config["train"]["batch_size"], 0, True)
     counted, plain = [], []
     for epoch in range(pairs + 1):
-        counted.append(presample(config, graph, 1).seconds)
+        counted.append(presample(experiment_of(config), graph, 1).seconds)
         start, order = time.perf_counter(), schedule.order(epoch)
         for step in range(schedule.num_steps):
             sampler.sample(schedule.global_batch(order, step), BatchKey(0, epoch, step))

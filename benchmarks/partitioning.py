@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 from machine import keep
 
-from gnnexp.cli.running.prepare import dataset_of
 from gnnexp.config.compose import draft
+from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.quality import quality
 from gnnexp.graph.stream import StreamOrder
@@ -69,7 +69,7 @@ def load(name: str) -> Graph:
     """From the artifact cache."""
     composed = draft([*GRAPHS[name], "task=node_classification"], None).composed
     assert composed is not None
-    return prepare_graph(dataset_of(composed.config), cache_root())[0]
+    return prepare_graph(experiment_of(composed.config).dataset, cache_root())[0]
 
 
 def described(graph: Graph, partitioner: Partitioner, parts: int) -> dict[str, Any]:

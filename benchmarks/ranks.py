@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gnnexp.experiment.schema import run_config
+from gnnexp.experiment.build import hardware_of
 from gnnexp.launchers.variables import worker_variables
 
 HERE = Path(__file__).resolve().parent.parent
@@ -28,7 +28,7 @@ class Ranks:
     """
 
     def __init__(self, script: str, config: dict[str, Any], *, tree: Path = HERE, **request: Any) -> None:  # noqa: ANN401
-        hardware = run_config(config).hardware
+        hardware = hardware_of(config)
         size, port = hardware.num_ranks, _free_port()
         text = json.dumps({"config": config, **request})
         self._processes = [

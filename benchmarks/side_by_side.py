@@ -12,6 +12,7 @@ from ranks import Ranks, interleave, slowest
 
 from gnnexp.cli.running.prepare import prepare
 from gnnexp.config.compose import compose
+from gnnexp.experiment.build import experiment_of
 
 COMMON = ("tracker=none", "hardware.device=cpu", "preflight=off")
 # How much of each shape's published size is taken at `--scale 1`.
@@ -60,7 +61,7 @@ def ratio(result: Mapping[str, Any], numerator: str, denominator: str) -> float:
 def start(overrides: Sequence[str]) -> Ranks:
     """The ranks of a configuration, on a graph, a partition and parts that are prepared before."""
     config = compose([*COMMON, *overrides]).config
-    made = prepare(config, Path("runs"))
+    made = prepare(experiment_of(config), Path("runs"))
     artifacts = {"graph": made.folder, "partition": made.partition, "parts": made.parts, "frequency": made.presample}
     given: dict[str, Any] = {name: str(path) for name, path in artifacts.items() if path}
     return Ranks("epoch_worker.py", config, **given)

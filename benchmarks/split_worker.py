@@ -9,8 +9,9 @@ import time
 from pathlib import Path
 
 from gnnexp.comm.environment import read_environment
+from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.block import BatchKey
-from gnnexp.paradigms.split_parallel import SplitParallel
+from gnnexp.paradigms.split_parallel import SplitTrainer
 from gnnexp.training.assemble import Artifacts, assemble
 
 
@@ -18,16 +19,17 @@ def main() -> None:
     request = json.loads(sys.argv[1])
     artifacts = Artifacts(Path(request["graph"]), Path(request["partition"]))
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(request["config"], artifacts, Path(folder), read_environment())
-        assert isinstance(paradigm, SplitParallel)
+        job = assemble(experiment_of(request["config"]), artifacts, Path(folder), read_environment())
+        trainer = job.experiment.paradigm.trainer(job)
+        assert isinstance(trainer, SplitTrainer)
         for epoch, _ in enumerate(sys.stdin):
-            order = paradigm.schedule.order(epoch)
+            order = trainer.schedule.order(epoch)
             answer = {"split_s": 0.0, "alone_s": 0.0, "edges": 0, "edges_alone": 0}
-            for step in range(paradigm.schedule.num_steps):
-                targets, key = paradigm.schedule.global_batch(order, step), BatchKey(0, epoch, step)
+            for step in range(trainer.schedule.num_steps):
+                targets, key = trainer.schedule.global_batch(order, step), BatchKey(0, epoch, step)
                 job.comm.barrier()
                 start = time.perf_counter()
-                split = paradigm.splitter.sample(job.shard.owned_of(targets), key, targets.numel())
+                split = trainer.splitter.sample(job.shard.owned_of(targets), key, targets.numel())
                 answer["split_s"] += time.perf_counter() - start
                 answer["edges"] += sum(block.num_edges for block in split.batch.blocks)
                 job.comm.barrier()

@@ -18,8 +18,9 @@ import numpy as np
 from machine import keep
 
 from gnnexp.datasets.generated.dcsbm import Dcsbm
-from gnnexp.datasets.generated.synthetic import edge_buckets
+from gnnexp.datasets.generated.synthetic import RULES, passes_of
 from gnnexp.datasets.reading.edge_files import open_edges
+from gnnexp.graph.storage.external import csc_buckets
 from gnnexp.graph.stream import ArrayStream, EdgeChunk, EdgeStream
 from gnnexp.kernels.graph.stream import expand_destinations
 from gnnexp.measure.memory import host_peak_bytes, reset_host_peak
@@ -56,7 +57,9 @@ class Timed(EdgeStream):
 def write_pairs(dataset: Dcsbm, path: Path) -> None:
     """All edges by destination."""
     with path.open("wb") as file:
-        for bucket in edge_buckets(dataset):
+        plan = dataset.plan()
+        passes = passes_of(plan, dataset.model(), plan.order())
+        for bucket in csc_buckets(passes, plan.sizes.num_nodes, RULES, plan.buffer_bytes // 4)[1]:
             for start in range(0, bucket.indices.size, _PIECE):
                 sources = bucket.indices[start : start + _PIECE]
                 destinations = np.empty(sources.size, np.int32)

@@ -44,7 +44,11 @@ except ImportError:  # commits before the rooms of issue 33
     from gnnexp.cli.prepare import prepare
 from gnnexp.config.compose import compose
 config = compose(sys.argv[1:]).config
-made = prepare(config, Path("runs"))
+try:
+    from gnnexp.experiment.build import experiment_of
+    made = prepare(experiment_of(config), Path("runs"))
+except ImportError:  # commits before `Experiment`
+    made = prepare(config, Path("runs"))
 found = {"graph": made.folder, "partition": made.partition, "parts": made.parts, "frequency": made.presample}
 print(json.dumps([config, {name: str(path) for name, path in found.items() if path}]))
 """

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 
 from gnnexp.errors import GnnexpError, RunError
-from gnnexp.experiment.schema import HardwareConfig, run_config
+from gnnexp.experiment.build import hardware_of, tracker_of
+from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.files.disk import in_words
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.queue.answers import Ended
@@ -30,7 +31,7 @@ def main(arguments: list[str]) -> int:
         print(f"gnnexp: {run_dir} is no longer this job's: it stays as it is", file=sys.stderr)
         return code or 1
     config = json.loads((run_dir / "job.json").read_text(encoding="utf-8"))["config"]
-    hardware, job_id = run_config(config).hardware, own_job_id()
+    hardware, job_id = hardware_of(config), own_job_id()
     state = "COMPLETED" if code == 0 else "FAILED"
     outcome = outcome_of(run_dir, Ended(job_id, state), hardware.num_ranks)
     remove_unfinished_words(run_dir)
@@ -42,7 +43,7 @@ def main(arguments: list[str]) -> int:
         outcome = Outcome(1, "failed", said, said, outcome.kind or "interrupted", outcome.memory)
     if hardware.detach:  # nobody follows
         outcome = end_attempt(run_dir, outcome, job_id)
-        deliver(run_dir, config)
+        deliver(run_dir, tracker_of(config))
     note(run_dir, JOB_OVER, job=job_id, state=state)
     return outcome.exit_code
 

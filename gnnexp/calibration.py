@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gnnexp.comm.environment import Environment
 from gnnexp.training.rank import as_rank
-from gnnexp.worker import preload as _preload
+from gnnexp.worker import preload
 
 if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to its launcher
     from gnnexp.graph.graph import Graph
@@ -22,12 +22,14 @@ if TYPE_CHECKING:  # heavy: torch is imported only after this process is tied to
     from gnnexp.planning.bench import Bench
     from gnnexp.record.heartbeat import Heartbeat
 
+__all__ = ["FIGURES", "REQUEST", "calibrate", "main", "preload"]  # what ranks of a run need, these need too
 REQUEST, FIGURES = "calibration.json", "figures.json"
 
 
 def calibrate(folder: Path, environment: Environment, started: list[Job], heartbeat: Heartbeat) -> str:
     """Measure on this rank, with all others; nobody can ask it to stop, so nobody is named."""
     from gnnexp.comm.communicator import connect
+    from gnnexp.experiment.build import experiment_of
     from gnnexp.graph.storage.format import open_graph
     from gnnexp.planning.steps import step
     from gnnexp.record.records import write_json
@@ -36,7 +38,7 @@ def calibrate(folder: Path, environment: Environment, started: list[Job], heartb
     bench, facts = _bench(request, environment, heartbeat, connect)
     sampled, tiny = (open_graph(Path(request[name])) for name in ("sampled", "tiny"))
     found = {name: probe() for name, probe in probes(bench, sampled).items()}
-    found["step_s"] = step(request["config"], tiny, bench.comm, bench.extent.repetitions)
+    found["step_s"] = step(experiment_of(request["config"]), tiny, bench.comm, bench.extent.repetitions)
     ranks = bench.comm.gather_objects(found)
     if environment.rank == 0:
         write_json(folder / FIGURES, {"ranks": ranks, **facts})
@@ -65,12 +67,12 @@ def _bench(
     import torch
 
     from gnnexp.comm.communicator import Communicator
-    from gnnexp.experiment.schema import run_config
+    from gnnexp.experiment.build import hardware_of
     from gnnexp.measure.phases import PhaseTimer
     from gnnexp.planning.bench import Bench, Extent, on_gpu
     from gnnexp.training.assemble import choose_device, set_threads
 
-    hardware = run_config(request["config"]).hardware
+    hardware = hardware_of(request["config"])
     device, threads = choose_device(hardware, environment), set_threads(hardware, environment)
     backend = connect(environment, device, hardware.timeout_s)
     timer = PhaseTimer()
@@ -84,11 +86,6 @@ def _bench(
         extent = on_gpu(extent, free_bytes // sharing)
     facts = {"threads": threads, "backend": backend, "device": device.type, "extent": asdict(extent)}
     return Bench(extent, comm, device), facts
-
-
-def preload() -> None:
-    """What ranks of a run need, these need too (`gnnexp.launchers.starter`)."""
-    _preload()
 
 
 def main() -> int:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 
 from gnnexp.comm.communicator import Communicator
-from gnnexp.experiment.schema import RunConfig
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import Plan
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.trainable import TrainableStore
 from gnnexp.graph.graph import Graph
@@ -22,14 +23,29 @@ from gnnexp.samplers.base import Sampler
 from gnnexp.tasks.base import Task
 from gnnexp.tiers.tier import DeviceTier
 
+T = TypeVar("T")
+
+
+class Once:
+    """What is worked out once on a rank: the trainer that measures memory and the one that trains share it."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, object] = {}
+
+    def of(self, name: str, make: Callable[[], T]) -> T:
+        """What `make` gave when this name was first asked for."""
+        if name not in self._made:
+            self._made[name] = make()
+        return cast("T", self._made[name])
+
 
 @dataclass(frozen=True, eq=False)
 class Job:
     """The parts of a run on one rank.
 
     Attributes:
-        run: train, hardware and seed.
-        config: the whole resolved configuration, as written to `config.yaml`.
+        experiment: what every configuration group chose.
+        plan: what the paradigm wants of it on this graph.
         shard: this rank's share of the graph.
         comm: collectives of all ranks.
         group_comm: collectives of the ranks that share the parts of one partition (all ranks, or a group of them).
@@ -41,10 +57,11 @@ class Job:
         directory: the run directory.
         facts: what was chosen for the user and why (device, backend, threads); recorded.
         parts: of the graph, where ranks work on these; sampler and store are then not set up, each part has its own.
+        once: what trainers share.
     """
 
-    run: RunConfig
-    config: Mapping[str, Any]
+    experiment: Experiment
+    plan: Plan
     shard: Shard
     comm: Communicator
     group_comm: Communicator
@@ -59,6 +76,7 @@ class Job:
     directory: Path
     facts: Mapping[str, Any]
     parts: Parts | None = None
+    once: Once = field(default_factory=Once)
 
     @property
     def trained_rows(self) -> TrainableStore | None:
@@ -73,4 +91,4 @@ class Job:
     @property
     def dtype(self) -> torch.dtype:
         """Dtype of parameters and activations."""
-        return getattr(torch, self.run.train.dtype)  # type: ignore[no-any-return]
+        return getattr(torch, self.experiment.train.dtype)  # type: ignore[no-any-return]

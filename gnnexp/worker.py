@@ -46,24 +46,29 @@ def preload() -> None:
 
 def _run(run_dir: Path, environment: Environment, started: list[Job], heartbeat: Heartbeat) -> str:
     """Empty if the run is over; else who asked it to stop."""
+    from gnnexp.experiment.build import experiment_of
+    from gnnexp.experiment.plan import GraphFacts
     from gnnexp.provenance.code import code_of_config
     from gnnexp.record.records import EpochLog
     from gnnexp.training.assemble import Artifacts, assemble
     from gnnexp.training.result import note_ranks, write_result
-    from gnnexp.training.train import train
+    from gnnexp.training.train import probe_memory, train
 
     request = json.loads((run_dir / "job.json").read_text())
     partition, presample, parts = (None if request.get(name) is None else Path(request[name])
                                    for name in ("partition", "presample", "parts"))
-    artifacts = Artifacts(Path(request["graph"]), partition, presample, parts)
+    facts = GraphFacts.from_json(request["facts"]) if "facts" in request else None  # earlier versions wrote none
+    artifacts = Artifacts(Path(request["graph"]), partition, presample, parts, facts, request.get("plan", ""))
     code = code_of_config(request["config"])  # before its modules are imported: a later edit is not executed
-    job, paradigm = assemble(request["config"], artifacts, run_dir, environment)
+    job = assemble(experiment_of(request["config"]), artifacts, run_dir, environment)
     started.append(job)
     heartbeat.watch(job.timer)
     note_ranks(run_dir, job, code)
-    stopped_by = train(job, paradigm, EpochLog(run_dir, environment.rank))
+    probed = probe_memory(job)
+    trainer = job.experiment.paradigm.trainer(job)
+    stopped_by = train(job, trainer, EpochLog(run_dir, environment.rank), probed)
     if not stopped_by and environment.rank == 0:
-        write_result(run_dir, request, job, paradigm)
+        write_result(run_dir, request, job, trainer)
     job.timer.activity.stage = "end"
     job.comm.close()
     return stopped_by

@@ -13,9 +13,10 @@ from run_folder import write_epochs, write_job, write_result
 
 from gnnexp.cli.console import EpochPrinter, make_console
 from gnnexp.cli.running import execute
+from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.launchers.base import Launcher, Outcome
 
-CONFIG = {"hardware": {"workers": 1, "max_restarts": 3}, "train": {}, "seed": 0}
+HARDWARE = HardwareConfig(workers=1, max_restarts=3)
 
 
 class Ends(Launcher):
@@ -37,7 +38,7 @@ def launched(run_dir: Path, launcher: Launcher) -> Outcome:
     console = make_console()
     printer = EpochPrinter(console, run_dir)
     printer.start()
-    return execute._launched(run_dir, CONFIG, console, launcher, printer)
+    return execute._launched(run_dir, HARDWARE, console, launcher, printer)
 
 
 def status_of(run_dir: Path) -> str:

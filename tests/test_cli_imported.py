@@ -96,8 +96,8 @@ def test_the_tracker_of_an_imported_record_is_never_built(
     (run,) = find_runs()
     assert run.config["tracker"] == EVIL
     assert tracker_node(run.config, run.provenance, own) == own
-    monkeypatch.setattr("gnnexp.cli.tracking.compose", lambda _: type("C", (), {"config": {"tracker": own}}))
-    monkeypatch.setattr("gnnexp.cli.commands.report.compose", lambda _: type("C", (), {"config": {"tracker": own}}))
+    monkeypatch.setattr("gnnexp.cli.tracking.default_of", lambda _: own)
+    monkeypatch.setattr("gnnexp.cli.commands.report.default_of", lambda _: own)
     assert tracker_of([run]) is None
     built: list[str] = []
     monkeypatch.setattr("gnnexp.trackers.mlflow.MlflowTracker.__init__", lambda *_, **__: built.append("mlflow"))
@@ -153,7 +153,7 @@ def test_no_path_of_an_imported_record_is_opened(
     monkeypatch.setattr("gnnexp.cli.page.follow", None)
     assert run_command(["import", "../gift.tar.xz"]) == 0
     own = {"_target_": "gnnexp.trackers.none.NoTracker"}
-    monkeypatch.setattr("gnnexp.cli.tracking.compose", lambda _: type("C", (), {"config": {"tracker": own}}))
+    monkeypatch.setattr("gnnexp.cli.tracking.default_of", lambda _: own)
     for command in (["report", "gift"], ["report"], ["report", str(run_dir)], ["status", str(run_dir)],
                     ["logs", str(run_dir)], ["export", "gift"], ["report", "partitioning"], ["report", "balance"]):
         assert run_command(command) == 0, capsys.readouterr().err

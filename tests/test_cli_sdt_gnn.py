@@ -64,6 +64,9 @@ def test_memory_decides_how_many_parts(place: Path) -> None:
     parts = found["parts"]
     room = 300_000 - 2 * 300_000 // 3
     assert parts > 2 and (parts - 1) * room > features, "topology and features need that many"
+    # Two parts would have room without their halos.
+    fitting = result("hardware.workers=2", "train.epochs=1", "paradigm.memory=320000", "paradigm.reserve=0")["paradigm"]
+    assert fitting["parts"] == 4 and max(fitting["vertices"]) * 64 * 4 <= 320_000
 
 
 @pytest.mark.parametrize(("overrides", "words"), [

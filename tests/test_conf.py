@@ -11,9 +11,9 @@ from gnnexp.cli.commands.sweep import known_keys
 from gnnexp.cli.sweeping.definition import Case, load_sweep
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders, product_folder
-from gnnexp.experiment.build import check_node
-from gnnexp.experiment.check import COMPONENTS, check_config
-from gnnexp.experiment.kinds import kind_of
+from gnnexp.experiment.build import read
+from gnnexp.experiment.kinds import COMPONENTS, kind_of
+from gnnexp.experiment.shape import check_node
 from gnnexp.reports.layout import check_named, read_layout
 
 CONF = product_folder("conf")
@@ -36,7 +36,7 @@ def test_a_choice_composes_and_fits_its_class(file: Path) -> None:
     problems = [problem for name in COMPONENTS for problem in check_node(name, config[name], kind_of(name))]
     assert problems == []
     if group in ("train", "system", "hardware", "tracker"):
-        assert check_config(config) == []
+        assert read(config).problems == ()
 
 
 def test_groups_are_the_folders_of_conf() -> None:
@@ -71,6 +71,6 @@ def test_every_case_of_a_sweep_is_right(file: Path, full: bool) -> None:
     known: set[str] = set()
     for case in cases.values() if len(cases) <= FEW else covering(cases):
         composed = compose(case.overrides)
-        assert check_config(composed.config) == [], case.label
+        assert read(composed.config).problems == (), case.label
         known |= known_keys(composed)
     assert check_named(read_layout(sweep.report), known) == []

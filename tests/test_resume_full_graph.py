@@ -17,7 +17,11 @@ WAYS: dict[str, dict[str, Any]] = {
     "communicate": {"_target_": VERTEX},
     "stale": {"_target_": VERTEX, "dependency": "stale", "staleness": 2},
     "broadcast": {"_target_": VERTEX, "dependency": "stale", "staleness": 1, "exchange": "broadcast"},
+    "stale_cut": {"_target_": VERTEX, "dependency": "stale", "staleness": 2},
     "late": {"_target_": VERTEX, "delay": 2},
+    "late_parts": {"_target_": VERTEX, "delay": 1, "exchange": "broadcast", "cache_input_halo": True},
+    "late_chunks": {"_target_": VERTEX, "delay": 1, "chunks": 3},
+    "late_cut": {"_target_": VERTEX, "delay": 2},
     "coupled": {"_target_": TENSOR},
     "pipelined": {"_target_": TENSOR, "mode": "decoupled", "chunks": 3, "pipeline": True},
     "offloaded": {"_target_": "gnnexp.paradigms.offload.Offload", "chunks": 3, "host": "file"},
@@ -28,10 +32,12 @@ WAYS: dict[str, dict[str, Any]] = {
     ("way", "size", "stop_at"),
     # Old rows and late sums are stopped while the first are awaited, too, and old rows when all are renewed.
     combinations(WAYS, [1, 2, 3], [0, 2, 3], quick=lambda way, size, stop_at: (size, stop_at) == (2, 3)
-                 or (way, size, stop_at) in (("stale", 3, 0), ("late", 3, 0), ("stale", 3, 2))),
+                 or (way, size, stop_at) in (("stale", 3, 0), ("late_cut", 3, 0), ("stale", 3, 2))),
 )
 def test_stopped_after_any_epoch_it_goes_on_bit_for_bit(ranks, way, size, stop_at):
-    config = full_config("gat" if way in ("stale", "pipelined") else "sage", WAYS[way])
+    config = full_config("gat" if way in ("stale", "pipelined", "late_chunks") else "sage", WAYS[way])
+    if way.endswith("cut"):
+        config["partitioner"] = {"_target_": "gnnexp.partitioners.streams.libra.LibraPartitioner"}
     config["train"] |= {"epochs": 6, "checkpoint_every": 1}
     expected, ended = undisturbed(ranks, size, config)
     with tempfile.TemporaryDirectory() as folder:

@@ -26,6 +26,7 @@ from gnnexp.cli.sweeping.known_runs import Looking, all_there
 from gnnexp.cli.sweeping.once import look_again, looked_at_the_end, turn_of
 from gnnexp.cli.sweeping.submitted import run_submitted
 from gnnexp.config.compose import Composed
+from gnnexp.experiment.build import train_of
 from gnnexp.files.pulse import Pulse
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.queue.answers import Alive
@@ -112,10 +113,10 @@ def test_a_case_whose_ranks_executed_other_code_has_not_finished(sweeps: Path) -
     result = json.loads((run / "result.json").read_text())
     _, composed, state = planned("one.yaml", "seed=0")
     done = Outcome(0, "finished")
-    assert ended(state, run, done, composed.config).status == "finished"
+    assert ended(state, run, done, train_of(composed.config)).status == "finished"
     result["provenance"]["run_key"] = ""  # `as_executed`
     (run / "result.json").write_text(json.dumps(result))
-    now = ended(state, run, done, composed.config)
+    now = ended(state, run, done, train_of(composed.config))
     assert now.status == "failed" and "other code than the sweep planned" in now.reason
 
 

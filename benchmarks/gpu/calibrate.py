@@ -11,9 +11,9 @@ from typing import Any
 from benchmarks.gpu.report import Row
 from benchmarks.gpu.stage import Stage, rate
 from gnnexp.calibration import probes
-from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.generated.rmat import Rmat
-from gnnexp.experiment.build import build
+from gnnexp.experiment.build import experiment_of
+from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.planning.bench import Bench
 from gnnexp.planning.figures import UNITS, figures_of
 from gnnexp.planning.profile_file import profile_text, write_profile
@@ -31,7 +31,7 @@ def run(stage: Stage) -> bool:
         stage.check(name, partial(_rate, name, probe))
     found = {row.name: row.values for row in stage.report.rows if row.ok}
     figures = figures_of([found])
-    hardware = {"workers": 1, "device": "cuda", "device_memory": stage.report.facts["memory_bytes"]}
+    hardware = HardwareConfig(device="cuda", device_memory=int(stage.report.facts["memory_bytes"]))
     write_profile(stage.report.folder / "profile.yaml",
                   profile_text(hardware, figures, _source(stage), "make gpu-proof"))
     return True
@@ -54,7 +54,8 @@ def _step(stage: Stage, bench: Bench) -> list[float]:
     config["hardware"] = {**config["hardware"], "device": "cuda"}
     if stage.quick:
         config["dataset"] |= {"num_nodes": 200, "num_edges": 2000}
-    return step(config, build(config["dataset"], Dataset).load(), bench.comm, bench.extent.repetitions)
+    experiment = experiment_of(config)
+    return step(experiment, experiment.dataset.load(), bench.comm, bench.extent.repetitions)
 
 
 def _source(stage: Stage) -> str:

@@ -11,7 +11,7 @@ from config_files import ConfigFile, value_text
 from meanings import meanings, summary
 
 from gnnexp.config.folders import product_folder
-from gnnexp.experiment.build import locate
+from gnnexp.experiment.locate import locate
 from gnnexp.experiment.schema import HardwareConfig, TrainConfig
 from gnnexp.experiment.signature import TARGET, Parameter, describe, parameters_of, parameters_of_dataclass
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gnnexp.config.compose import compose
+from gnnexp.config.compose import default_of
 from gnnexp.experiment.build import build
 from gnnexp.provenance.imported import imported_from
 from gnnexp.record.runs import Run
@@ -25,7 +25,7 @@ def tracker_of(runs: Sequence[Run]) -> tuple[Mapping[str, Any], Tracker] | None:
     default: Mapping[str, Any] = {}
     for run in reversed(runs):
         if not default and (imported_from(run.provenance) or "tracker" not in run.config):
-            default = compose([]).config["tracker"]
+            default = default_of("tracker")
         node = tracker_node(run.config, run.provenance, default)
         if (tracker := build(node, Tracker)).where():
             return node, tracker

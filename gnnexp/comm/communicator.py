@@ -21,6 +21,7 @@ from torch._C._distributed_c10d import Store, TCPStore
 from torch.distributed.distributed_c10d import _get_default_group
 
 from gnnexp.comm.environment import Environment
+from gnnexp.comm.mesh import Mesh
 from gnnexp.measure.ledger import Ledger, Tag, Traffic, all_reduce_share
 from gnnexp.measure.phases import PhaseTimer
 
@@ -93,23 +94,24 @@ class Communicator:
 
     def __init__(
         self, environment: Environment, timer: PhaseTimer, device: torch.device, ledger: Ledger | None = None,
-        ranks: Sequence[int] | None = None, group: dist.ProcessGroup | None = None, timeout_s: float = 300.0,
+        groups: Sequence[Sequence[int]] | None = None, group: dist.ProcessGroup | None = None, timeout_s: float = 300.0,
         throttle: float | None = None,
     ) -> None:
-        """Collectives over all ranks; `ledger`, `ranks` and `group` are for those that `within` and `beside` make.
+        """Collectives over all ranks; `ledger`, `groups` and `group` are for those that `along` and `beside` make.
 
         Args:
             environment: this process's place in the run.
             timer: charged with `wait`.
             device: where payload tensors live.
             ledger: where traffic is recorded, None for a new one.
-            ranks: the run's ranks that take part, None for all.
-            group: torch's group of those ranks, None for the default one.
+            groups: the run's ranks by who takes part together; None: all do.
+            group: torch's group of those ranks that this one is among, None for the default one.
             throttle: bytes per second and direction that exchanges are slowed down to, None for what there is.
             timeout_s: of groups that are made from this one; torch's own default is half an hour.
         """
         self._environment = environment
-        self._ranks = list(range(environment.num_ranks)) if ranks is None else list(ranks)
+        self._groups = [list(range(environment.num_ranks))] if groups is None else [list(one) for one in groups]
+        (self._ranks,) = (ranks for ranks in self._groups if environment.rank in ranks)
         self.rank, self.size = self._ranks.index(environment.rank), len(self._ranks)
         self.device = device
         self._timer, self._ledger = timer, Ledger() if ledger is None else ledger
@@ -124,14 +126,17 @@ class Communicator:
         """Traffic since it was last taken, of all groups of the run together."""
         return self._ledger
 
-    def within(self, group_size: int) -> Communicator:
-        """Collectives among the `group_size` consecutive ranks that this one is among; called by all ranks of the run.
+    def along(self, mesh: Mesh, axis: str) -> Communicator:
+        """Collectives among the ranks of this one's group along an axis; called by all ranks of the run.
 
         Args:
-            group_size: a divisor of `size`.
+            mesh: all ranks of the run; a group along the axis has ranks of this communicator only.
+            axis: its name.
         """
-        assert self.size % group_size == 0, "groups are of equal size"
-        return self if group_size == self.size else self._among(group_size, self.device)
+        groups = mesh.groups(axis)
+        (own,) = (group for group in groups if self._environment.rank in group)
+        assert set(own) <= set(self._ranks), "a group has ranks of this communicator only"
+        return self if own == self._ranks else self._among(groups, self.device)
 
     def beside(self, device: torch.device | None = None) -> Communicator:
         """Collectives of the same ranks for one other thread to use meanwhile; called by all ranks.
@@ -139,20 +144,16 @@ class Communicator:
         Args:
             device: where its payloads live, None for the host.
         """
-        return self._among(self.size, torch.device("cpu") if device is None else device)
+        return self._among(self._groups, torch.device("cpu") if device is None else device)
 
-    def _among(self, group_size: int, device: torch.device) -> Communicator:
-        world, backend = self._environment.num_ranks, "gloo" if device.type == "cpu" else None
-        first = self._environment.rank // group_size * group_size
-        group = None
+    def _among(self, groups: Sequence[Sequence[int]], device: torch.device) -> Communicator:
+        backend, group = "gloo" if device.type == "cpu" else None, None
         # torch wants every rank of the run to take part in making every group.
-        for start in range(0, world if world > 1 else 0, group_size):
-            members = range(start, start + group_size)
+        for members in groups if self._environment.num_ranks > 1 else ():
             made = dist.new_group(members, timeout=timedelta(seconds=self._timeout_s), backend=backend)
-            group = made if start == first else group
-        ranks = range(first, first + group_size)
+            group = made if self._environment.rank in members else group
         made_for = Communicator(
-            self._environment, self._timer, device, self._ledger, ranks, group, self._timeout_s, self._throttle
+            self._environment, self._timer, device, self._ledger, groups, group, self._timeout_s, self._throttle
         )
         if group is not None:
             made_for._made.append(group)
@@ -160,7 +161,7 @@ class Communicator:
         return made_for
 
     def release(self) -> None:
-        """Leave the groups made by `within` and `beside`, when all ranks have come here; called by all ranks."""
+        """Leave the groups made by `along` and `beside`, when all ranks have come here; called by all ranks."""
         if self._children:
             self.barrier()  # a peer may still be joining a group that was never used
         while self._children:

@@ -74,6 +74,12 @@ def compose(overrides: Sequence[str], config_dir: str | None = None) -> Composed
     return made.composed
 
 
+def default_of(group: str) -> Mapping[str, Any]:
+    """What `conf/config.yaml` chooses for a group."""
+    node: Mapping[str, Any] = compose([]).config[group]
+    return node
+
+
 def draft(overrides: Sequence[str], config_dir: str | None = None) -> Draft:
     """Compose what can be composed; see `compose`."""
     folders, problems = _folders(config_dir)

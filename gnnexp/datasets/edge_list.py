@@ -340,9 +340,7 @@ class EdgeList(Dataset):
         delimiter = self.delimiter if self.delimiter is not None else "," if comma else None
         return Table(path, dtype, delimiter, self.header, self.comments, low, high, settable=True).read()
 
-    def _count_nodes(
-        self, edges: tuple[int, int] | None, path: Path, **rows: np.ndarray | None
-    ) -> int | None:
+    def _count_nodes(self, edges: tuple[int, int] | None, path: Path, **rows: np.ndarray | None) -> int | None:
         """V, or None where only the edges' `(largest id, number)` could tell it, and they cannot be read."""
         known = {} if self.num_nodes is None else {"dataset.num_nodes": self.num_nodes}
         known |= {f"dataset.{name}": array.shape[0] for name, array in rows.items() if array is not None}

@@ -1,47 +1,310 @@
-"""From `_target_` to objects, and the same checked without building: no Hydra, so that every rank can do it.
+"""From a resolved configuration to an `Experiment`: the one module that reads the mapping.
 
-A configuration chooses what is called, so nothing is called before its kind is known: a class must inherit from the
-class that the caller expects, a function must say that it returns one. What a key of a component may hold follows from
-the annotation of that key. Importing a module executes it, and happens before that check: the names in a configuration
-are trusted as far as that, and nobody resolves the names of a record (SECURITY.md).
+It needs no Hydra: the launcher, every rank, and whoever compares configurations read them here. A configuration chooses
+what is called, so nothing is called before its kind is known: a class must inherit from the class that the caller
+expects, a function must say that it returns one. What a key of a component may hold follows from the annotation of
+that key.
 """
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import is_dataclass
-from types import FunctionType
-from typing import Any, TypeGuard, TypeVar, cast
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.packages import known, missing_package
-from gnnexp.experiment.signature import (
-    TARGET,
-    Parameter,
-    check_keys,
-    component_kinds,
-    nearest,
-    parameters_of,
-    parameters_of_dataclass,
-    returned_class,
-)
+from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError, unique
+from gnnexp.experiment.check import check_choices, check_fanouts, check_ranges, check_straggler
+from gnnexp.experiment.experiment import Choice, Experiment
+from gnnexp.experiment.kinds import COMPONENTS, LAUNCHER, STAND_INS, kind_of
+from gnnexp.experiment.locate import component, located, not_of_kind
+from gnnexp.experiment.resolved import Resolved
+from gnnexp.experiment.schema import PREFLIGHT, HardwareConfig, Links, Straggler, TrainConfig
+from gnnexp.experiment.shape import check_fields, check_node, is_node, kinds_of, options_in
+from gnnexp.experiment.signature import TARGET, parameters_of, parameters_of_dataclass, unknown
+from gnnexp.provenance.code import remember_own
 from gnnexp.provenance.moved import name_today
+
+if TYPE_CHECKING:
+    from gnnexp.datasets.base import Dataset
+    from gnnexp.launchers.base import Launcher
+    from gnnexp.trackers.base import Tracker
 
 T = TypeVar("T")
 
-Component = type[Any] | FunctionType
+_SCALARS = ("seed", "system", "name", "preflight")
+_TOP = (*COMPONENTS, "hardware", "train", *_SCALARS)
+# What reports read of `hardware` and `train`, as these groups' files have it.
+_READ = {"hardware": ("nodes", "workers", "device"), "train": ("batch_size", "dtype", "eval_every")}
+# What other components do not look at: a mistake there leaves their judgement right.
+_ALONE = {"dataset", "tracker", "name", "seed", "preflight"}
 
 
-def build(node: Mapping[str, Any], expected: Callable[..., T]) -> T:
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What a configuration says, as far as it can be read.
+
+    Attributes:
+        problems: everything that is wrong with it.
+        wrong: groups in which something is wrong, or of which nobody knows what was meant.
+        experiment: with defaults in the place of what is wrong; None where a group gave no component at all.
+        dataset, launcher, tracker: None if something is wrong with them.
+        hardware: with defaults in the place of what is wrong.
+    """
+
+    problems: tuple[Problem, ...]
+    wrong: frozenset[str]
+    experiment: Experiment | None
+    dataset: Dataset | None
+    launcher: Launcher | None
+    tracker: Tracker | None
+    hardware: HardwareConfig
+
+
+def experiment_of(config: Mapping[str, Any]) -> Experiment:
+    """The typed value of a resolved configuration that was checked before (`read`).
+
+    Raises:
+        ConfigError: a component cannot be made of its options; all that is wrong is named at once.
+    """
+    _remember(config)
+    made, problems = _made(config, ())
+    if problems:
+        raise ConfigError(problems)
+    return _composed(config, made, ())
+
+
+def read(config: Mapping[str, Any], *, known: Iterable[Problem] = (), unsure: Collection[str] = ()) -> Reading:
+    """Everything wrong with a resolved configuration, and what it says.
+
+    Looks at keys, types, value ranges, what the constructors of the components refuse, and what components refuse of
+    the other choices (`check(experiment)`). What depends on something that is wrong is not judged.
+
+    Args:
+        config: resolved.
+        known: problems that were found before, with the overrides.
+        unsure: groups whose content was not asked for.
+    """
+    _remember(config)
+    known = list(known)
+    found = _shape_problems(config, unsure)
+    keys = {problem.key for problem in found}
+    # A value that is needed and not given (`???`) is known, and has no type.
+    problems = _without(found, {problem.key for problem in known})
+    bad = {_group_of(problem.key) for problem in [*known, *problems]} | set(unsure)
+    train, hardware = train_of(config, wrong=keys), hardware_of(config, wrong=keys)
+    problems += _without(check_ranges(train, hardware), keys)
+    named = [problem.key.lstrip("+~") for problem in [*known, *problems]]
+    made, refused = _made(config, {node for node in _nodes_of(config) if _group_of(node) in unsure or any(
+        node == key or node.startswith(f"{key}.") or key.startswith(f"{node}.") for key in named)})
+    problems += refused
+    experiment = None
+    not_meant = keys | {problem.key for problem in refused}
+    filled = {group: made[group] if group in made else _leniently(group, node, not_meant)
+              for group, node in _nodes_of(config).items()}
+    if all(one is not None for one in filled.values()):
+        experiment = _composed(config, filled, keys)
+        in_doubt = {_group_of(key) for key in keys} | set(unsure)
+        problems += _conflicts(experiment, made, bad, judged=in_doubt <= _ALONE)
+    wrong = bad | {_group_of(problem.key) for problem in problems}
+    return Reading(tuple(unique(problems)), frozenset(wrong), experiment, made.get("dataset"), made.get(LAUNCHER),
+                   made.get("tracker"), hardware)
+
+
+def _remember(config: Mapping[str, Any]) -> None:
+    """Keep which code of the user's this process executes, before it imports any; what cannot be read fails there."""
+    with suppress(DataError):
+        remember_own(config)
+
+
+def train_of(config: Mapping[str, Any], *, wrong: Collection[str] = ()) -> TrainConfig:
+    """`train` as it is written, also that of a record of another version; defaults stand for `wrong` keys."""
+    return TrainConfig(**_fields("train", TrainConfig, config.get("train"), wrong))
+
+
+def hardware_of(config: Mapping[str, Any], *, wrong: Collection[str] = ()) -> HardwareConfig:
+    """`hardware`, also that of a record of another version; defaults stand for `wrong` keys."""
+    found = _fields("hardware", HardwareConfig, config.get("hardware"), wrong)
+    for name, kind in (("straggler", Straggler), ("links", Links)):
+        if any(key.startswith(f"hardware.{name}.") for key in wrong):
+            found[name] = None
+        elif found.get(name) is not None:
+            found[name] = kind(**_fields(f"hardware.{name}", kind, found[name], wrong))
+    return HardwareConfig(**found)
+
+
+def tracker_of(config: Mapping[str, Any]) -> Tracker:
+    """The tracker of a configuration.
+
+    Raises:
+        ConfigError: it cannot be made of its options.
+    """
+    tracker: Tracker = build(config["tracker"], kind_of("tracker"))
+    return tracker
+
+
+def batch_size_of(config: Mapping[str, Any]) -> int | None:
+    """Targets of a global batch; None for all training vertices in one."""
+    return _global(train_of(config), hardware_of(config), _scale(config, ())).batch_size
+
+
+def _fields(path: str, cls: type, node: object, wrong: Collection[str]) -> dict[str, Any]:
+    """The values of a dataclass' fields in a mapping, without those of `wrong` keys."""
+    if not isinstance(node, Mapping) or path in wrong:
+        return {}
+    return {name: node[name] for name in parameters_of_dataclass(cls)
+            if name in node and f"{path}.{name}" not in wrong}
+
+
+def _scale(config: Mapping[str, Any], wrong: Collection[str]) -> float:
+    """The part of its full size that the graph has."""
+    dataset = config.get("dataset")
+    if not isinstance(dataset, Mapping) or {"dataset", "dataset.scale"} & set(wrong):
+        return 1.0
+    scale = dataset.get("scale") or 1.0
+    return scale if 0 < scale < math.inf else 1.0
+
+
+def _global(train: TrainConfig, hardware: HardwareConfig, scale: float) -> TrainConfig:
+    """`train` whose batch size is that of a global batch (`TrainConfig.batch_of`)."""
+    if train.batch_size is None or train.batch_of == "run":
+        return train
+    if train.batch_of == "rank":
+        return replace(train, batch_size=train.batch_size * hardware.num_ranks)
+    return replace(train, batch_size=max(1, round(train.batch_size * scale)))
+
+
+def _nodes_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping of every component, by its group."""
+    hardware = config.get("hardware")
+    nodes = {group: config.get(group) for group in COMPONENTS}
+    return {**nodes, LAUNCHER: hardware.get("launcher") if isinstance(hardware, Mapping) else None}
+
+
+def _made(config: Mapping[str, Any], bad: Collection[str]) -> tuple[dict[str, Any], list[Problem]]:
+    """The components but for `bad` ones, and what their constructors refuse."""
+    made: dict[str, Any] = {}
+    problems: list[Problem] = []
+    for group, node in _nodes_of(config).items():
+        if group in bad:
+            continue
+        try:
+            made[group] = build(node, kind_of(group), group)
+        except ProblemsError as error:
+            problems += [_under(group, node, problem) for problem in error.problems]
+    return made, problems
+
+
+def _leniently(group: str, node: object, wrong: Collection[str]) -> object:
+    """A component of those options that are right, so that others can be judged; None if these give none."""
+    keys = node if isinstance(node, Mapping) else {}
+    right = {key: value for key, value in keys.items() if f"{group}.{key}" not in wrong
+             and not any(one.startswith(f"{group}.{key}.") for one in wrong)}
+    if name_today(str(keys.get(TARGET))).startswith("gnnexp."):  # nobody knows what others do where options are missing
+        with suppress(ProblemsError):
+            return build(right, kind_of(group), group)
+    return build({TARGET: STAND_INS[group]}, kind_of(group)) if group in STAND_INS else None
+
+
+def _composed(config: Mapping[str, Any], made: Mapping[str, Any], wrong: Collection[str]) -> Experiment:
+    """An experiment of components that have been made, by group; defaults stand for `wrong` keys."""
+
+    def choice(group: str) -> Choice[Any]:
+        node = config[group]
+
+        def make(**changes: object) -> Any:  # noqa: ANN401  of the group's kind
+            return build({**node, **{key: value for key, value in changes.items() if key in node}}, kind_of(group))
+
+        return Choice(name_today(str(node[TARGET])), made[group], Resolved(node), make)
+
+    hardware = hardware_of(config, wrong=wrong)
+    train = _global(train_of(config, wrong=wrong), hardware, _scale(config, wrong))
+    return Experiment(
+        dataset=made["dataset"], partitioner=made["partitioner"], sampler=choice("sampler"),
+        feature_store=choice("feature_store"), model=choice("model"), task=choice("task"), paradigm=made["paradigm"],
+        train=train, hardware=hardware, launcher=made[LAUNCHER], tracker=made["tracker"], config=Resolved(config),
+        seed=config.get("seed", 0), system=config.get("system"), name=config.get("name"),
+        preflight=config.get("preflight", "refuse"),
+    )
+
+
+def _conflicts(experiment: Experiment, sound: Collection[str], bad: Collection[str], *, judged: bool) -> list[Problem]:
+    """What does not go together, of what is right by itself.
+
+    Args:
+        experiment: with something in the place of what is wrong.
+        sound: groups whose components are as they were asked for.
+        bad: groups in which a key or a type is wrong.
+        judged: whether components can judge the whole.
+    """
+    problems: list[Problem] = []
+    if {"sampler", "model"} <= set(sound) and not {"train", "system"} & set(bad):
+        problems += check_fanouts(experiment)
+    if "task" in sound and not {"train", "hardware"} & set(bad):
+        problems += check_straggler(experiment)
+    if judged:
+        # A key that was mistyped in such a group may be the one that would mend it.
+        problems += [problem for problem in check_choices(experiment, sound) if _group_of(problem.key) not in bad]
+    return problems
+
+
+def _shape_problems(config: Mapping[str, Any], unsure: Collection[str]) -> list[Problem]:
+    """Keys that are unknown or missing, values of the wrong type, components of the wrong kind."""
+    problems = [unknown(key, config[key], key, _TOP) for key in config if key not in _TOP]
+    for group in COMPONENTS:
+        if group not in unsure:
+            problems += check_node(group, config.get(group), kind_of(group))
+    problems += check_fields("train", TrainConfig, config.get("train"))
+    hardware = dict(config.get("hardware") or {})
+    launcher = hardware.pop("launcher", None)
+    if "hardware" not in unsure:
+        problems += check_node(LAUNCHER, launcher, kind_of(LAUNCHER))
+    problems += check_fields("hardware", HardwareConfig, hardware)
+    problems += [
+        Problem(f"{group}.{name}", None, "this key is needed", f"add {group}.{name}=…")
+        for group, names in _READ.items() if isinstance(config.get(group), Mapping)
+        for name in names if name not in config[group]
+    ]
+    return [*problems, *(problem for problem in _check_scalars(config) if problem.key not in unsure)]
+
+
+def _check_scalars(config: Mapping[str, Any]) -> list[Problem]:
+    problems = []
+    seed = config.get("seed")
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+        problems.append(Problem("seed", seed, "must be an integer, 0 <= seed < 2^63", "seed=0"))
+    if (preflight := config.get("preflight", "refuse")) not in PREFLIGHT:
+        problems.append(unknown("preflight", preflight, str(preflight), PREFLIGHT, "preflight="))
+    for key in ("name", "system"):
+        value = config.get(key)
+        if value is not None and (not isinstance(value, str) or "/" in value or not value.isprintable()):
+            problems.append(Problem(key, value, "must be a text without / (it names a folder), or null", f"{key}=null"))
+    return problems
+
+
+def _group_of(key: str) -> str:
+    return key.partition(".")[0].lstrip("+~")
+
+
+def _without(problems: list[Problem], keys: Collection[str]) -> list[Problem]:
+    return [problem for problem in problems if problem.key not in keys]
+
+
+def _under(group: str, node: Mapping[str, Any], problem: Problem) -> Problem:
+    """The problem with its group in front, where a constructor named its own argument only."""
+    own = problem.key in node and problem.key != TARGET
+    return Problem(f"{group}.{problem.key}", problem.value, problem.allowed, problem.mend) if own else problem
+
+
+def build(node: Mapping[str, Any], expected: Callable[..., T], path: str = "") -> T:
     """Import `node["_target_"]` and call it with the other keys; nested mappings with `_target_` are built first.
 
     Args:
         node: plain mapping of a resolved config.
         expected: class, abstract or not, that the target must inherit from or, if it is a function, declare to return.
             (mypy takes no abstract class for a `type[T]`.)
+        path: config key of the mapping, for messages.
 
     Raises:
         ConfigError: the target cannot be imported or is no `expected`, or its keys or types are wrong. Nothing has been
@@ -49,177 +312,31 @@ def build(node: Mapping[str, Any], expected: Callable[..., T]) -> T:
     """
     assert isinstance(expected, type)
     kind: type[Any] = expected
-    problems = check_node(kind.__name__, node, kind)
+    problems = check_node(path or kind.__name__, node, kind)
     if problems:
         raise ConfigError(problems)
     built: Any = _built(node, (kind,))
     if not isinstance(built, kind):  # a function may return something else than it says
-        raise ConfigError(_not_of_kind(TARGET, node[TARGET], (kind,)))
+        raise ConfigError(not_of_kind(TARGET, node[TARGET], (kind,)))
     return cast("T", built)
 
 
 def _built(value: object, kinds: tuple[type, ...]) -> object:
     """A value of a checked node: the component, if it is to be one of `kinds`."""
-    if not _is_node(value) or not kinds:
+    if (options := options_in(value, kinds)) is not None:
+        assert isinstance(value, Mapping)
+        return options(**value)
+    if not is_node(value) or not kinds:
         return list(value) if isinstance(value, tuple) else value
-    target = _component(TARGET, value[TARGET], kinds)
+    target = component(TARGET, value[TARGET], kinds)
     assert not isinstance(target, Problem), target
     allowed = parameters_of(target)
-    return target(**{key: _built(inner, _kinds_of(allowed, key)) for key, inner in value.items() if key != TARGET})
-
-
-def _is_node(value: object) -> TypeGuard[Mapping[str, Any]]:
-    return isinstance(value, Mapping) and TARGET in value
-
-
-def _kinds_of(allowed: Mapping[str, Parameter] | None, key: object) -> tuple[type, ...]:
-    """What a component under this key must inherit from; empty where the annotation names no class."""
-    parameter = (allowed or {}).get(str(key))
-    return () if parameter is None else component_kinds(parameter.hint)
-
-
-def locate(name: str) -> Component:
-    """The class or function of a dotted name, also of one that it had before; importing its module executes it.
-
-    Raises:
-        ImportError: as Python raised it, or if the module lacks the name, or is one of Python's own, where no component
-            can be.
-    """
-    module, _, attribute = name_today(name).rpartition(".")
-    if _is_pythons(module):
-        raise ImportError(f"{name} is part of Python's standard library, not a component", name=name)
-    found = getattr(importlib.import_module(module), attribute, None)
-    # `type(found)`: a proxy object of some library may claim to be of any class, or raise when it is asked.
-    if not issubclass(type(found), (type, FunctionType)):
-        raise ImportError(f"{module} has no class or function {attribute}", name=name)
-    return found  # type: ignore[return-value]
-
-
-def check_node(path: str, node: object, *kinds: type) -> list[Problem]:
-    """Everything wrong with a component's mapping: target, unknown, missing and mistyped keys, nested ones too.
-
-    Args:
-        path: config key of the mapping (`sampler`), for the messages.
-        node: what the config has there.
-        kinds: classes of which the component must be one. What is of another kind has that problem only.
-    """
-    if not isinstance(node, Mapping) or not isinstance(node.get(TARGET), str):
-        mend = f"set {path}.{TARGET}=package.module.Class" if "." in path else f"choose one: {path}=<name>"
-        return [Problem(path, node, f"must be a mapping with {TARGET}", mend)]
-    found = _component(f"{path}.{TARGET}", node[TARGET], kinds)
-    if isinstance(found, Problem):
-        return [found]
-    allowed = parameters_of(found)
-    keys = {key: value for key, value in node.items() if key != TARGET}
-    problems = [] if allowed is None else check_keys(path, keys, allowed)
-    wrong = {problem.key for problem in problems}
-    nested = [problem for key, value in keys.items() if f"{path}.{key}" not in wrong
-              for problem in _check_value(f"{path}.{key}", value, _kinds_of(allowed, key))]
-    return [*problems, *nested]
-
-
-def _check_value(path: str, value: object, kinds: tuple[type, ...]) -> list[Problem]:
-    """What is wrong with the component at a key, or with components where the annotation names no class of them."""
-    if kinds and _is_node(value):
-        return check_node(path, value, *kinds)
-    return [
-        Problem(f"{place}.{TARGET}", target, "no component can stand here: no annotation names its class",
-                "leave it out, or annotate the parameter with the class of the component")
-        for place, target in _targets_in(path, value)
-    ]
-
-
-def _targets_in(path: str, value: object) -> Iterator[tuple[str, object]]:
-    """Every `_target_` below a value, with the key of its mapping."""
-    waiting = [(path, value)]
-    while waiting:
-        place, inner = waiting.pop()
-        if isinstance(inner, Mapping):
-            if TARGET in inner:
-                yield place, inner[TARGET]
-            waiting += [(f"{place}.{key}", below) for key, below in inner.items()]
-        elif isinstance(inner, (list, tuple)):
-            waiting += [(f"{place}.{number}", below) for number, below in enumerate(inner)]
-
-
-def _component(key: str, name: str, kinds: tuple[type, ...]) -> Component | Problem:
-    """The class or function of a dotted name, if it makes one of `kinds`; it has not been called."""
-    found = _located(key, name)
-    if isinstance(found, Problem):
-        return found
-    made = found if isinstance(found, type) else returned_class(found)
-    # Inherited in fact: `issubclass` asks the expected class, which may take anything that has some methods.
-    if made is None or not any(one is kind for one in made.__mro__ for kind in kinds):
-        return _not_of_kind(key, name, kinds)
-    if inspect.isabstract(found):
-        left = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
-        return Problem(key, name, f"leaves {left} to classes that inherit from it", "name one of these")
-    return found
-
-
-def _not_of_kind(key: str, name: str, kinds: tuple[type, ...]) -> Problem:
-    wanted = " or ".join(f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
-    return Problem(key, name, f"must be a {wanted}",
-                   "name a class that inherits from it, or a function whose return annotation says so")
-
-
-def _located(key: str, name: str) -> Component | Problem:
-    module, _, attribute = name.rpartition(".")
-    try:
-        return locate(name)
-    except ModuleNotFoundError as error:
-        return missing_module(key, name, error)
-    except ValueError:
-        return Problem(key, name, "must be package.module.Class", "write the full dotted name")
-    except ImportError as error:
-        return Problem(key, name, str(error), _nearest_name(module, attribute))
-    except (Exception, SystemExit) as error:  # a user's own module may fail in any way while it is imported
-        return Problem(key, name, f"importing it raised {error!r}", f"python -c 'import {module}'")
-
-
-def _is_pythons(module: str) -> bool:
-    return module.partition(".")[0] in sys.stdlib_module_names
-
-
-def _nearest_name(module: str, attribute: str) -> str:
-    if _is_pythons(module):
-        return "name a class or function of gnnexp, or of a package of yours"
-    close = nearest(attribute, dir(sys.modules[module])) if module in sys.modules else None
-    return f"did you mean {module}.{close}?" if close else f"python -c 'import {module}'"
-
-
-def missing_module(key: str, value: object, error: ModuleNotFoundError) -> Problem:
-    """The problem of a package that is not installed, with the command that installs it if gnnexp requires it."""
-    package = (error.name or "").partition(".")[0]
-    if known(package):
-        return missing_package(key, value, package)
-    return Problem(key, value, f"module {error.name} does not exist", "correct the name, or put it on PYTHONPATH")
-
-
-def check_fields(path: str, cls: type, node: object) -> list[Problem]:
-    """Everything wrong with a mapping that becomes the dataclass `cls` (nested dataclasses too)."""
-    if not isinstance(node, Mapping):
-        return [Problem(path, node, "must be a mapping", f"see the fields of {cls.__name__}")]
-    allowed: dict[str, Parameter] = {}
-    problems: list[Problem] = []
-    for name, parameter in parameters_of_dataclass(cls).items():
-        inner = _dataclass_in(parameter.hint)
-        if inner is None or not isinstance(node.get(name), Mapping):
-            allowed[name] = parameter
-        else:
-            allowed[name] = Parameter(name, Any, required=False)
-            problems += check_fields(f"{path}.{name}", inner, node[name])
-    return [*check_keys(path, node, allowed), *problems]
-
-
-def _dataclass_in(hint: object) -> type | None:
-    options = getattr(hint, "__args__", (hint,))
-    return next((option for option in options if isinstance(option, type) and is_dataclass(option)), None)
+    return target(**{key: _built(inner, kinds_of(allowed, key)) for key, inner in value.items() if key != TARGET})
 
 
 def keys_of(node: Mapping[str, Any]) -> tuple[str, ...]:
     """Keys that a component's constructor takes, () when the target cannot be imported."""
     if not isinstance(node.get(TARGET), str):
         return ()
-    found = _located("", node[TARGET])
+    found = located("", node[TARGET])
     return () if isinstance(found, Problem) else tuple(parameters_of(found) or ())

@@ -1,102 +1,17 @@
-"""A whole configuration checked before anything is launched: every problem at once."""
+"""What of an experiment's choices does not hold together: every function gives all problems at once."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 
-from gnnexp.errors import Problem, ProblemsError, unique
-from gnnexp.experiment.build import build, check_fields, check_node
-from gnnexp.experiment.kinds import KINDS, kind_of
+from gnnexp.errors import Problem
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.kinds import LAUNCHER
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.experiment.schema import MOST_COUNTED, HardwareConfig, TrainConfig
-from gnnexp.experiment.seen import as_seen
-from gnnexp.experiment.signature import TARGET, unknown
 from gnnexp.graph.graph import Graph
-
-COMPONENTS = tuple(group for group in KINDS if "." not in group)
-SCALARS = ("seed", "system", "name", "preflight")
-# How strictly the preflight is taken.
-PREFLIGHT = ("refuse", "warn", "off")
-# Components with `check(config)`: what they refuse of the other groups.
-_JUDGES = ("model", "feature_store", "paradigm", "partitioner", "hardware.launcher")
-# What they do not look at: a mistake there leaves them right.
-_ALONE = {"dataset", "tracker", "name", "seed", "preflight"}
-_TOP = (*COMPONENTS, "hardware", "train", *SCALARS)
-# What components read of `hardware` and `train`, as these groups' files have it.
-_READ = {"hardware": ("nodes", "workers", "device"), "train": ("batch_size", "dtype", "eval_every")}
-
-
-def check_config(
-    config: Mapping[str, Any], *, known: Iterable[Problem] = (), unsure: Collection[str] = ()
-) -> list[Problem]:
-    """Everything wrong with a resolved configuration.
-
-    Looks at keys, types, value ranges, what the constructors of the components refuse, and what models and the
-    paradigm refuse of the whole (`check(config)`). What depends on something that is wrong is not judged.
-
-    Args:
-        config: resolved.
-        known: problems that were found before, with the overrides.
-        unsure: groups whose content was not asked for.
-    """
-    known = list(known)
-    problems = [unknown(key, config[key], key, _TOP) for key in config if key not in _TOP]
-    for group in COMPONENTS:
-        if group not in unsure:
-            problems += check_node(group, config.get(group), kind_of(group))
-    problems += check_fields("train", TrainConfig, config.get("train"))
-    hardware = dict(config.get("hardware") or {})
-    launcher = hardware.pop("launcher", None)
-    if "hardware" not in unsure:
-        problems += check_node("hardware.launcher", launcher, kind_of("hardware.launcher"))
-    problems += check_fields("hardware", HardwareConfig, hardware)
-    problems += _check_read(config)
-    problems += [problem for problem in _check_scalars(config) if problem.key not in unsure]
-    # Ranges and conflicts can only be judged of values that have the right type. A value that is needed and not given
-    # (`???`) is known, and has none.
-    wrong = {problem.key for problem in problems}
-    problems = _without(problems, {problem.key for problem in known})
-    bad = {_group_of(problem.key) for problem in [*known, *problems]} | set(unsure)
-    later = _without(check_ranges(config, wrong), wrong)
-    if not bad & {"sampler", "model", "train", "system"}:
-        later += _check_fanouts(config)
-    if not bad & {"hardware", "task", "train"}:
-        later += _check_straggler(config)
-    in_doubt = ({_group_of(key) for key in wrong} | set(unsure)) - _ALONE
-    later += _check_components(config, bad, whole=not in_doubt)
-    return [*problems, *later]
-
-
-def _group_of(key: str) -> str:
-    return key.partition(".")[0].lstrip("+~")
-
-
-def _without(problems: list[Problem], keys: Collection[str]) -> list[Problem]:
-    return [problem for problem in problems if problem.key not in keys]
-
-
-def _check_read(config: Mapping[str, Any]) -> list[Problem]:
-    """Keys that were deleted, or that a file leaves out, although others read them."""
-    return [
-        Problem(f"{group}.{name}", None, "this key is needed", f"add {group}.{name}=…")
-        for group, names in _READ.items() if isinstance(config.get(group), Mapping)
-        for name in names if name not in config[group]
-    ]
-
-
-def _check_scalars(config: Mapping[str, Any]) -> list[Problem]:
-    problems = []
-    seed, name, system = config.get("seed"), config.get("name"), config.get("system")
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**63:
-        problems.append(Problem("seed", seed, "must be an integer, 0 <= seed < 2^63", "seed=0"))
-    if (preflight := config.get("preflight", "refuse")) not in PREFLIGHT:
-        problems.append(unknown("preflight", preflight, str(preflight), PREFLIGHT, "preflight="))
-    for key, value in (("name", name), ("system", system)):
-        if value is not None and (not isinstance(value, str) or "/" in value or not value.isprintable()):
-            problems.append(Problem(key, value, "must be a text without / (it names a folder), or null", f"{key}=null"))
-    return problems
-
 
 # More fanouts than this help nobody who reads them.
 _MOST_SHOWN = 20
@@ -137,98 +52,78 @@ _RULES: tuple[Rule, ...] = (
 )
 
 
-def check_ranges(config: Mapping[str, Any], mistyped: Collection[str] = ()) -> list[Problem]:
-    """Values of `train` and `hardware` outside their ranges, but for those of the wrong type."""
+def check_ranges(train: TrainConfig, hardware: HardwareConfig) -> list[Problem]:
+    """Values outside their ranges."""
     problems = []
     for key, holds, allowed, mend in _RULES:
         group, _, name = key.partition(".")
-        if key in mistyped or group in mistyped or name not in config[group]:
-            continue
-        if type(config[group][name]) is int and config[group][name] > _MOST_WHOLE:
-            size = f"{config[group][name].bit_length()} bits"
-            problems.append(Problem(key, size, f"must be a whole number of at most {_MOST_WHOLE:,}", mend))
-        elif not holds(config[group][name]):
-            problems.append(Problem(key, config[group][name], allowed, mend))
-    links = {} if {"hardware", "hardware.links"} & set(mistyped) else config["hardware"].get("links") or {}
+        value = getattr(train if group == "train" else hardware, name)
+        if type(value) is int and value > _MOST_WHOLE:
+            problems.append(Problem(key, f"{value.bit_length()} bits", f"must be a whole number of at most "
+                                    f"{_MOST_WHOLE:,}", mend))
+        elif not holds(value):
+            problems.append(Problem(key, value, allowed, mend))
+    links = {} if hardware.links is None else vars(hardware.links)
     return problems + [
-        Problem(key, value, "must be positive bytes per second and finite, or null", f"{key}=null")
-        for name, value in links.items()
-        if (key := f"hardware.links.{name}") not in mistyped and value is not None and not 0 < value < math.inf]
+        Problem(f"hardware.links.{name}", value, "must be positive bytes per second and finite, or null",
+                f"hardware.links.{name}=null")
+        for name, value in links.items() if value is not None and not 0 < value < math.inf]
 
 
-def _check_fanouts(config: Mapping[str, Any]) -> list[Problem]:
-    fanouts, layers = config["sampler"].get("fanouts"), config["model"].get("layers")
-    if not isinstance(fanouts, list) or not isinstance(layers, int) or layers < 1 or len(fanouts) == layers:
+def check_fanouts(experiment: Experiment) -> list[Problem]:
+    """A sampler with fanouts has one for every layer."""
+    fanouts, layers = experiment.sampler.options.fanouts, experiment.model.options.num_layers
+    if fanouts is None or layers < 1 or len(fanouts) == layers:
         return []
-    mend = f"model.layers={max(1, len(fanouts))}"
+    given, mend = list(fanouts), f"model.layers={max(1, len(fanouts))}"
     if layers <= _MOST_SHOWN:
-        fitting = (fanouts + fanouts[-1:] * layers)[:layers] if fanouts else [10] * layers
+        fitting = (given + given[-1:] * layers)[:layers] if given else [10] * layers
         mend = f"sampler.fanouts={str(fitting).replace(' ', '')}, or {mend}"
-    return [Problem("sampler.fanouts", fanouts, f"needs one fanout per layer: model.layers={layers}", mend)]
+    return [Problem("sampler.fanouts", given, f"needs one fanout per layer: model.layers={layers}", mend)]
 
 
-def _check_straggler(config: Mapping[str, Any]) -> list[Problem]:
-    straggler = config["hardware"].get("straggler")
+def check_straggler(experiment: Experiment) -> list[Problem]:
+    """The emulated slow rank is there, and has the phase in which it is slow."""
+    straggler, ranks = experiment.hardware.straggler, experiment.num_ranks
     if straggler is None:
         return []
-    ranks = config["hardware"].get("nodes", 1) * config["hardware"].get("workers", 1)
     problems = []
-    if not 0 <= straggler["rank"] < ranks:
-        problems.append(Problem("hardware.straggler.rank", straggler["rank"], f"must be 0..{ranks - 1}",
+    if not 0 <= straggler.rank < ranks:
+        problems.append(Problem("hardware.straggler.rank", straggler.rank, f"must be 0..{ranks - 1}",
                                 "hardware.straggler.rank=0"))
-    if straggler["phase"] in ("negatives", "decode") and config["task"]["_target_"].endswith(".NodeClassification"):
-        problems.append(Problem("hardware.straggler.phase", straggler["phase"], "classes of vertices need neither "
+    if straggler.phase in ("negatives", "decode") and not experiment.task.options.pairs:
+        problems.append(Problem("hardware.straggler.phase", straggler.phase, "classes of vertices need neither "
                                 "negatives nor a decoder", "hardware.straggler.phase=loss, or task=link_prediction"))
-    if straggler["phase"] in ("sample", "negatives", "load") and config["train"].get("overlap"):
-        problems.append(Problem("hardware.straggler.phase", straggler["phase"], "with train.overlap=true batches are "
+    if straggler.phase in ("sample", "negatives", "load") and experiment.train.overlap:
+        problems.append(Problem("hardware.straggler.phase", straggler.phase, "with train.overlap=true batches are "
                                 "prepared in the background, which is not delayed", "set train.overlap=false"))
-    if not 0 <= straggler["seconds"] < math.inf:
-        problems.append(Problem("hardware.straggler.seconds", straggler["seconds"], "must be 0 or positive",
+    if not 0 <= straggler.seconds < math.inf:
+        problems.append(Problem("hardware.straggler.seconds", straggler.seconds, "must be 0 or positive",
                                 "hardware.straggler.seconds=0.05"))
     return problems
 
 
-def _check_components(config: Mapping[str, Any], bad: Collection[str], *, whole: bool) -> list[Problem]:
-    """What constructors refuse and, if `whole` can be judged, what components refuse of it."""
-    nodes = {group: config[group] for group in COMPONENTS if group not in bad}
-    if "hardware" not in bad:
-        nodes["hardware.launcher"] = config["hardware"]["launcher"]
-    problems: list[Problem] = []
-    built: dict[str, Any] = {}
-    for group, node in nodes.items():
-        try:
-            built[group] = build(node, kind_of(group))
-        except ProblemsError as error:
-            problems += [_under(group, node, problem) for problem in error.problems]
-    if whole:
-        found = [problem for group in _JUDGES if hasattr(built.get(group), "check")
-                 for problem in built[group].check(config)]
-        # A key that was mistyped in such a group may be the one that would mend it.
-        problems += [problem for problem in found if _group_of(problem.key) not in bad]
-    return unique(problems)
+def check_choices(experiment: Experiment, groups: Collection[str]) -> list[Problem]:
+    """What the components of some groups refuse of the other choices."""
+    judges = {
+        "model": experiment.model.options.check, "feature_store": experiment.feature_store.options.check,
+        "paradigm": experiment.paradigm.check, "partitioner": experiment.partitioner.check,
+        LAUNCHER: experiment.launcher.check,
+    }
+    return [problem for group, check in judges.items() if group in groups for problem in check(experiment)]
 
 
-def _under(group: str, node: Mapping[str, Any], problem: Problem) -> Problem:
-    """The problem with its group in front, where a constructor named its own argument only."""
-    own = problem.key in node and problem.key != TARGET
-    return Problem(f"{group}.{problem.key}", problem.value, problem.allowed, problem.mend) if own else problem
-
-
-def check_data(config: Mapping[str, Any], graph: Graph) -> list[Problem]:
+def check_data(experiment: Experiment, graph: Graph, facts: GraphFacts) -> list[Problem]:
     """What does not fit the prepared data: too many workers, nothing to train on, a metric for other labels."""
-    hardware, problems = config["hardware"], []
-    ranks = hardware.get("nodes", 1) * hardware.get("workers", 1)
-    num_train = int(graph.splits.train.numel())
-    if 0 < num_train < ranks and not graph.links:
-        problems.append(Problem("hardware.workers", hardware["workers"],
+    hardware, ranks, problems, num_train = experiment.hardware, experiment.num_ranks, [], facts.num_train
+    if 0 < num_train < ranks and not facts.links:
+        problems.append(Problem("hardware.workers", hardware.workers,
                                 f"more ranks ({ranks}) than training vertices ({num_train})",
-                                f"hardware.workers={max(1, num_train // hardware.get('nodes', 1))}"))
-    seen = as_seen(config, graph)
-    if seen.features is None:
+                                f"hardware.workers={max(1, num_train // hardware.nodes)}"))
+    if not facts.has_features:
         problems.append(Problem("dataset", graph.name, "has no vertex features",
                                 "choose feature_store=embedding, or another dataset"))
-    task = build(config["task"], kind_of("task"))
-    others = [build(config[group], kind_of(group)) for group in ("feature_store", "model", "paradigm")
-              if group in config]
-    found = [problem for one in others if hasattr(one, "check_data") for problem in one.check_data(config, seen)]
-    return [*problems, *task.check(graph), *found]
+    return [*problems, *experiment.task.options.check(graph),
+            *experiment.feature_store.options.check_data(experiment, facts),
+            *experiment.model.options.check_data(experiment, facts),
+            *experiment.paradigm.plan(experiment, facts).problems]

@@ -20,6 +20,15 @@ KINDS = {
     "tracker": "gnnexp.trackers.base.Tracker",
     "hardware.launcher": "gnnexp.launchers.base.Launcher",
 }
+LAUNCHER = "hardware.launcher"
+# What stands in the place of a component that cannot be made, while the others are judged: they look at little of it.
+STAND_INS = {
+    "dataset": "gnnexp.datasets.digits.Digits",
+    "partitioner": "gnnexp.partitioners.random.RandomPartitioner",
+    "tracker": "gnnexp.trackers.none.NoTracker",
+    LAUNCHER: "gnnexp.launchers.local.LocalLauncher",
+}
+COMPONENTS = tuple(group for group in KINDS if "." not in group)
 
 
 def kind_of(group: str) -> type[Any]:

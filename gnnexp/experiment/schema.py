@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 # The most columns of a row, and the most ranks: both are counted in 32 bits.
 MOST_COUNTED = (1 << 31) - 1
+# How strictly the preflight is taken.
+PREFLIGHT = ("refuse", "warn", "off")
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,8 @@ class TrainConfig:
         epochs: passes over the training vertices.
         batch_size: targets of a *global* batch, over all ranks; null = all training vertices in one batch.
         batch_of: what `batch_size` counts in the configuration: `run` (a global batch), `rank` (as many per rank), or
-            `full_graph` (a global batch on the graph at its full size: shrinks with `dataset.scale`). Resolved here
-            (`run_config`): `batch_size` is always that of a global batch.
+            `full_graph` (a global batch on the graph at its full size: shrinks with `dataset.scale`). The
+            `batch_size` of an `Experiment` is always that of a global batch.
         lr: learning rate.
         weight_decay: L2 penalty (added to the gradient, as torch's `weight_decay`).
         weight_decay_on: which layers it applies to; Kipf & Welling's GCN penalises the first layer only.
@@ -153,40 +154,3 @@ class HardwareConfig:
     def num_ranks(self) -> int:
         """Ranks over all machines."""
         return self.nodes * self.workers
-
-
-@dataclass(frozen=True)
-class RunConfig:
-    """The parts of a run's configuration that are not components (`_target_`), plus where it is."""
-
-    train: TrainConfig = field(default_factory=TrainConfig)
-    hardware: HardwareConfig = field(default_factory=HardwareConfig)
-    seed: int = 0
-    system: str | None = None
-    name: str | None = None
-
-
-def run_config(config: Mapping[str, Any]) -> RunConfig:
-    """The fixed groups out of a resolved (and checked) configuration."""
-    hardware = {name: value for name, value in config["hardware"].items() if name in HardwareConfig.__annotations__}
-    straggler = hardware.get("straggler")
-    hardware["straggler"] = None if straggler is None else Straggler(**straggler)
-    hardware["links"] = None if hardware.get("links") is None else Links(**hardware["links"])
-    placed = HardwareConfig(**hardware)
-    # Records of other versions may have other keys.
-    known = TrainConfig.__annotations__
-    train = TrainConfig(**{name: value for name, value in config["train"].items() if name in known})
-    scale = config.get("dataset", {}).get("scale") or 1.0
-    return RunConfig(
-        train=replace(train, batch_size=_global_batch(train, placed.num_ranks, scale)),
-        hardware=placed,
-        seed=config.get("seed", 0),
-        system=config.get("system"),
-        name=config.get("name"),
-    )
-
-
-def _global_batch(train: TrainConfig, num_ranks: int, scale: float) -> int | None:
-    if train.batch_size is None or train.batch_of == "run":
-        return train.batch_size
-    return train.batch_size * num_ranks if train.batch_of == "rank" else max(1, round(train.batch_size * scale))

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 
-from gnnexp.experiment.build import build
-from gnnexp.experiment.kinds import kind_of
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.graph import Graph
 
 
-def as_seen(config: Mapping[str, Any], graph: Graph) -> Graph:
+def facts_of(experiment: Experiment, graph: Graph) -> GraphFacts:
+    """The facts of a graph, as the model of an experiment sees it."""
+    return GraphFacts.of(as_seen(experiment, graph), experiment.num_ranks,
+                         parallel=experiment.model.options.needs.edge_identity)
+
+
+def as_seen(experiment: Experiment, graph: Graph) -> Graph:
     """`graph` with as many features and classes as the model has inputs and outputs.
 
     Rows that are trained stand in for features; they are not there yet (torch's `meta` device: nobody can read them).
     """
-    store = build(config["feature_store"], kind_of("feature_store"))
-    task = build(config["task"], kind_of("task"))
-    features = graph.features
-    if getattr(store, "trainable", False):
-        features = torch.empty(graph.num_nodes, store.dim, device="meta")
-    num_outputs = task.num_outputs(graph, config.get("model", {}).get("hidden", 0))
+    store, features = experiment.feature_store.options, graph.features
+    if store.trained_columns is not None:
+        features = torch.empty(graph.num_nodes, store.trained_columns, device="meta")
+    num_outputs = experiment.task.options.num_outputs(graph, experiment.model.options.hidden)
     if features is graph.features and num_outputs == graph.num_classes:
         return graph
     return replace(graph, features=features, num_classes=num_outputs)

@@ -39,6 +39,8 @@ def parameters_of(target: Callable[..., Any]) -> Mapping[str, Parameter] | None:
 @cache
 def _parameters_of(target: Callable[..., Any]) -> Mapping[str, Parameter] | None:
     """Evaluates annotations once for each target: a check asks for the same ones many times."""
+    if is_dataclass(target) and isinstance(target, type) and "__init__" in vars(target):
+        return parameters_of_dataclass(target)  # each field's annotation means what it does in its own class's module
     if isinstance(target, type) and _constructor_of(target).startswith("torch.nn."):
         return {}  # that of `torch.nn.Module` has `**kwargs` and refuses each of them
     try:
@@ -192,7 +194,7 @@ def _fits_container(value: object, kind: object, args: tuple[object, ...]) -> bo
     if kind in (dict, Mapping):
         return isinstance(value, Mapping) and (not args or all(fits(item, args[1]) for item in value.values()))
     if isinstance(value, Mapping):
-        return TARGET in value
+        return TARGET in value or is_dataclass(kind)
     return isinstance(value, kind) if isinstance(kind, type) else True
 
 

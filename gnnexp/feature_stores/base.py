@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import Problem
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.feature_stores.cache import FeatureCache
-from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.pool import Pool
@@ -30,6 +30,7 @@ class FeatureStore(ABC):
         pool: memory of the rows that are read.
         counts: rows by origin and bytes to the device, those that needed no fetch apart.
         communicates: whether `fetch` is a collective that all ranks have to take part in.
+        slices: whether a rank has a slice of every row's columns (push-pull).
         trainable: whether rows are trained: what is read takes a gradient, and is another thing after every step.
     """
 
@@ -37,6 +38,7 @@ class FeatureStore(ABC):
     partitioned = False
     communicates = False
     trainable = False
+    slices = False
 
     def __init__(self, cache: FeatureCache | None = None) -> None:
         self.cache = cache
@@ -69,13 +71,18 @@ class FeatureStore(ABC):
         """How many epochs are counted for that."""
         return 0 if self.cache is None else self.cache.epochs
 
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
-        """What is wrong beside the other choices in the resolved `config`."""
-        return [] if self.cache is None else self.cache.check(config)
+    @property
+    def trained_columns(self) -> int | None:
+        """Columns of its rows where these are trained; None where they are the data's."""
+        return None
 
-    def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
-        """What of the resolved `config` does not fit the features of `graph`."""
-        return [] if self.cache is None else self.cache.check_data(config, graph)
+    def check(self, experiment: Experiment) -> list[Problem]:
+        """What is wrong beside the other choices of the experiment."""
+        return [] if self.cache is None else self.cache.check(experiment)
+
+    def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
+        """What of the experiment does not fit the features of `graph`."""
+        return [] if self.cache is None else self.cache.check_data(experiment, facts)
 
     def setup(
         self, shard: Shard, dtype: torch.dtype, device: torch.device, comm: Communicator, *, crosses: bool = True

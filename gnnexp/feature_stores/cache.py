@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Sequence
+from typing import Literal, get_args
 
 import numpy as np
 import psutil
@@ -14,8 +14,9 @@ from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import ConfigError, Problem, RunError
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.feature_stores.rows import rows_nbytes, take_rows
-from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows, SparseRows, row_nbytes
 from gnnexp.kernels.pool import Pool
@@ -69,35 +70,34 @@ class FeatureCache(ABC):
         """Whether the contents follow the frequencies of pre-sampled epochs."""
         return self.policy == "frequency"
 
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
-        """What is wrong beside the other choices in the resolved `config`."""
+    def check(self, experiment: Experiment) -> list[Problem]:
+        """What is wrong beside the other choices of the experiment."""
         return []
 
-    def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
+    def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
         """A cache must fit into `hardware.device_memory`, where that says how much there is."""
-        budget = config["hardware"].get("device_memory")
-        if budget is None or graph.features is None:
+        budget = experiment.hardware.device_memory
+        if budget is None or not facts.has_features:
             return []
-        itemsize = torch.empty(0, dtype=getattr(torch, config["train"]["dtype"])).element_size()
-        rows = min(self.rows(graph, itemsize), self.most_rows(config, graph))
-        needed = rows * row_nbytes(graph.features, itemsize)
+        itemsize = torch.empty(0, dtype=getattr(torch, experiment.train.dtype)).element_size()
+        row_bytes = facts.row_bytes(itemsize)
+        needed = row_bytes * min(self.rows(facts.num_nodes, row_bytes), self.most_rows(experiment, facts))
         if needed <= budget:
             return []
         return [Problem("feature_store.cache.capacity", self.capacity, f"takes {needed} bytes, "
                         f"hardware.device_memory is {budget} bytes", "make the cache smaller, or state more memory")]
 
-    def most_rows(self, config: Mapping[str, Any], graph: Graph) -> int:
+    def most_rows(self, experiment: Experiment, facts: GraphFacts) -> int:
         """More than this no rank will hold, whatever its capacity."""
-        return graph.num_nodes
+        return facts.num_nodes
 
-    def rows(self, graph: Graph, itemsize: int) -> int:
-        """The capacity in rows, of a graph whose features are held with `itemsize` bytes per value."""
-        assert graph.features is not None
+    def rows(self, num_nodes: int, row_bytes: int) -> int:
+        """The capacity in rows, of a graph of `num_nodes` vertices with rows of `row_bytes` bytes."""
         if isinstance(self.capacity, str):
-            wanted = parse_size(self.capacity) // row_nbytes(graph.features, itemsize)
+            wanted = parse_size(self.capacity) // row_bytes
         else:
-            wanted = int(self.capacity * graph.num_nodes) if isinstance(self.capacity, float) else self.capacity
-        return min(wanted, graph.num_nodes)
+            wanted = int(self.capacity * num_nodes) if isinstance(self.capacity, float) else self.capacity
+        return min(wanted, num_nodes)
 
     def setup(self, shard: Shard, dtype: torch.dtype, device: torch.device, comm: Communicator) -> None:
         """Choose and copy this rank's rows.
@@ -108,8 +108,9 @@ class FeatureCache(ABC):
         assert shard.graph.features is not None
         self._comm, self._dtype, self._device = comm, dtype, device
         itemsize = torch.empty(0, dtype=dtype).element_size()
-        chosen = self.choose(shard, self.rows(shard.graph, itemsize))
-        needed = chosen.numel() * row_nbytes(shard.graph.features, itemsize)
+        row_bytes = row_nbytes(shard.graph.features, itemsize)
+        chosen = self.choose(shard, self.rows(shard.graph.num_nodes, row_bytes))
+        needed = chosen.numel() * row_bytes
         available = available_bytes(device)
         if needed > available:
             raise RunError(f"the feature cache cannot be allocated: it needs {needed} bytes, {available} bytes are "

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.schema import MOST_COUNTED, TrainConfig
 from gnnexp.feature_stores.routing import Routes, route, together
 from gnnexp.feature_stores.rows import take_rows
@@ -67,13 +68,13 @@ class EmbeddingStore(TrainableStore):
             raise ConfigError(wrong)
         self.dim, self.scale, self.lr = dim, scale, lr
 
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+    def check(self, experiment: Experiment) -> list[Problem]:
         """One copy of every row; an optimizer that steps some rows alone."""
         problems = []
-        if config["paradigm"].get("group_size") is not None:
-            problems.append(Problem("paradigm.group_size", config["paradigm"]["group_size"], "trained rows have one "
+        if (together := experiment.paradigm.ranks_together(experiment)) != experiment.num_ranks:
+            problems.append(Problem("paradigm.group_size", together, "trained rows have one "
                                     "home, which groups would each have", "set paradigm.group_size=null"))
-        if config["train"].get("optimizer") == "adamw":
+        if experiment.train.optimizer == "adamw":
             problems.append(Problem("train.optimizer", "adamw", "decays every row in every step; trained rows are "
                                     "stepped where they have a gradient", "set train.optimizer=adam"))
         return problems

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from gnnexp.comm.mesh import Mesh
 from gnnexp.comm.rows import exchange_rows
 from gnnexp.errors import Problem
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.feature_stores.cache import Capacity, FeatureCache, Policy, hottest
 from gnnexp.feature_stores.routing import route
 from gnnexp.feature_stores.rows import in_places
-from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.graph.sparse import Rows
 
@@ -44,21 +45,22 @@ class ShardedCache(FeatureCache):
         super().__init__(capacity, policy, epochs, [wrong] if clique is not None and clique < 1 else [])
         self.clique = clique
 
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+    def check(self, experiment: Experiment) -> list[Problem]:
         """Cliques are of equal size."""
-        together = _ranks(config)
+        together = _ranks(experiment)
         if self.clique is None or together % self.clique == 0:
             return []
         return [Problem("feature_store.cache.clique", self.clique, f"must divide the {together} ranks that share a "
                         "batch", "feature_store.cache.clique=null")]
 
-    def most_rows(self, config: Mapping[str, Any], graph: Graph) -> int:
+    def most_rows(self, experiment: Experiment, facts: GraphFacts) -> int:
         """A share of all rows."""
-        return -(-graph.num_nodes // (self.clique or _ranks(config)))
+        return -(-facts.num_nodes // (self.clique or _ranks(experiment)))
 
     def choose(self, shard: Shard, num_rows: int) -> Tensor:
         """Every clique-size-th of the hottest rows."""
-        self._peers = self._comm.within(self.clique or self._comm.size)
+        members = self.clique or self._comm.size
+        self._peers = self._comm.along(Mesh.of(cliques=shard.num_ranks // members, members=members), "members")
         size = self._peers.size
         dealt = hottest(shard, self.policy)[: num_rows * size]
         # Rank of the clique that holds each row; `size` where nobody does.
@@ -82,8 +84,6 @@ class ShardedCache(FeatureCache):
         ], self.pool)
 
 
-def _ranks(config: Mapping[str, Any]) -> int:
+def _ranks(experiment: Experiment) -> int:
     """Ranks that share a batch's parts."""
-    hardware = config["hardware"]
-    ranks: int = hardware.get("nodes", 1) * hardware.get("workers", 1)
-    return config.get("paradigm", {}).get("group_size") or ranks
+    return experiment.paradigm.ranks_together(experiment)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from gnnexp.errors import Problem
-from gnnexp.experiment.schema import run_config
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.feature_stores.local import features_of
 from gnnexp.feature_stores.rows import rows_nbytes, take_rows
-from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
-from gnnexp.graph.sparse import Rows, SparseRows, row_nbytes
+from gnnexp.graph.sparse import Rows, SparseRows
 
 
 class SlicedStore(FeatureStore):
@@ -33,19 +32,19 @@ class SlicedStore(FeatureStore):
         self.tier = tier
         self.origins = ("host",) if tier == "host" else ("local",)
 
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+    def check(self, experiment: Experiment) -> list[Problem]:
         """The tier must be one of both."""
         return [] if self.tier in ("host", "device") else [
             Problem("feature_store.tier", self.tier, "must be host or device", "feature_store.tier=host")]
 
-    def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
+    def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
         """A slice must fit into `hardware.device_memory`, where that says how much there is."""
-        budget = config["hardware"].get("device_memory")
-        if self.tier == "host" or budget is None or graph.features is None:
+        budget = experiment.hardware.device_memory
+        if self.tier == "host" or budget is None or not facts.has_features:
             return []
-        ranks = run_config(config).hardware.num_ranks
-        itemsize = torch.empty(0, dtype=getattr(torch, config["train"]["dtype"])).element_size()
-        needed = graph.num_nodes * row_nbytes(graph.features, itemsize) // ranks
+        ranks = experiment.num_ranks
+        itemsize = torch.empty(0, dtype=getattr(torch, experiment.train.dtype)).element_size()
+        needed = facts.num_nodes * facts.row_bytes(itemsize) // ranks
         return [] if needed <= budget else [
             Problem("feature_store.tier", self.tier, f"takes {needed} bytes, hardware.device_memory is {budget} bytes",
                     "feature_store.tier=host, or more ranks")]

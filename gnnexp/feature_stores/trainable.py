@@ -23,6 +23,11 @@ class TrainableStore(FeatureStore):
     trainable = True
     dim: int
 
+    @property
+    def trained_columns(self) -> int:
+        """See `dim`."""
+        return self.dim
+
     @abstractmethod
     def begin(self, train: TrainConfig, seed: int) -> None:
         """Make the rows, after `setup`: a pure function of `seed`, wherever they are."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -117,7 +117,3 @@ class Graph:
     def destinations(self) -> Tensor:
         """`[E]` destination of each edge (dtype of `indices`): the COO side of the CSC."""
         return torch.from_numpy(edge_destinations(self.indptr.numpy(), self.indices.numpy()))
-
-    def with_splits(self, splits: Splits) -> Graph:
-        """The same graph with other splits."""
-        return replace(self, splits=splits)

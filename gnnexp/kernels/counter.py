@@ -2,7 +2,7 @@
 
 Every draw of gnnexp is `hash(key, counter)`, where the key absorbs (seed, purpose, epoch, step, hop or layer, original
 vertex id) and the counter is what is drawn. Nothing is ever keyed by rank, thread, local id or chunk, so the same
-global batch is the same for 1 worker and for 8 (docs/architecture.md, "Randomness").
+global batch is the same for 1 worker and for 8 (docs/rooms.md, "Randomness").
 
 The mixer is the finaliser of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
 OOPSLA 2014; constants of Stafford's variant 13): full avalanche, 3 multiplications. A weak key correlates consecutive

@@ -7,9 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from gnnexp.errors import Problem
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.schema import HardwareConfig
 
 
 @dataclass(frozen=True)
@@ -54,16 +56,22 @@ def lost_place(run_dir: Path, fix: str) -> Outcome:
 class Launcher(ABC):
     """Has every rank do what `python -m gnnexp.worker RUN_DIR` does, waits, and says how it ended."""
 
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
-        """What of the configuration this launcher cannot do."""
+    def check(self, experiment: Experiment) -> list[Problem]:
+        """What of the experiment this launcher cannot do."""
         return []
 
-    def check_here(self, config: Mapping[str, Any]) -> list[Problem]:
-        """What of the configuration this machine, or the cluster that it submits to, cannot do."""
+    def check_here(self, hardware: HardwareConfig) -> list[Problem]:
+        """What of `hardware` this machine, or the cluster that it submits to, cannot do."""
         return []
+
+    def node_bytes(self) -> int | None:
+        """RAM that the ranks of a node may take; None where only the cluster knows."""
+        import psutil
+
+        return int(psutil.virtual_memory().available)
 
     @abstractmethod
-    def launch(self, run_dir: Path, config: Mapping[str, Any]) -> Outcome:
+    def launch(self, run_dir: Path, hardware: HardwareConfig) -> Outcome:
         """Run all ranks of the run in `run_dir` to their end; nothing of them is left when this returns.
 
         A run that was stopped or killed goes on from the last checkpoint in `run_dir`: the ranks look for it.

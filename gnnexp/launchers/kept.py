@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-from gnnexp.experiment.build import build
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.launchers.base import Launcher
 from gnnexp.launchers.queue.controller import Controller
 
@@ -23,12 +21,9 @@ class Launchers:
         self._kept: dict[str, Launcher] = {}
         self.controller = Controller()
 
-    def of(self, node: Mapping[str, Any]) -> Launcher:
-        """The launcher of `hardware.launcher`."""
-        key = json.dumps(node, sort_keys=True)
-        if key not in self._kept:
-            self._kept[key] = build(node, Launcher)
-        return self._kept[key]
+    def of(self, experiment: Experiment) -> Launcher:
+        """The experiment's launcher, or an earlier one with the same options."""
+        return self._kept.setdefault(experiment.config.group("hardware.launcher").text(), experiment.launcher)
 
     def __enter__(self) -> Self:
         return self

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from gnnexp.errors import Problem
-from gnnexp.experiment.schema import HardwareConfig, run_config
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.files.disk import Place, subfolder
 from gnnexp.launchers.base import Launcher, Outcome, lost_place
 from gnnexp.launchers.interrupts import Interrupts, noted
@@ -51,30 +51,30 @@ class LocalLauncher(Launcher):
         self.worker_module = worker_module
         self._ranks: Ranks | None = None
 
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+    def check(self, experiment: Experiment) -> list[Problem]:
         """A local run has one machine, and somebody who waits for it."""
-        nodes = config["hardware"].get("nodes", 1)
+        nodes = experiment.hardware.nodes
         problems = [] if nodes == 1 else [Problem("hardware.nodes", nodes, "this launcher starts ranks on one machine",
                                                   "hardware.nodes=1, and more hardware.workers")]
-        if config["hardware"].get("detach"):
+        if experiment.hardware.detach:
             problems.append(Problem("hardware.detach", True, "a local run ends with the process that started it",
                                     "hardware.detach=false, or run it under nohup"))
         return problems
 
-    def check_here(self, config: Mapping[str, Any]) -> list[Problem]:
+    def check_here(self, hardware: HardwareConfig) -> list[Problem]:
         """It may only ask for a device that this machine has."""
-        if config["hardware"].get("device") != "cuda" or _has_cuda():
+        if hardware.device != "cuda" or _has_cuda():
             return []
         return [Problem("hardware.device", "cuda", "no CUDA device is visible", "set hardware.device=cpu")]
 
-    def launch(self, run_dir: Path, config: Mapping[str, Any]) -> Outcome:
+    def launch(self, run_dir: Path, hardware: HardwareConfig) -> Outcome:
         """See `Launcher.launch`. Must be called in the main thread: signals go to it, and workers die with it."""
         run_dir = run_dir.resolve()
         shutil.rmtree(run_dir / "status", ignore_errors=True)  # words of an earlier attempt
         for folder in ("logs", "status"):
             subfolder(run_dir, folder)
         with closing(Place(run_dir, JOB_FILE)) as place:
-            outcome = self._launched(place, run_config(config).hardware)
+            outcome = self._launched(place, hardware)
             remove_unfinished_words(run_dir)
             if not place.is_left():
                 return outcome
@@ -122,9 +122,7 @@ class LocalLauncher(Launcher):
         return self._ranks
 
 
-def _wait(
-    ranks: Ranks, hardware: HardwareConfig, asked: Interrupts, watchdog: Watchdog
-) -> signal.Signals | None:
+def _wait(ranks: Ranks, hardware: HardwareConfig, asked: Interrupts, watchdog: Watchdog) -> signal.Signals | None:
     """Until every rank has ended, or a signal has come: that one.
 
     Once one rank has failed, the others are asked to end (and ended by the watchdog). A starter that was killed or is

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.errors import Problem, RunError
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.packages import is_installed, missing_package
-from gnnexp.experiment.schema import HardwareConfig, run_config
+from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.files.disk import subfolder
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.queue.answers import Alive, Ended, Unknown
@@ -85,16 +86,20 @@ class SlurmLauncher(Launcher):
         self.srun_args, self.signal_delay_s = list(srun_args), signal_delay_s
         self.max_requeues, self.python = max_requeues, python
 
-    def check_here(self, config: Mapping[str, Any]) -> list[Problem]:
+    def check_here(self, hardware: HardwareConfig) -> list[Problem]:
         """Whether there is a SLURM here, and whether it has what is asked for."""
         if shutil.which("sbatch") is None or shutil.which("srun") is None:
             return [Problem("hardware", "slurm", "sbatch and srun are not on PATH: this machine submits to no cluster",
                             "hardware=local, or log in to a node that submits")]
         if not is_installed("submitit"):
             return [missing_package("hardware", "slurm", "submitit", "hardware=local")]
-        return check_against_cluster(self, run_config(config).hardware)
+        return check_against_cluster(self, hardware)
 
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+    def node_bytes(self) -> int | None:
+        """What the job asks for."""
+        return None if self.mem_gb is None else int(self.mem_gb * 1e9)
+
+    def check(self, experiment: Experiment) -> list[Problem]:
         """Numbers that no cluster takes."""
         key = "hardware.launcher."
         rules = [
@@ -109,11 +114,11 @@ class SlurmLauncher(Launcher):
         return [Problem(key + name, getattr(self, name), allowed, f"{key}{name}={mend}")
                 for name, holds, allowed, mend in rules if not holds]
 
-    def launch(self, run_dir: Path, config: Mapping[str, Any]) -> Outcome:
+    def launch(self, run_dir: Path, hardware: HardwareConfig) -> Outcome:
         """See `Launcher.launch`; with `hardware.detach` it returns when the job is in the queue."""
-        hardware, controller = run_config(config).hardware, Controller()
+        controller = Controller()
         try:
-            (job_id,) = self.submit([run_dir], config)
+            (job_id,) = self.submit([run_dir], hardware)
             print(f"SLURM job {job_id}", flush=True)
             if hardware.detach:
                 return Outcome(0, "submitted", message=f"submitted as SLURM job {job_id}: gnnexp status {run_dir}")
@@ -130,12 +135,12 @@ class SlurmLauncher(Launcher):
                 raise
             return _interrupted(run_dir, noted, controller)
 
-    def submit(self, run_dirs: Sequence[Path], config: Mapping[str, Any]) -> list[str]:
+    def submit(self, run_dirs: Sequence[Path], hardware: HardwareConfig) -> list[str]:
         """Put the runs into the queue, several of them as a job array; returns the jobs' ids.
 
         Args:
             run_dirs: with all that the ranks need.
-            config: of any of them: their hardware profiles are the same.
+            hardware: of all of them.
 
         Raises:
             RunError: sbatch refuses.
@@ -144,7 +149,7 @@ class SlurmLauncher(Launcher):
         for run_dir in run_dirs:
             write_submission(run_dir, Submission(None, token))
         try:
-            ids = self._sbatch(run_dirs, config, token)
+            ids = self._sbatch(run_dirs, hardware, token)
         except RunError as error:
             said = str(error).lower()
             if "error" in said and not any(words in said for words in _LOST_ANSWER):
@@ -155,10 +160,9 @@ class SlurmLauncher(Launcher):
             write_submission(run_dir, Submission(job_id, token))
         return ids
 
-    def _sbatch(self, run_dirs: Sequence[Path], config: Mapping[str, Any], token: str) -> list[str]:
+    def _sbatch(self, run_dirs: Sequence[Path], hardware: HardwareConfig, token: str) -> list[str]:
         import submitit
 
-        hardware = run_config(config).hardware
         folders = [prepare_folders(run_dir.resolve()) for run_dir in run_dirs]
         executor = submitit.SlurmExecutor(folder=folders[0] / "slurm", python=self.python)
         listed = subfolder(folders[0], "slurm") / "runs.txt"

@@ -3,7 +3,7 @@
     project -> score -> weight -> aggregate -> combine (mix, finish)
 
 *project* and *aggregate* are linear, on any slice of dimensions, so they commute wherever weights allow and their
-partial sums may be added across ranks; *combine* divides by the mass and never sees the raw input. docs/architecture.md
+partial sums may be added across ranks; *combine* divides by the mass and never sees the raw input. docs/rooms.md
 ("Layers") says why each phase is needed and which paradigm uses it.
 """
 
@@ -22,12 +22,13 @@ from gnnexp.graph.block import Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.ops.backend import Backend, Drop
+from gnnexp.ops.slices import mark_slice
 
 Activation = Literal["relu", "elu", "none"]
 
 
 @dataclass(frozen=True, eq=False)
-class GraphFacts:
+class Degrees:
     """What layers know of the full graph: the same on every rank, whatever it holds.
 
     Attributes:
@@ -40,13 +41,13 @@ class GraphFacts:
     num_relations: int
 
     @staticmethod
-    def of(graph: Graph) -> GraphFacts:
+    def of(graph: Graph) -> Degrees:
         """Those of the full graph."""
-        return GraphFacts(graph.in_degree, graph.out_degree, graph.num_relations)
+        return Degrees(graph.in_degree, graph.out_degree, graph.num_relations)
 
-    def to(self, device: torch.device) -> GraphFacts:
+    def to(self, device: torch.device) -> Degrees:
         """On a device."""
-        return GraphFacts(self.in_degree.to(device), self.out_degree.to(device), self.num_relations)
+        return Degrees(self.in_degree.to(device), self.out_degree.to(device), self.num_relations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +122,7 @@ class Layer(nn.Module, ABC):
         self.residual_weight = nn.Parameter(torch.empty(out_dim, in_dim)) if residual and in_dim != out_dim else None
         self.held: slice | None = None
         self.backend: Backend | None = None
-        self.facts: GraphFacts | None = None
+        self.facts: Degrees | None = None
         self.register_buffer("column", torch.arange(width) // max(1, width // num_weights), persistent=False)
         self.column: Tensor
 
@@ -183,9 +184,7 @@ class Layer(nn.Module, ABC):
             return self.backend.aggregate_outer(block, x, weight)
         return self.backend.aggregate(block, x, weight, None)
 
-    def aggregate_projected(
-        self, block: Block, x: Tensor, weight: Tensor | None, dims: slice | None = None
-    ) -> Tensor:
+    def aggregate_projected(self, block: Block, x: Tensor, weight: Tensor | None, dims: slice | None = None) -> Tensor:
         """`[D, d]` weighted sums of projected rows, or of their columns `dims` `[S, d]`, each by its own weight."""
         if self.num_weights == 1:
             return self.aggregate(block, x, weight)
@@ -270,10 +269,11 @@ class Layer(nn.Module, ABC):
             whole = getattr(self, name, None)
             if whole is not None:
                 kept.append(nn.Parameter(whole.detach()[..., dims].clone()))
+                mark_slice(kept[-1], whole.ndim - 1, dims)
                 setattr(self, name, kept[-1])
         return kept
 
-    def attach(self, backend: Backend, facts: GraphFacts) -> None:
+    def attach(self, backend: Backend, facts: Degrees) -> None:
         """Give the layer its kernels and what it may know of the graph."""
         self.backend, self.facts = backend, facts
 
@@ -306,7 +306,7 @@ class BlockLayer(nn.Module, ABC):
     def forward(self, block: Block, h_src: Tensor, h_dst: Tensor) -> Tensor:
         """`[D, out]` before the activation, from source rows `[S, Din]` and destination rows `[D, Din]`."""
 
-    def attach(self, backend: Backend, facts: GraphFacts) -> None:
+    def attach(self, backend: Backend, facts: Degrees) -> None:
         """Give the layer its kernels and what it may know of the graph, if it wants them."""
 
     @abstractmethod

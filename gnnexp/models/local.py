@@ -207,9 +207,7 @@ def _keys(layer: Layer, block: Block, h: Rows, projected: Tensor | None) -> tupl
     return keys[0], dst_key
 
 
-def edge_weights(
-    layer: Layer, block: Block, keys: tuple[Tensor, Tensor] | None
-) -> tuple[Tensor | None, Tensor | None]:
+def edge_weights(layer: Layer, block: Block, keys: tuple[Tensor, Tensor] | None) -> tuple[Tensor | None, Tensor | None]:
     """`(weight [E, K], mass [D, K])` phase by phase, as the distributed paradigms run it, with a local peak."""
     if keys is None:
         return layer.edge_weight(block, None, None) if layer.kind == "learned" else _static_weights(layer, block)

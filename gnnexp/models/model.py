@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any, TypedDict
+from collections.abc import Callable
+from typing import Literal, TypedDict
 
 import torch
 from torch import Tensor, nn
 
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.experiment.schema import MOST_COUNTED
 from gnnexp.graph.block import Batch, BatchKey, Block
-from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.kernels.counter import Purpose, stream
-from gnnexp.models.layer import Activation, BlockLayer, GraphFacts, Layer, activate
+from gnnexp.models.layer import Activation, BlockLayer, Degrees, Layer, activate
 from gnnexp.models.local import destination_rows, preactivated_rows
 from gnnexp.ops.backend import Backend, Drop
 from gnnexp.ops.backends import KERNELS, make_backend
@@ -50,7 +51,12 @@ class Model(nn.Module, ABC):
         norm: LayerNorm before each hidden activation.
         kernel: `auto` (numba on CPU, torch on CUDA), `numba`, `torch` or `dgl`.
         bias: whether layers have one.
+
+    Attributes:
+        degrees_of: what degrees are counted in, `graph` or `block`, where layers normalise by them.
     """
+
+    degrees_of: Literal["graph", "block"] = "graph"
 
     def __init__(
         self, hidden: int, layers: int, dropout: float, input_dropout: float, residual: bool, norm: bool, kernel: str,
@@ -83,19 +89,19 @@ class Model(nn.Module, ABC):
             wrong.append(Problem("model.kernel", self.kernel, allowed, "set model.kernel=auto"))
         return wrong
 
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
-        """What is wrong with the arguments, alone and beside the device in the resolved `config`."""
+    def check(self, experiment: Experiment) -> list[Problem]:
+        """What is wrong with the arguments, alone and beside the device."""
         wrong = self.problems()
-        if not wrong and config["hardware"].get("device") == "cuda" and self.kernel not in ("auto", "torch"):
+        if not wrong and experiment.hardware.device == "cuda" and self.kernel not in ("auto", "torch"):
             wrong.append(Problem("model.kernel", self.kernel, "must be torch or auto with hardware.device=cuda",
                                  "set model.kernel=auto"))
         return wrong
 
-    def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
+    def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
         """What does not fit the prepared data."""
-        if not isinstance(graph.features, SparseRows) or not isinstance(self.make_layer(0, 8, 8), BlockLayer):
+        if not facts.sparse or not isinstance(self.make_layer(0, 8, 8), BlockLayer):
             return []
-        return [Problem("model", config["model"]["_target_"], "its layers take dense rows, and the features are sparse",
+        return [Problem("model", experiment.model.target, "its layers take dense rows, and the features are sparse",
                         "set dataset.sparse=false, or choose model=sage, gcn, gat or gin")]
 
     @property
@@ -127,7 +133,7 @@ class Model(nn.Module, ABC):
         )
 
     def setup(
-        self, in_dim: int, num_classes: int, facts: GraphFacts, *, seed: int, dtype: torch.dtype, device: torch.device
+        self, in_dim: int, num_classes: int, facts: Degrees, *, seed: int, dtype: torch.dtype, device: torch.device
     ) -> None:
         """Build the layers and draw their parameters: a pure function of the seed, the same on every rank.
 

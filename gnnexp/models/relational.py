@@ -173,9 +173,7 @@ class BlockDiagonalLayer(RelationalLayer):
         """Sums come out projected."""
         return aggregated
 
-    def aggregate_projected(
-        self, block: Block, x: Tensor, weight: Tensor | None, dims: slice | None = None
-    ) -> Tensor:
+    def aggregate_projected(self, block: Block, x: Tensor, weight: Tensor | None, dims: slice | None = None) -> Tensor:
         """`[D, o]`: the columns of the blocks that `dims` touches; of a block that is cut the part that is here."""
         assert self.backend is not None
         pairs, (first, last) = block.relations, self._touched(dims)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from gnnexp.errors import Problem
-from gnnexp.graph.graph import Graph
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.shard import BlockNeeds
-from gnnexp.graph.sparse import SparseRows
 from gnnexp.models.layer import Layer
 from gnnexp.models.model import Model
 from gnnexp.models.relational import BasisLayer, BlockDiagonalLayer, NormBy
@@ -54,19 +53,19 @@ class RGCN(Model):
             wrong.append(self._too_many("model.hidden", self.hidden))
         return wrong
 
-    def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
+    def check_data(self, experiment: Experiment, facts: GraphFacts) -> list[Problem]:
         """Relations; for blocks dense rows, and a column of features and classes for each."""
-        problems = super().check_data(config, graph)
-        if graph.edge_types is None or not graph.num_edges:
-            lacks = "no edge types" if graph.edge_types is None else "no edges, so no relations"
-            problems.append(Problem("model", config["model"]["_target_"], f"dataset {graph.name} has {lacks}",
+        problems = super().check_data(experiment, facts)
+        if not facts.typed or not facts.num_edges:
+            lacks = "no edge types" if not facts.typed else "no edges, so no relations"
+            problems.append(Problem("model", experiment.model.target, f"dataset {facts.name} has {lacks}",
                                     "choose a dataset with relations, or model=sage"))
         if self.decomposition == "basis":
             return problems
-        if isinstance(graph.features, SparseRows):
+        if facts.sparse:
             problems.append(Problem("model.decomposition", "block", "blocks take dense rows, and the features are "
                                     "sparse", "set dataset.sparse=false, or model.decomposition=basis"))
-        sizes = {"dataset features": graph.num_features, "dataset classes": graph.num_classes}
+        sizes = {"dataset features": facts.num_features, "dataset classes": facts.num_classes}
         return [*problems, *(self._too_many(what, size) for what, size in sizes.items() if 0 < size < self.blocks)]
 
     def _too_many(self, what: str, columns: int) -> Problem:

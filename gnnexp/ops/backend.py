@@ -1,6 +1,6 @@
 """What layers ask of kernels; three interchangeable implementations (`model.kernel: numba | torch | dgl`).
 
-All agree to rounding, forward and backward, and draw identical dropout masks (docs/architecture.md, "Randomness").
+All agree to rounding, forward and backward, and draw identical dropout masks (docs/rooms.md, "Randomness").
 """
 
 from __future__ import annotations

@@ -6,16 +6,19 @@ Where topology or features live is the sampler's and the feature store's busines
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
 from gnnexp.errors import Problem
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts, Plan, Sizes
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
+from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import (
     hidden_links,
     hop_by_hop,
@@ -25,9 +28,10 @@ from gnnexp.paradigms.checks import (
     whole_rows,
 )
 from gnnexp.paradigms.loops.global_batch import Ready
-from gnnexp.paradigms.loops.mini_batch import MiniBatch
+from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
 from gnnexp.paradigms.loops.share import Share
 from gnnexp.paradigms.loops.targets import Assign
+from gnnexp.paradigms.trainer import Trainer
 from gnnexp.samplers.layerwise import LayerSampler
 from gnnexp.samplers.remote import RemoteExpansion
 
@@ -43,42 +47,54 @@ class Loaded(Ready):
     features: Rows | None
 
 
-class DataParallel(MiniBatch[Batch, Loaded]):
+@dataclass(frozen=True)
+class DataParallel(Paradigm):
     """Replicated model, one gradient all-reduce per global batch.
 
-    Args:
+    Attributes:
         assign: who trains which targets of a global batch: `even` shares; the `owner` of each target (needs a
-            partition; what a partitioned topology wants); `stratified` (labelled inexact, see `MiniBatch`).
+            partition; what a partitioned topology wants); `stratified` (labelled inexact, see `MiniBatchTrainer`).
     """
 
-    def __init__(self, assign: Assign = "even") -> None:
-        super().__init__(assign)
+    assign: Assign = "even"
 
-    def wants_partition(self, config: Mapping[str, Any]) -> bool:
+    def wants_partition(self, experiment: Experiment) -> bool:
         """Wherever something is placed by owner."""
-        return (self.assign != "even" or config["sampler"].get("topology") == "partitioned"
-                or super().wants_partition(config))
+        return (self.assign != "even" or experiment.sampler.options.topology == "partitioned"
+                or super().wants_partition(experiment))
 
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+    def check(self, experiment: Experiment) -> list[Problem]:
         """A partitioned topology samples hop by hop, from targets that are at their owners."""
-        problems = [*hidden_links(config), *one_thread_where_batches_communicate(config),
-                    *whole_rows(config, "data_parallel")]
-        if self.wants_partition(config):
-            problems += one_part_per_rank(config)
-        if config["sampler"].get("topology") == "partitioned":
-            problems += hop_by_hop(config, "a partitioned topology")
-        if pairs(config) and self.assign == "stratified":
+        problems = [*hidden_links(experiment), *one_thread_where_batches_communicate(experiment),
+                    *whole_rows(experiment, "data_parallel")]
+        if self.wants_partition(experiment):
+            problems += one_part_per_rank(experiment)
+        if experiment.sampler.options.topology == "partitioned":
+            problems += hop_by_hop(experiment, "a partitioned topology")
+        if pairs(experiment) and self.assign == "stratified":
             problems.append(Problem("paradigm.assign", self.assign, "ends of a link have several owners",
                                     "set paradigm.assign=owner (of the head), or even"))
-        elif (config["sampler"].get("topology") == "partitioned" and self.assign == "even"
-                and not pairs(config)):
+        elif (experiment.sampler.options.topology == "partitioned" and self.assign == "even"
+                and not pairs(experiment)):
             problems.append(Problem("paradigm.assign", self.assign, "with sampler.topology=partitioned the first hop "
                                     "is sampled where the target's edges are", "set paradigm.assign=owner"))
         return problems
 
-    def setup(self, job: Job) -> None:
-        """Take the parts; a partitioned topology is sampled with requests to the owners."""
-        super().setup(job)
+    def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
+        """A part for every rank, where something is placed by owner."""
+        num_parts = experiment.num_ranks if self.wants_partition(experiment) else None
+        return Plan(num_parts, drawn_from_graph(experiment, facts), approximates=approximated(experiment, self.assign))
+
+    def trainer(self, job: Job) -> Trainer[Any]:
+        """By mini-batches."""
+        return DataParallelTrainer(job, self.assign)
+
+
+class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
+    """A rank's micro-batches; a partitioned topology is sampled with requests to the owners."""
+
+    def __init__(self, job: Job, assign: Assign) -> None:
+        super().__init__(job, assign)
         self._kept: tuple[Tensor, Rows] | None = None
         self._sample: Callable[[Tensor, BatchKey, int], Batch] = job.sampler.sample
         if job.sampler.topology == "partitioned":
@@ -94,11 +110,6 @@ class DataParallel(MiniBatch[Batch, Loaded]):
         """The rows of all its input vertices."""
         features = self._read(sampled)
         return Loaded(self.to_device(sampled, features), features)
-
-    def forget_batches(self) -> None:
-        """The features of a full batch are read again."""
-        super().forget_batches()
-        self._kept = None
 
     def forward(self, ready: Loaded) -> Tensor | None:
         """The replicated model on whole rows."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,109 +20,83 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.build import build
-from gnnexp.experiment.needs import Need
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts, Need, Plan, Sizes
 from gnnexp.graph.graph import Graph
-from gnnexp.graph.parts import Parts
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.job import Job
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.measure.ledger import Traffic, all_reduce_share
 from gnnexp.measure.phases import Phase
 from gnnexp.models.model import Model
-from gnnexp.paradigms.base import Paradigm
+from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import cpu_only, no_decoder, plain_features, vertices_only, whole_topology
 from gnnexp.paradigms.dgl.layers import SUPPORTED, DGLStack, supported, wants_self_loops
+from gnnexp.paradigms.trainer import B, EpochCounts, Trainer
 from gnnexp.tasks.base import Examples
 
 os.environ.setdefault("DGLBACKEND", "pytorch")  # read by dgl when it is imported
 import dgl
 
+_DDP: frozenset[Phase] = frozenset(("sync", "wait"))
 DGLBatch = tuple[Tensor, Tensor, list[Any], Tensor]
 
 
-def unsupported_model(config: Mapping[str, Any]) -> list[Problem]:
-    """Why DGL's convolutions cannot stand for the model of `config`."""
-    node = config["model"]
-    try:
-        reason = supported(build(node, Model))
-    except ConfigError:
-        return []  # the model's own problems are reported as such
-    return [Problem("model", node["_target_"], reason, SUPPORTED)] if reason else []
+def check_dgl(experiment: Experiment, name: str) -> list[Problem]:
+    """What DGL's scripts do not do: links, decoders, models without a convolution of DGL's, parts, GPUs."""
+    why, reason = "DGL's scripts for vertices are its peer", supported(experiment.model.options)
+    unsupported = [Problem("model", experiment.model.target, reason, SUPPORTED)] if reason else []
+    return [*vertices_only(experiment, name, why), *no_decoder(experiment, name, why), *unsupported,
+            *plain_features(experiment, name), *whole_topology(experiment, name), *cpu_only(experiment, name)]
 
 
-class DGLReference(Paradigm[DGLBatch]):
+@dataclass(frozen=True)
+class DGLReference(Paradigm):
     """Mini-batch training through DGL alone.
 
-    Args:
+    Attributes:
         num_workers: sampling processes of DGL's DataLoader per rank; 0 samples in the training process.
         fused: DGL's fused sampling kernel (its default).
     """
 
-    exact = False
-    approximates = "each rank draws its own batches (DGL's sampler), and means of ranks are averaged (DDP)"
+    num_workers: int = 0
+    fused: bool = True
 
-    def __init__(self, num_workers: int = 0, fused: bool = True) -> None:
-        self.num_workers, self.fused = num_workers, fused
-
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+    def check(self, experiment: Experiment) -> list[Problem]:
         """DGL's loader is its own sampler: fanouts come from the configured one."""
         problems = []
-        if config["sampler"].get("fanouts") is None:
+        if experiment.sampler.options.fanouts is None:
             problems.append(
-                Problem("sampler", config["sampler"]["_target_"], "needs fanouts for DGL's NeighborSampler",
+                Problem("sampler", experiment.sampler.target, "needs fanouts for DGL's NeighborSampler",
                         "set sampler=fused, or system=dgl_full_graph for training without sampling")
             )
         if self.num_workers < 0:
             problems.append(Problem("paradigm.num_workers", self.num_workers, "must be 0 or more", "set it to 0"))
-        why = "DGL's scripts for vertices are its peer"
-        problems += [*vertices_only(config, "dgl_reference", why), *no_decoder(config, "dgl_reference", why)]
-        return [*problems, *unsupported_model(config), *plain_features(config, "dgl_reference"),
-                *whole_topology(config, "dgl_reference"), *cpu_only(config, "dgl_reference")]
+        return [*problems, *check_dgl(experiment, "dgl_reference")]
 
-    def checkpoint_bytes(self, config: Mapping[str, Any], graph: Graph) -> int:
-        """The order of all targets, int64."""
-        return 8 * int(graph.splits.train.numel())
+    def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
+        """DGL's own copies of the graph and the features; a checkpoint has the order of all targets, int64."""
+        approximates = "each rank draws its own batches (DGL's sampler), and means of ranks are averaged (DDP)"
+        return Plan(None, drawn_from_graph(experiment, facts), approximates=approximates, needs=dgl_needs(facts),
+                    checkpoint_bytes=8 * facts.num_train)
 
-    def needs(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> Iterable[Need]:
-        """DGL's own copies of the graph and the features."""
-        return dgl_needs(graph)
+    def trainer(self, job: Job) -> Trainer[Any]:
+        """DGL's script."""
+        return DGLReferenceTrainer(job, self)
 
-    def setup(self, job: Job) -> None:
-        """Build DGL's graph, stack and loader."""
+
+class DGLTrainer(Trainer[B]):
+    """DGL's graph and stack."""
+
+    def __init__(self, job: Job) -> None:
         if reason := supported(job.model):
             raise ConfigError(Problem("model", type(job.model).__name__, reason, SUPPORTED))
         self.job = job
         self.graph = to_dgl(job.graph, wants_self_loops(job.model))
         self.features = dense_features(job)
         self.stack = DGLStack(job.model)
-        self.runner: nn.Module = self.stack
-        if job.comm.size > 1:
-            self.runner = DistributedDataParallel(self.stack)
-            # torch compares the hook's annotations with its own classes, not with strings: this one has none.
-            self.runner.register_comm_hook(None, lambda _, bucket: self._count_bucket(bucket))
-        self.loader = self._loader()
-        self.work: Counter[str] = Counter()
-
-    def _loader(self) -> Any:  # noqa: ANN401
-        job = self.job
-        fanouts = job.sampler.fanouts
-        assert fanouts is not None
-        sampler = dgl.dataloading.NeighborSampler(list(reversed(fanouts)), fused=self.fused)
-        targets = job.task.targets()
-        size = job.run.train.batch_size or targets.numel()
-        workers = self.num_workers if job.run.train.overlap else 0
-        return dgl.dataloading.DataLoader(
-            self.graph, targets, sampler, batch_size=max(1, size // job.comm.size), shuffle=job.run.train.shuffle,
-            drop_last=False, use_ddp=job.comm.size > 1, num_workers=workers,
-            persistent_workers=workers > 0,
-        )
-
-    @property
-    def untimed(self) -> frozenset[Phase]:
-        """DDP waits for the others and reduces gradients while backward runs."""
-        return frozenset(("sync", "wait")) if self.job.comm.size > 1 else frozenset()
 
     @property
     def module(self) -> nn.Module:
@@ -133,10 +108,47 @@ class DGLReference(Paradigm[DGLBatch]):
         self.stack.store_to(self.job.model)
         return self.job.model
 
+    def synchronize(self) -> None:
+        """Nothing: a single rank has nobody to agree with, and DDP does it during backward."""
+
+    def clear_gradients(self) -> None:
+        """As `optimizer.zero_grad()`."""
+        self.stack.zero_grad(set_to_none=True)
+
+
+class DGLReferenceTrainer(DGLTrainer[DGLBatch]):
+    """DGL's loader, and DDP."""
+
+    def __init__(self, job: Job, options: DGLReference) -> None:
+        super().__init__(job)
+        self.runner: nn.Module = self.stack
+        if job.comm.size > 1:
+            self.runner = DistributedDataParallel(self.stack)
+            # torch compares the hook's annotations with its own classes, not with strings: this one has none.
+            comm = job.comm  # a hook with the trainer in it would keep it, with its graph and features, for ever
+            self.runner.register_comm_hook(None, lambda _, bucket: _count_bucket(comm, bucket))
+        self.loader = self._loader(options)
+        self.work: Counter[str] = Counter()
+
+    def _loader(self, options: DGLReference) -> Any:  # noqa: ANN401
+        job = self.job
+        fanouts = job.sampler.fanouts
+        assert fanouts is not None
+        sampler = dgl.dataloading.NeighborSampler(list(reversed(fanouts)), fused=options.fused)
+        targets = job.task.targets()
+        size = job.experiment.train.batch_size or targets.numel()
+        train = job.experiment.train
+        workers = options.num_workers if train.overlap else 0
+        return dgl.dataloading.DataLoader(
+            self.graph, targets, sampler, batch_size=max(1, size // job.comm.size), shuffle=train.shuffle,
+            drop_last=False, use_ddp=job.comm.size > 1, num_workers=workers,
+            persistent_workers=workers > 0,
+        )
+
     def batches(self, epoch: int, first: int = 0) -> Generator[DGLBatch, None, None]:
         """Batches of DGL's loader, with their features."""
         timer = self.job.timer
-        seed = epoch_seed(self.job.run.seed, epoch, self.job.comm.rank)
+        seed = epoch_seed(self.job.experiment.seed, epoch, self.job.comm.rank)
         torch.manual_seed(seed)
         dgl.seed(seed)
         np.random.seed(seed)  # DGL's loader shuffles with numpy's global state
@@ -168,18 +180,11 @@ class DGLReference(Paradigm[DGLBatch]):
             (loss / count).backward()  # type: ignore[no-untyped-call]
         return loss.detach(), count
 
-    def synchronize(self) -> None:
-        """DDP has done it during backward."""
-
-    def clear_gradients(self) -> None:
-        """As `optimizer.zero_grad()`."""
-        self.stack.zero_grad(set_to_none=True)
-
-    def end_epoch(self) -> dict[str, int]:
-        """Counters of this rank."""
-        counts = dict(self.work)
+    def end_epoch(self) -> EpochCounts:
+        """Counters of this rank; DDP waits for the others and reduces gradients while backward runs."""
+        counts, together = dict(self.work), _DDP if self.job.comm.size > 1 else frozenset()
         self.work.clear()
-        return counts
+        return EpochCounts(counts, untimed=together)
 
     def state_dict(self) -> dict[str, Any]:
         """The order of this rank's targets: DGL's loader shuffles what the last epoch left."""
@@ -189,19 +194,20 @@ class DGLReference(Paradigm[DGLBatch]):
         """Go on from that order."""
         self.loader.dataset._indices.copy_(state["order"])
 
-    def _count_bucket(self, bucket: Any) -> Any:  # noqa: ANN401
-        """DDP's own all-reduce of one bucket of gradients, counted."""
-        comm, buffer = self.job.comm, bucket.buffer()
-        num_bytes = buffer.numel() * buffer.element_size()
-        comm.ledger.add({"gradients": Traffic(all_reduce_share(num_bytes, comm.rank, comm.size), 1)})
-        start = time.perf_counter()
-        future = allreduce_hook(None, bucket)  # type: ignore[arg-type]
 
-        def finish(done: Any) -> Any:  # noqa: ANN401
-            comm.ledger.add({"gradients": Traffic(seconds=time.perf_counter() - start)})
-            return done.value()
+def _count_bucket(comm: Communicator, bucket: Any) -> Any:  # noqa: ANN401
+    """DDP's own all-reduce of one bucket of gradients, counted."""
+    buffer = bucket.buffer()
+    num_bytes = buffer.numel() * buffer.element_size()
+    comm.ledger.add({"gradients": Traffic(all_reduce_share(num_bytes, comm.rank, comm.size), 1)})
+    start = time.perf_counter()
+    future = allreduce_hook(None, bucket)  # type: ignore[arg-type]
 
-        return future.then(finish)
+    def finish(done: Any) -> Any:  # noqa: ANN401
+        comm.ledger.add({"gradients": Traffic(seconds=time.perf_counter() - start)})
+        return done.value()
+
+    return future.then(finish)
 
 
 def epoch_seed(seed: int, epoch: int, rank: int) -> int:
@@ -209,11 +215,11 @@ def epoch_seed(seed: int, epoch: int, rank: int) -> int:
     return stream(seed, Purpose.SHUFFLE, epoch, rank) & 0x7FFFFFFF
 
 
-def dgl_needs(graph: Graph) -> tuple[Need, ...]:
+def dgl_needs(facts: GraphFacts) -> tuple[Need, ...]:
     """COO and CSC with edge ids, all int64; dense float32 rows; the library (digits: 505 to 516 MB instead of 466)."""
     return (
-        Need("DGL's own graph (int64, COO and CSC)", "host", 8 * (4 * graph.num_edges + graph.num_nodes)),
-        Need("features as a DGL script holds them", "host", 4 * graph.num_nodes * graph.num_features),
+        Need("DGL's own graph (int64, COO and CSC)", "host", 8 * (4 * facts.num_edges + facts.num_nodes)),
+        Need("features as a DGL script holds them", "host", 4 * facts.num_nodes * facts.num_features),
         Need("DGL's library", "host", 50_000_000),
     )
 

@@ -13,26 +13,30 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from gnnexp.errors import ConfigError
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts, Plan, Sizes
 from gnnexp.feature_stores.rows import rows_nbytes
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.kernels.pool import Pool
 from gnnexp.models.model import Model
-from gnnexp.paradigms.loops.global_batch import Ready
+from gnnexp.paradigms.base import Paradigm
+from gnnexp.paradigms.loops.global_batch import AutogradTrainer, Ready
 from gnnexp.paradigms.loops.pipeline import prepared
 from gnnexp.paradigms.loops.share import of_vertices
-from gnnexp.paradigms.parts.allocation import parts_of
+from gnnexp.paradigms.parts.allocation import num_parts, parts_of
 from gnnexp.paradigms.parts.local_models import LocalModels, OptimizerState
-from gnnexp.paradigms.parts.on_parts import OnParts
-from gnnexp.paradigms.parts.options import AveragingOptions
+from gnnexp.paradigms.parts.needs import drawn_from_parts, least_sizes, part_needs
+from gnnexp.paradigms.parts.options import batch_size_of, check_averaging, fitting_parts, memory_of, option_problems
 from gnnexp.paradigms.parts.turn import Turn, take_turn
+from gnnexp.paradigms.trainer import EpochCounts, Trainer
 
 # The order of targets with as many as one in a part; what a rank without any more does while others train.
 _NO_TARGETS = torch.empty(0, dtype=torch.int64)
@@ -49,53 +53,80 @@ class Local(Ready):
     features: Rows | None
 
 
-class ModelAveraging(OnParts[Local]):
+@dataclass(frozen=True)
+class ModelAveraging(Paradigm):
     """Local training of every part, and the average of all models.
 
-    Args:
+    Attributes:
         sync_every: epochs between two averages; after the last epoch there is always one.
         optimizer_state: what becomes of each part's optimizer state then: `kept`, `averaged` or `reset`.
         full_neighbors: whether a part holds all neighbours of what it owns (section III-B); without them only the edges
             that the partition gave it (Figure 2).
         local_batch_size: targets of a part's batch; null: the global batch's share, train.batch_size / p.
         memory: bytes of a rank for data and computing, which decide p where partitioner.num_parts=auto; null:
-            hardware.device_memory, and where that is null as many parts as ranks. A part whose topology and features
-            take more, its halo included, is refused.
+            hardware.device_memory, and where that is null as many parts as ranks. Where the topology and features of a
+            part take more, its halo included, there are twice as many parts; a number that was told is refused.
         reserve: of these, bytes for computing; null: two thirds.
     """
 
-    exact = False
-    takes_vertex_cut = True
+    sync_every: int = 1
+    optimizer_state: OptimizerState = "kept"
+    full_neighbors: bool = True
+    local_batch_size: int | None = None
+    memory: int | None = None
+    reserve: int | None = None
+    takes_vertex_cut: ClassVar[bool] = True
+    always_partitioned: ClassVar[bool] = True
 
-    def __init__(
-        self, sync_every: int = 1, optimizer_state: OptimizerState = "kept", full_neighbors: bool = True,
-        local_batch_size: int | None = None, memory: int | None = None, reserve: int | None = None,
-    ) -> None:
-        self.options = AveragingOptions(sync_every, optimizer_state, full_neighbors, local_batch_size, memory, reserve)
-        if problems := self.options.problems():
+    def __post_init__(self) -> None:
+        if problems := option_problems(self):
             raise ConfigError(problems)
-        halo = "" if full_neighbors else "; neighbours in other parts are missing"
-        self.approximates = (f"every part trains a model of its own, averaged every {sync_every} epochs; beyond the "
-                             f"first hop a halo vertex aggregates what its part holds{halo}")
 
-    # --- setup -----------------------------------------------------------------------------------------------------
-    def setup(self, job: Job) -> None:
-        """Take the parts, one model each."""
-        super().setup(job)
+    def check(self, experiment: Experiment) -> list[Problem]:
+        """Epochs between averages, samplers and stores that a part can have of its own."""
+        return check_averaging(experiment, self)
+
+    def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
+        """As many parts as section III-C says, more where their halos want it; those that are not cut yet are even."""
+        memory = memory_of(experiment, self)
+        count = min(facts.num_nodes, num_parts(facts.topology_bytes + facts.num_nodes * facts.row_bytes(4),
+                                               experiment.num_ranks, memory, self.reserve))
+        told = experiment.partitioner.num_parts
+        parts = least_sizes(facts, count if told == "auto" else told) if sizes is None else sizes
+        batch_size = batch_size_of(self, experiment.train.batch_size, len(parts))
+        alone = sizes is not None and len(sizes) == 1
+        wanted = count if sizes is None else fitting_parts(experiment, facts, self, sizes, count)
+        return Plan(
+            len(parts) if isinstance(wanted, Problem) else wanted,
+            drawn_from_parts(parts, experiment.num_ranks, batch_size), works_on_parts=True,
+            full_neighbors=self.full_neighbors, approximates="" if alone else self._approximates,
+            needs=tuple(part_needs(facts, parts, experiment.num_ranks)), evaluation_memory=memory,
+            problems=(wanted,) if isinstance(wanted, Problem) else (),
+        )
+
+    @property
+    def _approximates(self) -> str:
+        halo = "" if self.full_neighbors else "; neighbours in other parts are missing"
+        return (f"every part trains a model of its own, averaged every {self.sync_every} epochs; beyond the first hop "
+                f"a halo vertex aggregates what its part holds{halo}")
+
+    def trainer(self, job: Job) -> Trainer[Any]:
+        """Part by part."""
+        return AveragingTrainer(job, self)
+
+
+class AveragingTrainer(AutogradTrainer[Local]):
+    """A rank's parts, one model each."""
+
+    def __init__(self, job: Job, options: ModelAveraging) -> None:
+        super().__init__(job)
         assert job.parts is not None
-        self.evaluation_memory = self.options.memory_of(job.config)
-        self._sizes = job.parts.sizes
+        self.options, self._sizes = options, job.parts.sizes
         self._mine = parts_of(job.comm.rank, job.comm.size, len(self._sizes))
-        self._models = LocalModels(job.model, self._mine, self.options.optimizer_state)
+        self._models = LocalModels(job.model, self._mine, options.optimizer_state)
         self._held: Turn | None = None
         self._pool = Pool()
         self._renamed: tuple[tuple[Block, ...], tuple[Block, ...]] | None = None
-        if len(self._sizes) == 1:
-            self.exact, self.approximates = True, ""
-
-    def take_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
-        """Every part has a state of it."""
-        self._models.optimizer = optimizer
 
     # --- the iteration ---------------------------------------------------------------------------------------------
     def batches(self, epoch: int, first: int = 0) -> Generator[Local, None, None]:
@@ -110,12 +141,12 @@ class ModelAveraging(OnParts[Local]):
                     of_part = range(turn.schedule.num_steps)
                     yield from prepared(self.job, of_part, self._preparing(turn, epoch), self.work)
             self._models.end()
-            idle = Local(Batch(_NO_TARGETS, (), BatchKey(self.job.run.seed, epoch, 0)), None)
+            idle = Local(Batch(_NO_TARGETS, (), BatchKey(self.job.experiment.seed, epoch, 0)), None)
             for _ in range(self._longest() - steps):
                 yield idle
         finally:
             self._models.end()
-        if (epoch + 1) % self.options.sync_every == 0 or epoch + 1 == self.job.run.train.epochs:
+        if (epoch + 1) % self.options.sync_every == 0 or epoch + 1 == self.job.experiment.train.epochs:
             with self.job.timer.phase("sync"):
                 total = sum(size.train for size in self._sizes)
                 weights = {part: self._sizes[part].train / total for part in self._mine}
@@ -138,6 +169,11 @@ class ModelAveraging(OnParts[Local]):
 
     def synchronize(self) -> None:
         """Nothing, within an epoch."""
+
+    def update(self, optimizer: torch.optim.Optimizer) -> None:
+        """Every part has a state of the optimizer."""
+        self._models.use(optimizer)
+        super().update(optimizer)
 
     # --- parts -----------------------------------------------------------------------------------------------------
     def _turns(self, epoch: int) -> Generator[Turn, None, None]:
@@ -169,7 +205,7 @@ class ModelAveraging(OnParts[Local]):
         return turn
 
     def _batch_size(self) -> int | None:
-        return self.options.batch_size(self.job.run.train.batch_size, len(self._sizes))
+        return batch_size_of(self.options, self.job.experiment.train.batch_size, len(self._sizes))
 
     def _longest(self) -> int:
         """Steps of the rank that has most."""
@@ -189,7 +225,7 @@ class ModelAveraging(OnParts[Local]):
 
         def prepare(step: int) -> Local:
             with timer.phase("sample"):
-                sampled = turn.sample(order, BatchKey(self.job.run.seed, epoch, step))
+                sampled = turn.sample(order, BatchKey(self.job.experiment.seed, epoch, step))
             with timer.phase("load"):
                 features = turn.read(sampled)
                 batch = replace(sampled, targets=names[sampled.targets].long(), blocks=self._renamed_of(turn, sampled))
@@ -210,18 +246,17 @@ class ModelAveraging(OnParts[Local]):
         return kept[1]
 
     # --- what is recorded ------------------------------------------------------------------------------------------
-    def end_epoch(self) -> dict[str, int]:
-        """Counters of this rank, edges and vertices by layer among them; its stores have told theirs."""
+    def end_epoch(self) -> EpochCounts:
+        """Counters of this rank, edges and vertices by layer among them; its stores have told theirs.
+
+        Not by batch: ranks train different numbers of batches, of different parts.
+        """
         counts = self.work.take()
         for name, steps in self._batches.items():
             for layer, amounts in enumerate(zip(*steps, strict=True), 1):
                 counts[f"{name}_layer{layer}"] = sum(amounts)
-        return counts
-
-    def batch_counts(self) -> dict[str, list[list[int]]]:
-        """None: ranks train different numbers of batches, of different parts."""
         self._batches.clear()
-        return {}
+        return EpochCounts(counts)
 
     def memory(self) -> dict[str, int]:
         """The largest part of this rank; another one beside it while it is prefetched."""

@@ -11,37 +11,41 @@ Exact: each destination has all its in-edges in its chunk, and every vertex's gr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
-from typing import Any, Literal
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.needs import Need, Resident
-from gnnexp.graph.block import BatchKey, Block
-from gnnexp.graph.graph import Graph
-from gnnexp.graph.parts import Parts
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts, Need, Plan, Resident, Sizes
+from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.measure.memory import give_back_heap
-from gnnexp.paradigms.checks import block_degrees, num_ranks, one_part_per_rank, pairs
-from gnnexp.paradigms.loops.full_graph import FullGraph, Whole
+from gnnexp.paradigms.base import Paradigm, drawn_from_graph
+from gnnexp.paradigms.checks import block_degrees, one_part_per_rank, pairs
+from gnnexp.paradigms.chunks.chunking import Chunking
+from gnnexp.paradigms.loops.full_graph import FullGraphTrainer, Whole, check_full_graph
 from gnnexp.paradigms.loops.share import Share
 from gnnexp.paradigms.offloading.checks import check_offload, host_bytes
-from gnnexp.paradigms.offloading.options import Keep, OffloadOptions
+from gnnexp.paradigms.offloading.options import Keep, check_layers, option_problems
 from gnnexp.paradigms.offloading.plan import OffloadPlan
 from gnnexp.paradigms.offloading.start import ReadRows
 from gnnexp.paradigms.offloading.sweep import Sweeps
+from gnnexp.paradigms.trainer import EpochCounts, Trainer
+from gnnexp.placement.transitions import BOTH, Dedup
 from gnnexp.tiers.host_tier import Place
 
 
-class Offload(FullGraph):
+@dataclass(frozen=True)
+class Offload(Paradigm):
     """Full-graph training beyond device memory.
 
-    Args:
-        chunks: n, ranges of a rank's destinations, balanced by edges; `auto`: as few as `device_memory` allows.
-        device_memory: bytes that the rank's chunks may take of the device tier.
+    Attributes:
+        chunks: n, ranges of a rank's destinations, balanced by edges; None: as few as `device_memory` allows.
+        device_memory: bytes that the rank's chunks may take of the device tier, None for any.
         keep: what the host keeps of a layer for its backward pass: `outputs` (the layer is run again from its inputs),
             `sums` (its aggregated rows; only the rest is run again), `paper` (sums wherever that is exact), or
             `cheapest`: whichever brings fewer rows across.
@@ -53,76 +57,81 @@ class Offload(FullGraph):
         prefetch: on a GPU, bring a batch's own rows while the batch before is worked on.
     """
 
-    exact = True
-    needs_partition = True
+    chunks: int | None = 8
+    device_memory: int | None = None
+    keep: Keep = "cheapest"
+    rows: ReadRows = "cheapest"
+    host: Place = "ram"
+    dedup: Dedup = BOTH
+    reorganise: bool = True
+    prefetch: bool = True
+    always_partitioned: ClassVar[bool] = True
 
-    def __init__(
-        self, chunks: int | Literal["auto"] = 8, device_memory: int | None = None, keep: Keep = "cheapest",
-        rows: ReadRows = "cheapest", host: Place = "ram", dedup: Mapping[str, Any] | None = None,
-        reorganise: bool = True, prefetch: bool = True,
-    ) -> None:
-        chosen = {"inter": True, "intra": True} if dedup is None else dedup
-        self.options = OffloadOptions(chunks, device_memory, keep, rows, host, chosen, reorganise, prefetch)
-        if problems := self.options.problems():
+    def __post_init__(self) -> None:
+        if problems := option_problems(self):
             raise ConfigError(problems)
 
     @property
-    def updates_on_host(self) -> bool:
-        """Features stay in host memory and cross with the chunks that read them."""
-        return True
+    def chunking(self) -> Chunking:
+        """`chunks` and `device_memory`."""
+        return Chunking(self.chunks, self.device_memory)
 
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
-        """A part per rank, and options that fit the other groups."""
-        problems = [*super().check(config), *one_part_per_rank(config), *block_degrees(config, "offload")]
-        return [*problems, *self.options.check(config)]
+    def check(self, experiment: Experiment) -> list[Problem]:
+        """A part per rank, and options that fit the model."""
+        return [*check_full_graph(experiment, "offload"), *one_part_per_rank(experiment),
+                *block_degrees(experiment, "offload"), *check_layers(experiment, self)]
 
-    def check_data(self, config: Mapping[str, Any], graph: Graph) -> list[Problem]:
-        """Dense features, a budget for the largest vertices."""
-        return check_offload(config, graph, self.options)
+    def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
+        """A part for every rank; features stay in host memory and cross with the chunks that read them."""
+        problems = check_offload(experiment, facts, self)
+        return Plan(
+            experiment.num_ranks, drawn_from_graph(experiment, facts), resident=self._resident(experiment, facts),
+            needs=() if problems else tuple(self._needs(experiment, facts)), features_on_host=True,
+            problems=tuple(problems),
+        )
 
-    def needs(self, config: Mapping[str, Any], graph: Graph, parts: Parts | None = None) -> list[Need]:
+    def _needs(self, experiment: Experiment, facts: GraphFacts) -> list[Need]:
         """Vertex data of all layers, in RAM or in files; topology with its transpose; what chunks may take."""
-        in_ram = self.options.host == "ram"
-        rows, sums = host_bytes(config, graph, self.options)
+        in_ram = self.host == "ram"
+        rows, sums = host_bytes(experiment, facts, self)
         return [
             Need("vertex data of all layers", "host" if in_ram else "disk", rows),
             *([] if in_ram else [Need("gradients of a layer, while they are added up", "host", sums)]),
             Need("outputs of links' ends, and their gradients", "host",
-                 4 * -(-graph.num_nodes // num_ranks(config)) * graph.num_classes * 4 if pairs(config) else 0),
-            Need("topology of all chunks, with its transpose", "host", 16 * -(-graph.num_edges // num_ranks(config))),
-            Need("chunks (paradigm.device_memory)", "device", self.options.device_memory or 0),
+                 4 * -(-facts.num_nodes // experiment.num_ranks) * facts.num_classes * 4 if pairs(experiment) else 0),
+            Need("topology of all chunks, with its transpose", "host",
+                 16 * -(-facts.num_edges // experiment.num_ranks)),
+            Need("chunks (paradigm.device_memory)", "device", self.device_memory or 0),
         ]
 
-    def resident_share(self, config: Mapping[str, Any], graph: Graph) -> Resident:
-        """Of the device tier: the share of one chunk, no more than its edges lead to; a budget is one of `needs`."""
-        chunks = self.options.chunks
-        if chunks == "auto":
+    def _resident(self, experiment: Experiment, facts: GraphFacts) -> Resident:
+        """Of the device tier: the share of one chunk, no more than its edges lead to; a budget is one of the needs."""
+        if self.device_memory is not None:
             return Resident(0, 0, 0)
-        edges = -(-graph.num_edges // (num_ranks(config) * chunks))
-        rows = min(graph.num_nodes, edges + -(-graph.num_nodes // (num_ranks(config) * chunks)))
+        assert self.chunks is not None
+        chunks = experiment.num_ranks * self.chunks
+        edges = -(-facts.num_edges // chunks)
+        rows = min(facts.num_nodes, edges + -(-facts.num_nodes // chunks))
         return Resident(edges, rows, rows)
 
-    # --- setup -----------------------------------------------------------------------------------------------------
-    def setup(self, job: Job) -> None:
-        """Cut the rank's part into chunks, and plan what moves between them."""
-        super().setup(job)
+    def trainer(self, job: Job) -> Trainer[Any]:
+        """Chunk by chunk."""
+        return OffloadTrainer(job, self)
+
+
+class OffloadTrainer(FullGraphTrainer):
+    """A rank's part in chunks, and a plan of what moves between them."""
+
+    def __init__(self, job: Job, options: Offload) -> None:
+        super().__init__(job)
         assert job.shard.partition is not None
-        self._own = job.shard.partition.vertices_of(job.shard.part)
-        self.plan = OffloadPlan.of(job, self._own, self.options)
+        self.own = job.shard.partition.vertices_of(job.shard.part)
+        self.planned = job.once.of("plan", lambda: OffloadPlan.of(job, self.own, options))
         give_back_heap()  # who reads what was known row by row
-        if self.options.device_memory is not None and job.model.backend is not None:
-            job.model.backend.keep_at_most(self.options.device_memory)
-        self.sweeps = Sweeps(job, self._own, self.plan, self.options)
-
-    @property
-    def own(self) -> Tensor:
-        """What the part owns."""
-        return self._own
-
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        """Nothing is on the device between chunks."""
-        return ()
+        if options.device_memory is not None and job.model.backend is not None:
+            job.model.backend.keep_at_most(options.device_memory)
+        self.blocks = ()  # nothing is on the device between chunks
+        self.sweeps = job.once.of("sweeps", lambda: Sweeps(job, self.own, self.planned, options))
 
     def load(self) -> Rows:
         """Features of the own vertices, into the host tier."""
@@ -174,8 +183,8 @@ class Offload(FullGraph):
     # --- counts ----------------------------------------------------------------------------------------------------
     def count_computed(self, ready: Whole) -> None:
         """Every layer's edges, and those of layers that backward runs again."""
-        edges, vertices = self.plan.num_edges, self._own.numel()
-        keeps = self.plan.keeps_sums
+        edges, vertices = self.planned.num_edges, self.own.numel()
+        keeps = self.planned.keeps_sums
         self.count("edges_computed", edges * len(keeps))
         self.count("edges_computed_again", edges * keeps.count(False))
         self.count("edges_redundant", 0)  # every destination has one chunk
@@ -183,20 +192,20 @@ class Offload(FullGraph):
         self._batches.setdefault("edges", []).append([edges] * len(keeps))
         self._batches.setdefault("vertices", []).append([vertices] * len(keeps))
 
-    def end_epoch(self) -> dict[str, int]:
+    def end_epoch(self) -> EpochCounts:
         """A sweep's volumes (section 5.3) beside the rest; rank 0 tells those of all ranks."""
-        counts = super().end_epoch()
+        found = super().end_epoch()
         if self.job.comm.rank == 0:
-            counts |= {f"tier/rows_{name}": rows for name, rows in asdict(self.plan.volumes).items()}
-        return counts
+            found.work.update({f"tier/rows_{name}": rows for name, rows in asdict(self.planned.volumes).items()})
+        return found
 
     def memory(self) -> dict[str, int]:
         """Topology and vertex data are the host's; the rest of the device's memory is measured."""
         held = super().memory()
         trained = 0 if self.job.trained_rows is None else self.job.trained_rows.nbytes()
         vertices = self.sweeps.host.num_bytes + trained
-        return {**held, "topology_bytes": self.plan.topology_bytes, "vertex_bytes": vertices}
+        return {**held, "topology_bytes": self.planned.topology_bytes, "vertex_bytes": vertices}
 
     def facts(self) -> Mapping[str, Any]:
         """The plan's."""
-        return self.plan.facts
+        return self.planned.facts

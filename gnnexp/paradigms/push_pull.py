@@ -11,16 +11,16 @@ Exact for every layer on the contract.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.build import build, locate
+from gnnexp.errors import Problem
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts, Plan, Sizes
 from gnnexp.feature_stores.embedding import SlicedEmbeddingStore
 from gnnexp.feature_stores.sliced import SlicedStore, slice_bounds
 from gnnexp.graph.block import Batch, BatchKey, Block
@@ -28,12 +28,14 @@ from gnnexp.graph.packing import pack_block, unpack_block
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.model import Model
+from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import block_layers, hidden_links, one_thread_where_batches_communicate
 from gnnexp.paradigms.columns.sliced_layer import Pull, SlicedLayer
 from gnnexp.paradigms.loops.global_batch import Ready
-from gnnexp.paradigms.loops.gradients import FlatGradients
-from gnnexp.paradigms.loops.mini_batch import MiniBatch
+from gnnexp.paradigms.loops.gradients import FlatGradients, Trained
+from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
 from gnnexp.paradigms.loops.share import Share
+from gnnexp.paradigms.trainer import Trainer
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,55 +59,58 @@ class Pushed(Ready):
     features: tuple[Rows, ...]
 
 
-class PushPull(MiniBatch[Sampled, Pushed]):
+@dataclass(frozen=True)
+class PushPull(Paradigm):
     """Model parallel in the first layer, data parallel above.
 
-    Args:
+    Attributes:
         pull: see `SlicedLayer`.
     """
 
-    def __init__(self, pull: Pull = "auto") -> None:
-        super().__init__("even")
-        if pull not in get_args(Pull):
-            raise ConfigError(Problem("paradigm.pull", pull, f"must be one of: {', '.join(get_args(Pull))}",
-                                      "paradigm.pull=auto"))
-        self.pull = pull
+    pull: Pull = "auto"
 
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+    def check(self, experiment: Experiment) -> list[Problem]:
         """Sliced features, whole blocks, a first layer on the contract."""
-        problems = [*hidden_links(config), *one_thread_where_batches_communicate(config, always=True)]
-        target = config["feature_store"]["_target_"]
-        if not getattr(locate(target), "slices", False):
-            problems.append(Problem("feature_store", target, "push_pull reads slices of rows",
+        problems = [*hidden_links(experiment), *one_thread_where_batches_communicate(experiment, always=True)]
+        if not experiment.feature_store.options.slices:
+            problems.append(Problem("feature_store", experiment.feature_store.target, "push_pull reads slices of rows",
                                     "choose feature_store=sliced, or embedding_sliced"))
-        if config["sampler"].get("topology") == "partitioned":
+        if experiment.sampler.options.topology == "partitioned":
             problems.append(Problem("sampler.topology", "partitioned", "push_pull samples micro-batches on every rank",
                                     "set sampler.topology=replicated"))
-        if block_layers(config):
-            problems.append(Problem("model", config["model"]["_target_"], "its layers need whole rows, which no rank "
+        if block_layers(experiment):
+            problems.append(Problem("model", experiment.model.target, "its layers need whole rows, which no rank "
                                     "has: push_pull runs layers on the contract", "choose model=sage, gcn, gat or gin"))
         return problems
 
-    def setup(self, job: Job) -> None:
-        """Take the parts; of the first layer's input weights keep this rank's columns."""
-        super().setup(job)
+    def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
+        """Nothing is placed by owner, but what the store wants."""
+        num_parts = experiment.num_ranks if self.wants_partition(experiment) else None
+        return Plan(num_parts, drawn_from_graph(experiment, facts), approximates=approximated(experiment, "even"))
+
+    def trainer(self, job: Job) -> Trainer[Any]:
+        """By mini-batches."""
+        return PushPullTrainer(job, self.pull)
+
+
+class PushPullTrainer(MiniBatchTrainer[Sampled, Pushed]):
+    """A rank's micro-batches, and its columns of everybody's; of the first layer's input weights it keeps these."""
+
+    def __init__(self, job: Job, pull: Pull) -> None:
+        super().__init__(job, "even")
         assert isinstance(job.store, SlicedStore | SlicedEmbeddingStore)
-        self.first = SlicedLayer(job.model, job.store.dims, job.comm, self.pull)
+        dims = job.store.dims
+        self.first = job.once.of("sliced layer", lambda: SlicedLayer(job.model, dims, job.comm, pull))
         # The slice's gradients are complete here: every rank's batch went through it. No all-reduce.
-        self.sliced = FlatGradients(self.first.sliced, job.dtype, job.device)
+        self.sliced = FlatGradients(self.first.sliced, None, job.dtype, job.device)
         own = {id(p) for p in self.first.sliced}
         whole = (p for p in job.model.parameters() if id(p) not in own)
-        self.gradients = FlatGradients(whole, job.dtype, job.device)
+        self.gradients = FlatGradients(whole, job.comm, job.dtype, job.device)
 
-    def slices(self) -> Mapping[str, tuple[int, slice]]:
-        """Columns of the first layer's input weights."""
-        own = {id(p) for p in self.first.sliced}
-        return {name: (p.ndim - 1, self.first.dims) for name, p in self.job.model.named_parameters() if id(p) in own}
-
-    def clear_gradients(self) -> None:
-        """Both kinds."""
-        super().clear_gradients()
-        self.sliced.clear()
+    @property
+    def trained(self) -> tuple[Trained, ...]:
+        """The slice, too."""
+        return (*super().trained, self.sliced)
 
     def memory(self) -> dict[str, int]:
         """The slice's gradients are held once: no all-reduce works on them."""
@@ -140,9 +145,9 @@ class PushPull(MiniBatch[Sampled, Pushed]):
     def evaluation_model(self) -> Model:
         """A model with whole weights, gathered from all ranks."""
         job, model, first = self.job, self.job.model, self.first.layer
-        whole = build(job.config["model"], Model)
+        whole = job.experiment.model.make()
         assert first.facts is not None
-        whole.setup(model.in_dim, model.num_classes, first.facts, seed=job.run.seed, dtype=job.dtype,
+        whole.setup(model.in_dim, model.num_classes, first.facts, seed=job.experiment.seed, dtype=job.dtype,
                     device=job.device)
         bounds = slice_bounds(model.in_dim, job.comm.size)
         widths = [stop - start for start, stop in pairwise(bounds)]

@@ -11,32 +11,34 @@ data parallel across groups of consecutive ranks, split parallel within each.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from gnnexp.comm.shuffle import ShuffleIndex, shuffle
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts, Plan, Sizes
 from gnnexp.graph.block import BatchKey
-from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
+from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import (
     block_degrees,
     hidden_links,
     hop_by_hop,
-    num_ranks,
     one_part_per_rank,
     one_thread_where_batches_communicate,
     pairs,
     whole_rows,
 )
 from gnnexp.paradigms.loops.global_batch import Ready
-from gnnexp.paradigms.loops.mini_batch import MiniBatch
+from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
 from gnnexp.paradigms.loops.share import Share, from_owners
 from gnnexp.paradigms.loops.targets import Assign, share
+from gnnexp.paradigms.trainer import Trainer
 from gnnexp.samplers.layerwise import LayerSampler
 from gnnexp.samplers.split import SplitBatch, Splitter
 
@@ -56,53 +58,66 @@ class LoadedSplit(Ready):
     features: Rows
 
 
-class SplitParallel(MiniBatch[SplitBatch, LoadedSplit]):
+@dataclass(frozen=True)
+class SplitParallel(Paradigm):
     """Cooperative training of one mini-batch per group of ranks.
 
-    Args:
+    Attributes:
         group_size: ranks that share a mini-batch, a divisor of the number of ranks; None for all.
         assign: `owner`, or `stratified` (each rank shuffles its own part's targets, as GSplit's artifact does).
     """
 
-    needs_partition = True
+    group_size: int | None = None
+    assign: Assign = "owner"
+    always_partitioned: ClassVar[bool] = True
 
-    def __init__(self, group_size: int | None = None, assign: Assign = "owner") -> None:
-        super().__init__(assign)
-        if group_size is not None and group_size < 1:
-            raise ConfigError(Problem("paradigm.group_size", group_size, "must be at least 1, or null for all ranks",
-                                      "set paradigm.group_size=null"))
-        if assign == "even":
-            raise ConfigError(Problem("paradigm.assign", assign, "a split has the targets that its rank owns",
+    def __post_init__(self) -> None:
+        if self.group_size is not None and self.group_size < 1:
+            raise ConfigError(Problem("paradigm.group_size", self.group_size, "must be at least 1, or null for all "
+                                      "ranks", "set paradigm.group_size=null"))
+        if self.assign == "even":
+            raise ConfigError(Problem("paradigm.assign", self.assign, "a split has the targets that its rank owns",
                                       "set paradigm.assign=owner"))
-        self.group_size = group_size
 
-    def num_parts(self, config: Mapping[str, Any], graph: Graph) -> int:
-        """One part per rank of a group."""
-        return self.group_size or num_ranks(config)
+    def ranks_together(self, experiment: Experiment) -> int:
+        """A group."""
+        return self.group_size or experiment.num_ranks
 
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+    def check(self, experiment: Experiment) -> list[Problem]:
         """Groups of equal size, a part per rank of a group, samplers that go hop by hop."""
-        ranks = num_ranks(config)
-        size = self.group_size or ranks
+        ranks = experiment.num_ranks
+        size = self.ranks_together(experiment)
         problems = [
-            *hidden_links(config), *one_thread_where_batches_communicate(config, always=True),
-            *hop_by_hop(config, "split_parallel"), *whole_rows(config, "split_parallel"),
-            *block_degrees(config, "split_parallel"),
+            *hidden_links(experiment), *one_thread_where_batches_communicate(experiment, always=True),
+            *hop_by_hop(experiment, "split_parallel"), *whole_rows(experiment, "split_parallel"),
+            *block_degrees(experiment, "split_parallel"),
         ]
-        if ranks % size:
+        if not ranks or ranks % size:
             return [*problems, Problem("paradigm.group_size", self.group_size, f"must divide the {ranks} ranks",
                                        "set paradigm.group_size=null")]
-        if self.assign == "stratified" and pairs(config):
+        if self.assign == "stratified" and pairs(experiment):
             problems.append(Problem("paradigm.assign", self.assign, "ends of a link have several owners",
                                     "set paradigm.assign=owner"))
         elif self.assign == "stratified" and size != ranks:
             problems.append(Problem("paradigm.assign", self.assign, "strata are parts of all ranks: needs one group",
                                     "set paradigm.group_size=null, or paradigm.assign=owner"))
-        return [*problems, *one_part_per_rank(config, size)]
+        return [*problems, *one_part_per_rank(experiment, size)]
 
-    def setup(self, job: Job) -> None:
-        """Take the parts."""
-        super().setup(job)
+    def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
+        """One part per rank of a group."""
+        return Plan(self.ranks_together(experiment), drawn_from_graph(experiment, facts),
+                    approximates=approximated(experiment, self.assign))
+
+    def trainer(self, job: Job) -> Trainer[Any]:
+        """By mini-batches."""
+        return SplitTrainer(job, self.assign)
+
+
+class SplitTrainer(MiniBatchTrainer[SplitBatch, LoadedSplit]):
+    """A rank's split of every mini-batch of its group."""
+
+    def __init__(self, job: Job, assign: Assign) -> None:
+        super().__init__(job, assign)
         assert isinstance(job.sampler, LayerSampler)
         self.splitter = Splitter(job.sampler, job.shard, job.batch_comm, job.model.num_layers)
 

@@ -13,8 +13,7 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor
 
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.experiment.build import build
-from gnnexp.experiment.kinds import kind_of
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.packages import is_installed, missing_package
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, check_partition
@@ -57,16 +56,12 @@ class Partitioner(ABC):
     def assign(self, graph: Graph, num_parts: int) -> Owners:
         """Owners of all vertices; called with 1 <= num_parts <= V only."""
 
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+    def check(self, experiment: Experiment) -> list[Problem]:
         """What keeps a run from using it: nothing where the paradigm asks for no partition."""
-        try:
-            paradigm = build(config["paradigm"], kind_of("paradigm"))
-        except ConfigError:
-            return []  # the paradigm's own problems are reported as such
-        if not paradigm.wants_partition(config):
+        paradigm = experiment.paradigm
+        if not paradigm.wants_partition(experiment):
             return []
-        hardware = config.get("hardware", {})
-        alone = self.resolve(hardware.get("nodes", 1) * hardware.get("workers", 1)) == 1
+        alone = self.resolve(experiment.num_ranks) == 1
         missing = [] if alone else [one for one in self.requires if not is_installed(one)]
         return [*self._check_cut(paradigm),
                 *(missing_package("partitioner", self.method, one, "partitioner=random") for one in missing)]
@@ -83,6 +78,12 @@ class Partitioner(ABC):
     def bytes_per_edge(self) -> int:
         """That `assign` takes of memory, about, for the preflight."""
         return 0
+
+    @property
+    def reads_file(self) -> str | None:
+        """The file or folder (`path`) whose content decides results too; None if there is none."""
+        path = vars(self).get("path")
+        return None if path is None else str(path)
 
     @property
     def requires(self) -> tuple[str, ...]:

@@ -22,7 +22,21 @@ BYTES_PER_EDGE = 112
 Balance = Literal["vertices", "edges", "train"]
 
 
-class MetisPartitioner(Partitioner):
+class ByMetis(Partitioner):
+    """Parts come from METIS."""
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """METIS comes with pymetis."""
+        return ("pymetis",)
+
+    @property
+    def version(self) -> str:
+        """Another pymetis may bring another METIS."""
+        return metis_version()
+
+
+class MetisPartitioner(ByMetis):
     """Multilevel partitioning of the simple undirected view; minimises the directed edges between parts.
 
     An undirected edge weighs as much as there are directed edges between its ends, so METIS's objective is the edge
@@ -67,16 +81,6 @@ class MetisPartitioner(Partitioner):
             problems.append(Problem("partitioner.seed", seed, "must be 0 to 2^31 - 2", "partitioner.seed=0"))
         if problems:
             raise ConfigError(problems)
-
-    @property
-    def requires(self) -> tuple[str, ...]:
-        """METIS comes with pymetis."""
-        return ("pymetis",)
-
-    @property
-    def version(self) -> str:
-        """Another pymetis may bring another METIS."""
-        return metis_version()
 
     def assign(self, graph: Graph, num_parts: int) -> Owners:
         """Owners by METIS; no part is left empty."""

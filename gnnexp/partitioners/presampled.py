@@ -16,12 +16,12 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import owner_dtype
 from gnnexp.graph.storage.presample import Presample
 from gnnexp.kernels.graph.undirected import undirected
-from gnnexp.partitioners.base import Owners, Partitioner
-from gnnexp.partitioners.metis import BYTES_PER_EDGE, check_memory, fill_empty
-from gnnexp.partitioners.metis_library import MOST_IMBALANCE, check_limits, index_dtype, metis_version, part_graph
+from gnnexp.partitioners.base import Owners
+from gnnexp.partitioners.metis import BYTES_PER_EDGE, ByMetis, check_memory, fill_empty
+from gnnexp.partitioners.metis_library import MOST_IMBALANCE, check_limits, index_dtype, part_graph
 
 
-class PresampledPartitioner(Partitioner):
+class PresampledPartitioner(ByMetis):
     """Weighted minimum edge cut by METIS, from the counts of pre-sampled epochs.
 
     Args:
@@ -51,16 +51,6 @@ class PresampledPartitioner(Partitioner):
                     for bad, name, value, allowed, mend in wrong if bad]
         if problems:
             raise ConfigError(problems)
-
-    @property
-    def requires(self) -> tuple[str, ...]:
-        """METIS comes with pymetis."""
-        return ("pymetis",)
-
-    @property
-    def version(self) -> str:
-        """Another pymetis may bring another METIS."""
-        return metis_version()
 
     @property
     def presampled_epochs(self) -> int:

@@ -38,6 +38,9 @@ class Dedup:
     intra: bool
 
 
+BOTH = Dedup(inter=True, intra=True)
+
+
 @dataclass(frozen=True, eq=False)
 class Move:
     """What comes into a rank's buffer with a batch.

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.schema import HardwareConfig, Links
 
 # What drawing one edge reads at random where a profile does not say how many edges it draws: the neighbour's id, and
 # its place in the table that numbers a batch's vertices; a device fetches 32 bytes for either.
 _BYTES_PER_DRAW = 64
-_FIGURES = ("flops", "gather")
 
 
 @dataclass(frozen=True)
@@ -65,33 +63,32 @@ class Machine:
         return self.hosts(ranks) or (self.nodes == 1 and self.concurrent and 0 < ranks < self.workers)
 
 
-def machine_of(name: str, hardware: Mapping[str, Any]) -> Machine:
-    """From the resolved `hardware` of a profile.
+def machine_of(name: str, hardware: HardwareConfig) -> Machine:
+    """From a hardware profile.
 
     Raises:
         ConfigError: it does not say what an estimate needs; all of that at once.
     """
-    links = hardware.get("links") or {}
-    nodes, workers = int(hardware.get("nodes", 1)), int(hardware["workers"])
-    on_host = hardware.get("device") == "cpu" or not links.get("h2d")
-    between = links.get("network") if nodes > 1 or on_host else links.get("d2d") or links.get("h2d")
-    said = {f"hardware.{key}": hardware.get(key) for key in _FIGURES}
+    links, nodes, workers = hardware.links or Links(), hardware.nodes, hardware.workers
+    on_host = hardware.device == "cpu" or not links.h2d
+    between = links.network if nodes > 1 or on_host else links.d2d or links.h2d
+    said = {"hardware.flops": hardware.flops, "hardware.gather": hardware.gather}
     if nodes * workers > 1:
-        said |= {"hardware.latency": hardware.get("latency"),
+        said |= {"hardware.latency": hardware.latency,
                  f"hardware.links.{'network' if nodes > 1 or on_host else 'd2d'}": between}
     missing = [Problem(key, value, f"an estimate of {name} needs it: must be a positive number",
                        f"set {key}=<per second>, from a data sheet or a measurement, or choose another profile")
                for key, value in said.items() if not isinstance(value, int | float) or value <= 0]
     if missing:
         raise ConfigError(missing)
-    gather, link = float(hardware["gather"]), float(between or math.inf)
-    host = gather if on_host else float(links["h2d"])
+    gather, link = float(hardware.gather or 0), float(between or math.inf)
+    host = gather if on_host else float(links.h2d or 0)
     return Machine(
-        name=name, nodes=nodes, workers=workers, flops=float(hardware["flops"]), gather=gather,
+        name=name, nodes=nodes, workers=workers, flops=float(hardware.flops or 0), gather=gather,
         # A data sheet has one figure for a device's memory.
-        stream=float(hardware.get("stream") or gather),
-        sampling=float(hardware.get("sampling") or gather / _BYTES_PER_DRAW), host=host,
-        link=link / workers if nodes > 1 else link, latency=float(hardware.get("latency") or 0),
-        step_s=float(hardware.get("step_s") or 0), concurrent=not on_host or nodes > 1,
-        device_memory=hardware.get("device_memory"), source=str(hardware.get("source") or "not said"),
+        stream=float(hardware.stream or gather),
+        sampling=float(hardware.sampling or gather / _BYTES_PER_DRAW), host=host,
+        link=link / workers if nodes > 1 else link, latency=float(hardware.latency or 0),
+        step_s=float(hardware.step_s or 0), concurrent=not on_host or nodes > 1,
+        device_memory=hardware.device_memory, source=hardware.source or "not said",
     )

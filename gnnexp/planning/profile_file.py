@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.planning.figures import LINKS, UNITS, Figure
 from gnnexp.record.records import write_text
 
 _ALWAYS = ("h2d", "d2d", "network")  # null where they were not measured
 
 
-def profile_text(hardware: Mapping[str, Any], figures: Sequence[Figure], source: str, command: str) -> str:
+def profile_text(hardware: HardwareConfig, figures: Sequence[Figure], source: str, command: str) -> str:
     """The file.
 
     Args:
-        hardware: resolved, as it was measured: ranks, threads and memory (where they were chosen) and device.
+        hardware: as it was measured: ranks, threads and memory (where they were chosen) and device.
         figures: what was measured.
         source: by whom, where, when, in one line.
         command: that measures it again.
     """
     measured = {figure.name: figure for figure in figures}
-    device = {"device": hardware["device"]} if hardware.get("device") not in (None, "auto") else {}
-    threads = {"threads": hardware["threads"]} if hardware.get("threads") else {}
+    device = {} if hardware.device == "auto" else {"device": hardware.device}
+    threads = {"threads": hardware.threads} if hardware.threads else {}
     links = [f"{name}: {_link(measured.get(name))}" for name in LINKS if name in measured or name in _ALWAYS]
-    memory = {"device_memory": hardware["device_memory"]} if hardware.get("device_memory") else {}
-    placed = {"workers": hardware["workers"], **device, **threads, **memory}
+    memory = {"device_memory": hardware.device_memory} if hardware.device_memory else {}
+    placed = {"workers": hardware.workers, **device, **threads, **memory}
     lines = [
         f"# This machine, measured by `{command}`: medians, per rank, all ranks at once (docs/estimates.md).",
         "defaults:", "  - local", "  - _self_", *(f"{key}: {value}" for key, value in placed.items()),

@@ -8,6 +8,7 @@ from functools import cache
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.build import hardware_of
 from gnnexp.experiment.signature import unknown
 from gnnexp.planning.machine import Machine, machine_of
 
@@ -24,7 +25,7 @@ def machine_named(name: str, config_dir: str | None = None) -> Machine:
     known = sorted(find_folders(config_dir).choices("hardware"))
     if name not in known:
         raise ConfigError(unknown("--hardware", name, name, [*known, ALL]))
-    return machine_of(name, compose([f"hardware={name}"], config_dir).config["hardware"])
+    return machine_of(name, hardware_of(compose([f"hardware={name}"], config_dir).config))
 
 
 def machines_named(names: Sequence[str], config_dir: str | None = None) -> list[Machine]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import Environment
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.graph import Graph
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.train import make_optimizer
@@ -22,27 +21,28 @@ OVERRIDES = (
 )
 
 
-def step(config: Mapping[str, Any], graph: Graph, comm: Communicator, repetitions: int) -> list[float]:
+def step(experiment: Experiment, graph: Graph, comm: Communicator, repetitions: int) -> list[float]:
     """Seconds of a step, epoch after epoch of a tiny model: each rank trains one of its own, all of them at once.
 
     Args:
-        config: resolved, of `OVERRIDES`.
+        experiment: of `OVERRIDES`.
         graph: of its dataset.
         comm: all ranks; they meet before every repetition, and exchange nothing in it.
         repetitions: epochs, after one that warms up.
     """
     alone = Environment(local_rank=comm.rank, local_ranks=comm.size)
-    job, paradigm = assemble(config, Artifacts(graph), Path(), alone)
-    optimizer = make_optimizer(paradigm.module, job.run.train)
-    paradigm.module.train()
+    job = assemble(experiment, Artifacts(graph), Path(), alone)
+    trainer = job.experiment.paradigm.trainer(job)
+    optimizer = make_optimizer(trainer.module, job.experiment.train)
+    trainer.module.train()
     found = []
     for epoch in range(repetitions + 1):
         comm.barrier()
         start, steps = time.perf_counter(), 0
-        for batch in paradigm.batches(epoch):
-            paradigm.forward_backward(batch)
-            paradigm.synchronize()
-            paradigm.update(optimizer)
+        for batch in trainer.batches(epoch):
+            trainer.forward_backward(batch)
+            trainer.synchronize()
+            trainer.update(optimizer)
             steps += 1
         found.append((time.perf_counter() - start) / steps)
     return found[1:]

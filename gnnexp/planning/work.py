@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from gnnexp.experiment.schema import run_config
+from gnnexp.experiment.build import batch_size_of
 from gnnexp.record.runs import Run
 
 ITEMSIZE = 4
@@ -168,7 +168,7 @@ def num_steps(run: Run) -> int:
     """Global batches of an epoch; 1 where all examples are one."""
     sizes = run.provenance["graph"]
     examples = sizes.get("num_links") if run.value("task") == "link_prediction" else sizes.get("num_train")
-    size = run_config(run.config).train.batch_size if "train" in run.config else None
+    size = batch_size_of(run.config) if "train" in run.config else None
     return -(-int(examples) // size) if size and examples else 1
 
 

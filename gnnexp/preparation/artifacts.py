@@ -15,14 +15,15 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from gnnexp.datasets.base import Dataset
 from gnnexp.errors import DataError, Problem
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.disk import NO_ROOM, refusal, shortened, try_lock
 from gnnexp.files.pulse import Pulse, process_table
 from gnnexp.graph.graph import Graph
@@ -97,13 +98,13 @@ def _open_sound(folder: Path) -> Graph:
 
 
 def prepare_presample(
-    config: Mapping[str, Any], graph: Graph, graph_key: str, epochs: int, cache: Path
+    experiment: Experiment, graph: Graph, graph_key: str, epochs: int, cache: Path
 ) -> tuple[Presample, Path]:
     """Counts of `epochs` epochs of the training sampler (`gnnexp.preparation.presample`), and their folder."""
-    folder = cache / "presamples" / f"{_slug(graph.name)}-{epochs}-{presample_key(config, graph_key, epochs)[:16]}"
+    folder = cache / "presamples" / f"{_slug(graph.name)}-{epochs}-{presample_key(experiment, graph_key, epochs)[:16]}"
 
     def make(staging: Path) -> None:
-        presample(config, graph, epochs).save(staging)
+        presample(experiment, graph, epochs).save(staging)
 
     return _prepare(folder, lambda path: open_presample(path, graph), make), folder
 

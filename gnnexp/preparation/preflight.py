@@ -8,30 +8,19 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
-import psutil
 import torch
 
 from gnnexp.errors import Problem
-from gnnexp.experiment.build import build
-from gnnexp.experiment.needs import Drawn, Need, Place, Resident
-from gnnexp.experiment.schema import RunConfig, TrainConfig, run_config
-from gnnexp.experiment.seen import as_seen
-from gnnexp.feature_stores.base import FeatureStore
-from gnnexp.graph.graph import Graph
-from gnnexp.graph.parts import Parts
-from gnnexp.graph.sparse import row_nbytes
-from gnnexp.kernels.graph.edges import has_parallel
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import Drawn, GraphFacts, Need, Place, Plan, Resident
+from gnnexp.experiment.schema import TrainConfig
 from gnnexp.models.model import Model
-from gnnexp.paradigms.base import Paradigm
-from gnnexp.partitioners.base import Partitioner
 from gnnexp.samplers.base import Sampler
-from gnnexp.tasks.base import Task
 
 # Peak of a rank whose data is next to nothing (digits, 2 ranks, 5 runs: 463 to 466 MB; 296 MB right after the imports).
 _INTERPRETER = 460_000_000
@@ -79,60 +68,55 @@ class Estimate:
                 f"{need.what}" for need in chosen if need.num_bytes]
 
 
-def estimate(config: Mapping[str, Any], graph: Graph, graph_files: int, parts: Parts | None = None) -> Estimate:
-    """What a run of `config` on `graph` needs of a machine.
+def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files: int) -> Estimate:
+    """What a run needs of a machine.
 
     Args:
-        config: resolved and checked.
-        graph: prepared.
+        experiment: checked.
+        facts: of its graph.
+        plan: of the paradigm; parts that are not cut yet have at least what even ones would have.
         graph_files: bytes of its files.
-        parts: where ranks work on these; None: they are not cut yet, and have at least what even ones would have.
     """
-    run, graph = run_config(config), as_seen(config, graph)
-    hardware, train = run.hardware, run.train
-    model, sampler = build(config["model"], Model), build(config["sampler"], Sampler)
-    store = build(config["feature_store"], FeatureStore)
-    paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
+    hardware, train = experiment.hardware, experiment.train
+    model, sampler, store = experiment.model.options, experiment.sampler.options, experiment.feature_store.options
     itemsize = torch.empty(0, dtype=getattr(torch, train.dtype)).element_size()
-    drawn = paradigm.drawn_from(config, graph, parts)
+    drawn, resident, row = plan.drawn, plan.resident, facts.row_bytes(itemsize)
     batch = _Batch.of(drawn, sampler, model)
-    row = 0 if graph.features is None else row_nbytes(graph.features, itemsize)
-    resident = paradigm.resident_share(config, graph)
-    parameters = _parameters(graph, model) * itemsize
-    num_owners = max(1, paradigm.num_parts(config, graph))
+    parameters = _parameters(facts, model) * itemsize
+    num_owners = plan.num_parts or experiment.num_ranks
     sampled = drawn.edges if sampler.topology == "replicated" else -(-drawn.edges // num_owners)
-    cache = 0 if store.cache is None else row * min(
-        store.cache.rows(graph, itemsize), store.cache.most_rows(config, graph))
-    trained = 3 * graph.num_nodes * row if graph.trains_features else 0
+    cache = 0 if store.cache is None or not row else row * min(
+        store.cache.rows(facts.num_nodes, row), store.cache.most_rows(experiment, facts))
+    trained = 3 * facts.num_nodes * row if facts.trains_features else 0
     # That of the best epoch stays as well; without `checkpoint_every` there is one, if the run is stopped.
     checkpoints = 1 + (train.checkpoints_kept + (train.eval_every is not None) if train.checkpoint_every else 0)
     needs = [
         Need("the graph's files, mapped", "shared", graph_files, per_rank=False),
         Need("interpreter and libraries", "host", _INTERPRETER),
         Need("features that the store holds", "host", store.held_bytes(drawn.held * row, num_owners)),
-        Need("topology that the sampler holds", "host", sampler.held_bytes(graph, drawn.edges, num_owners)),
-        Need("numbers of parallel edges", "host", _occurrence(graph, model, sampled)),
+        Need("topology that the sampler holds", "host", sampler.held_bytes(facts, drawn.edges, num_owners)),
+        Need("numbers of parallel edges", "host", _occurrence(facts, model, sampled)),
         Need("the sampler's tables of vertices", "host", 4 * drawn.held * max(1, sampler.threads)),
         Need("feature cache", "device", cache),
         *(_resident_needs(resident, model, row, itemsize) if resident else _batch_needs(
             batch, 1 + (sampler.prefetch if train.overlap and sampler.threads else 0), model, row, itemsize)),
         Need("parameters, gradients, optimizer", "device", 4 * parameters),
         Need(f"{drawn.models} models of parts", "device", _KEPT_MODEL * drawn.models * parameters),
-        Need("layer-wise evaluation", "host", _evaluation(graph, model, train, itemsize)),
+        Need("layer-wise evaluation", "host", _evaluation(facts, model, train, itemsize)),
         Need("checkpoints", "disk", checkpoints * (
             3 * parameters * (1 + drawn.models * hardware.num_ranks) + trained
-            + paradigm.checkpoint_bytes(config, graph)), per_rank=False),
-        Need("records and figures", "disk", _records(run, graph, model.num_layers), per_rank=False),
+            + plan.checkpoint_bytes), per_rank=False),
+        Need("records and figures", "disk", _records(experiment, facts, model.num_layers), per_rank=False),
         Need("layer-wise evaluation in files", "disk",
-             hardware.nodes * _evaluation_files(graph, model, train, itemsize), per_rank=False),
-        Need("which vertices evaluation reaches", "host", 0 if train.eval_every is None else 13 * graph.num_nodes),
-        *build(config["task"], Task).needs(config, graph),
+             hardware.nodes * _evaluation_files(facts, model, train, itemsize), per_rank=False),
+        Need("which vertices evaluation reaches", "host", 0 if train.eval_every is None else 13 * facts.num_nodes),
+        *experiment.task.options.needs(experiment, facts),
     ]
-    if paradigm.wants_partition(config):
-        partitioner = build(config["partitioner"], Partitioner)
+    if plan.num_parts is not None:
+        partitioner = experiment.partitioner
         needs.append(Need(f"making the partition ({partitioner.method})", "host",
-                          partitioner.bytes_per_edge * graph.num_edges + 8 * graph.num_nodes, per_rank=False))
-    return Estimate((*needs, *paradigm.needs(config, graph, parts)), hardware.workers, hardware.device != "cuda")
+                          partitioner.bytes_per_edge * facts.num_edges + 8 * facts.num_nodes, per_rank=False))
+    return Estimate((*needs, *plan.needs), hardware.workers, hardware.device != "cuda")
 
 
 @dataclass(frozen=True)
@@ -186,52 +170,50 @@ def _activations(rows: int, edges: int, model: Model, itemsize: int) -> int:
     return itemsize * (_ACTIVATION_COPIES * rows * model.hidden + model.values_per_edge * edges)
 
 
-def _parameters(graph: Graph, model: Model) -> int:
+def _parameters(facts: GraphFacts, model: Model) -> int:
     """An upper bound for the models here."""
-    dims = [graph.num_features, *[model.hidden] * (model.num_layers - 1), graph.num_classes]
-    return model.num_matrices(graph.num_relations) * sum(a * b + b for a, b in pairwise(dims))
+    dims = [facts.num_features, *[model.hidden] * (model.num_layers - 1), facts.num_classes]
+    return model.num_matrices(facts.num_relations) * sum(a * b + b for a, b in pairwise(dims))
 
 
-def _occurrence(graph: Graph, model: Model, num_edges: int) -> int:
+def _occurrence(facts: GraphFacts, model: Model, num_edges: int) -> int:
     """Of what a rank samples from; `Graph.occurrence` is None where no edges are parallel."""
     if not model.needs.edge_identity:
         return 0
-    types = None if graph.edge_types is None else graph.edge_types.numpy()
-    return 4 * num_edges if has_parallel(graph.indptr.numpy(), graph.indices.numpy(), types) else 0
+    return 4 * num_edges if facts.parallel_edges else 0
 
 
-def _evaluation(graph: Graph, model: Model, train: TrainConfig, itemsize: int) -> int:
+def _evaluation(facts: GraphFacts, model: Model, train: TrainConfig, itemsize: int) -> int:
     """Activations of two layers; above the limit they are streamed to disk."""
     if train.eval_every is None:
         return 0
-    return min(_two_layers(graph, model, itemsize), train.eval_memory)
+    return min(_two_layers(facts, model, itemsize), train.eval_memory)
 
 
-def _evaluation_files(graph: Graph, model: Model, train: TrainConfig, itemsize: int) -> int:
+def _evaluation_files(facts: GraphFacts, model: Model, train: TrainConfig, itemsize: int) -> int:
     """The same activations where half of the limit does not hold them: a file of each per machine."""
-    wanted = _two_layers(graph, model, itemsize)
+    wanted = _two_layers(facts, model, itemsize)
     return wanted if train.eval_every is not None and 2 * wanted > train.eval_memory else 0
 
 
-def _two_layers(graph: Graph, model: Model, itemsize: int) -> int:
-    return 2 * graph.num_nodes * max(model.hidden if model.num_layers > 1 else 0, graph.num_classes) * itemsize
+def _two_layers(facts: GraphFacts, model: Model, itemsize: int) -> int:
+    return 2 * facts.num_nodes * max(model.hidden if model.num_layers > 1 else 0, facts.num_classes) * itemsize
 
 
-def _records(run: RunConfig, graph: Graph, layers: int) -> int:
+def _records(run: Experiment, facts: GraphFacts, layers: int) -> int:
     """What a run writes of its epochs, an upper bound."""
-    links = graph.links.get("train")
-    examples = graph.splits.train.numel() if links is None else links.shape[0]
+    examples = facts.num_train if facts.num_links is None else facts.num_links
     steps = 1 if run.train.batch_size is None else math.ceil(examples / run.train.batch_size)
     line = _METRICS + _OF_RANK * run.hardware.num_ranks + _OF_STEP * (1 + layers) * steps
     return _OTHER_FILES + _COPIES * run.train.epochs * line
 
 
-def judge(found: Estimate, config: Mapping[str, Any], run_dir: Path) -> list[Problem]:
+def judge(found: Estimate, experiment: Experiment, run_dir: Path) -> list[Problem]:
     """What there is not enough of, each with its sum line by line."""
-    hardware = config["hardware"]
     there: list[tuple[Place, int | None, str]] = [
-        ("host", _host_bytes(hardware), "fewer hardware.workers, a smaller train.batch_size or sampler.fanouts"),
-        ("device", _device_bytes(hardware), "a smaller feature cache, train.batch_size or sampler.fanouts"),
+        ("host", experiment.launcher.node_bytes(),
+         "fewer hardware.workers, a smaller train.batch_size or sampler.fanouts"),
+        ("device", experiment.hardware.device_memory, "a smaller feature cache, train.batch_size or sampler.fanouts"),
         ("disk", _free_disk(run_dir), "another hydra.run.dir, or train.checkpoints_kept=1"),
     ]
     problems = []
@@ -243,19 +225,6 @@ def judge(found: Estimate, config: Mapping[str, Any], run_dir: Path) -> list[Pro
                 "preflight", f"{as_text(needed)} of {place} memory", f"{as_text(available)} are there:\n      {lines}",
                 f"{mend}; preflight=warn to try it all the same"))
     return problems
-
-
-def _host_bytes(hardware: Mapping[str, Any]) -> int | None:
-    """Of a node: what the job asks for, or what is free here; unknown where the job leaves it to the cluster."""
-    launcher = hardware["launcher"]
-    if launcher["_target_"].startswith("gnnexp.launchers.slurm"):
-        memory = launcher.get("mem_gb")
-        return None if memory is None else int(memory * 1e9)
-    return int(psutil.virtual_memory().available)
-
-
-def _device_bytes(hardware: Mapping[str, Any]) -> int | None:
-    return hardware.get("device_memory")
 
 
 def _free_disk(run_dir: Path) -> int:

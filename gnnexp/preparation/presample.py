@@ -6,64 +6,56 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import torch
 
-from gnnexp.experiment.build import build
-from gnnexp.experiment.schema import run_config
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds, Shard
 from gnnexp.graph.storage.presample import Presample
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.samplers.tally import movement, tally_pairs, tally_positions, tally_vertices
-from gnnexp.models.model import Model
 from gnnexp.paradigms.loops.targets import TargetSchedule
 from gnnexp.provenance.code import code_of, modules_of, refuse_edited
-from gnnexp.samplers.base import Sampler
 from gnnexp.samplers.pipeline import prefetched
-from gnnexp.tasks.base import Task
 
 # Batches sampled beside the one that is counted: sampling takes two to three times as long as counting.
 _THREADS = len(os.sched_getaffinity(0))
 
 
-def presample_key(config: Mapping[str, Any], graph_key: str, epochs: int) -> str:
+def presample_key(experiment: Experiment, graph_key: str, epochs: int) -> str:
     """Content key of the counts, 64 hexadecimal digits: what decides the batches of training."""
     ignored = ("threads", "prefetch", "topology", "key")
-    sampler = {name: value for name, value in config["sampler"].items() if name not in ignored}
-    train = run_config(config).train
-    layers = build(config["model"], Model).num_layers
-    batches = [train.batch_size, train.shuffle, layers, config["task"], config.get("seed", 0)]
-    modules = modules_of({"sampler": config["sampler"], "task": config["task"]})
+    sampler, task, train = experiment.sampler.node, experiment.task.node, experiment.train
+    layers = experiment.model.options.num_layers
+    batches = [train.batch_size, train.shuffle, layers, json.loads(task.text()), experiment.seed]
+    modules = modules_of({"sampler": sampler.mapping, "task": task.mapping})
     refuse_edited(modules)
     code = code_of(modules)
-    content = [1, graph_key, sampler, *batches, epochs, *([code.to_json()] if code else [])]
+    drawn_by = json.loads(sampler.text(without=ignored))
+    content = [1, graph_key, drawn_by, *batches, epochs, *([code.to_json()] if code else [])]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def presample(config: Mapping[str, Any], graph: Graph, epochs: int) -> Presample:
+def presample(experiment: Experiment, graph: Graph, epochs: int) -> Presample:
     """Sample `epochs` epochs of global batches and count.
 
     The draws are not those of training: counts of the very batches that will be trained would flatter the partition.
     Takes 24 bytes per vertex and 8 per edge beside the graph.
 
     Args:
-        config: resolved; sampler, model, task, `train.batch_size`, `seed`.
+        experiment: whose sampler, model, task, `train.batch_size` and seed decide the batches.
         graph: whole.
         epochs: at least 1.
     """
     started = time.perf_counter()
-    run = run_config(config)
-    node = {name: "replicated" if name == "topology" else value for name, value in config["sampler"].items()}
-    sampler, task = build(node, Sampler), build(config["task"], Task)
-    sampler.setup(Shard(graph, needs=BlockNeeds(edge_ids=True)), build(config["model"], Model).num_layers)
+    sampler, task, train = experiment.sampler.make(topology="replicated"), experiment.task.make(), experiment.train
+    sampler.setup(Shard(graph, needs=BlockNeeds(edge_ids=True)), experiment.model.options.num_layers)
     task.setup(graph)
-    seed = stream(run.seed, Purpose.PRESAMPLE)
-    schedule = TargetSchedule(task.targets(), run.train.batch_size, seed, run.train.shuffle)
+    seed = stream(experiment.seed, Purpose.PRESAMPLE)
+    schedule = TargetSchedule(task.targets(), train.batch_size, seed, train.shuffle)
     tally, convergence = Tally(graph), []
     for epoch in range(epochs):
         order = schedule.order(epoch)

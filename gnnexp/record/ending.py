@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gnnexp.experiment.build import build
 from gnnexp.files.disk import one_line, put_back, refusal
 from gnnexp.launchers.base import Outcome, lost_place
 from gnnexp.record.attempts import nodes_of, note, read_attempts
@@ -97,9 +96,9 @@ def _primary(epochs: list[dict[str, Any]]) -> str:
     return next((name.partition("/")[0] for name in names if name.endswith("/val") and name != "loss/val"), "acc")
 
 
-def deliver(run_dir: Path, config: Mapping[str, Any]) -> None:
+def deliver(run_dir: Path, tracker: Tracker) -> None:
     """Hand a run that has ended to the tracker; what it does not take now, `gnnexp report --sync` delivers."""
     try:
-        build(config["tracker"], Tracker).deliver(run_dir)
+        tracker.deliver(run_dir)
     except TrackingError as error:
         print(f"gnnexp: {error}; deliver the records later with: gnnexp report --sync", file=sys.stderr)

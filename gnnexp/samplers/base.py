@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
@@ -73,18 +74,18 @@ class Sampler(ABC):
         """Bytes of topology that this rank samples from."""
         return self.topology_of(shard).topology_bytes
 
-    def held_bytes(self, graph: Graph, num_edges: int, num_parts: int) -> int:
+    def held_bytes(self, facts: GraphFacts, num_edges: int, num_parts: int) -> int:
         """Before it is set up: about how many bytes of topology a rank will hold beside the mapped files.
 
         Args:
-            graph: of the run.
+            facts: of the run's graph.
             num_edges: of what a rank draws from: of the graph, or of a part where ranks work on these.
             num_parts: of the partition that `topology=partitioned` follows.
         """
         if self.topology == "replicated":
             return 0
-        edge = graph.indices.element_size() + (0 if graph.edge_types is None else 4)
-        return 8 * (graph.num_nodes + 1) + edge * -(-num_edges // num_parts)
+        edge = facts.id_bytes + 4 * facts.typed
+        return 8 * (facts.num_nodes + 1) + edge * -(-num_edges // num_parts)
 
     @abstractmethod
     def setup(self, shard: Shard, num_layers: int) -> None:

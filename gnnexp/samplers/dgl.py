@@ -14,6 +14,7 @@ from torch import Tensor
 
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.packages import is_installed, missing_package
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds, Shard
@@ -134,10 +135,10 @@ class DGLSampler(LayerSampler):
         """Ours, and DGL's int64 copy of the sources."""
         return super().topology_bytes(shard) + 8 * self.topology_of(shard).num_edges
 
-    def held_bytes(self, graph: Graph, num_edges: int, num_parts: int) -> int:
+    def held_bytes(self, facts: GraphFacts, num_edges: int, num_parts: int) -> int:
         """Also DGL's copy."""
         drawn = num_edges if self.topology == "replicated" else -(-num_edges // num_parts)
-        return super().held_bytes(graph, num_edges, num_parts) + 8 * drawn
+        return super().held_bytes(facts, num_edges, num_parts) + 8 * drawn
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
         """The blocks of one batch; calls from several threads take turns."""

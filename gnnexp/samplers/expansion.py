@@ -16,20 +16,17 @@ from gnnexp.graph.shard import BlockNeeds
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.samplers import sample as kernels
 from gnnexp.samplers.layerwise import Neighbours
+from gnnexp.samplers.vertex_map import VertexMap, VertexMaps
 
 _ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
-_HALF_INT32 = 1 << 30
 _NOTHING = np.empty(0, np.int64)
 
 
 @dataclass
-class _Workspace:
-    """Scratch memory of one batch at a time, kept for the next one (fresh pages are costly).
+class _Workspace(VertexMap):
+    """The map of `kernels.relabel`, and scratch memory of one batch at a time.
 
     Attributes:
-        table: `[V]` int32, the map of `kernels.relabel`.
-        base: what the entries of the next batch start at.
-        vertices: vertices of the batch.
         starts: `[D]` int64.
         room: `[D]` uint32.
         keys: `[ROUND]` uint64.
@@ -38,9 +35,6 @@ class _Workspace:
         ring: int64, 2^k.
     """
 
-    table: np.ndarray
-    vertices: np.ndarray
-    base: int = 1
     starts: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     room: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint32))
     keys: np.ndarray = field(default_factory=lambda: np.empty(kernels.ROUND, np.uint64))
@@ -83,7 +77,7 @@ class Expansion:
         self._occurrence = graph.occurrence if needs.edge_identity else None
         # The type is part of an edge's identity, so who needs the identity on a typed graph gets the type as well.
         self._types = graph.edge_types if needs.edge_types or needs.edge_identity else None
-        self._spare: list[_Workspace] = []
+        self._maps = VertexMaps(self._workspace)
         # Batches are made by threads other than the main one, whose large buffers glibc serves from fresh pages.
         self._pool = Pool() if pool is None else pool
         self._hops, self._largest = tuple(hops), 0
@@ -105,21 +99,12 @@ class Expansion:
         Raises:
             ValueError: if a seed is out of range or repeated.
         """
-        space = self._workspace()
-        blocks = self._expand(space, seeds.to(torch.int64).contiguous().numpy(), hop_keys)
-        self._spare.append(space)  # not after an error: entries of a half-made batch would look current
-        return blocks
+        with self._maps.lent() as space:
+            return self._expand(space, seeds.to(torch.int64).contiguous().numpy(), hop_keys)
 
     def _workspace(self) -> _Workspace:
-        try:
-            space = self._spare.pop()  # list.pop and append are atomic: no lock
-        except IndexError:
-            table = torch.zeros(self._graph.num_nodes, dtype=torch.int32).numpy()
-            return _Workspace(table, np.empty(0, self._indices.dtype))
-        if space.base > _HALF_INT32:
-            space.table.fill(0)
-            space.base = 1
-        return space
+        table = torch.zeros(self._graph.num_nodes, dtype=torch.int32).numpy()
+        return _Workspace(table, np.empty(0, self._indices.dtype))
 
     def _expand(self, space: _Workspace, seeds: np.ndarray, hop_keys: Sequence[int]) -> tuple[Block, ...]:
         count = int(seeds.size)
@@ -147,10 +132,10 @@ class Expansion:
             hop: number of the hop, target hop first.
             hop_key: stream of the hop.
         """
-        space = self._workspace()
         vertices = frontier.contiguous().numpy()
-        indptr, found, positions = self._draw(space, vertices, vertices.size, self._hops[hop], 0, np.uint64(hop_key))
-        self._spare.append(space)
+        with self._maps.lent() as space:
+            indptr, found, positions = self._draw(space, vertices, vertices.size, self._hops[hop], 0,
+                                                  np.uint64(hop_key))
         return Neighbours(indptr, torch.from_numpy(found), *self._identity(positions))
 
     def _hop(
@@ -161,8 +146,7 @@ class Expansion:
             space, space.vertices, count, fanout, int(self._needs.self_loops), key
         )
         most = min(self._graph.num_nodes, count + found.size)
-        if space.base + most >= 1 << 31:
-            raise ValueError(f"a batch of {most} vertices: at most 2^30 are supported, use smaller batches or fanouts")
+        space.check_room(most)
         space.vertices = _grown(space.vertices, most + 1, keep=count)
         # Positions replace the vertex ids where these were, unless ids are wider.
         sources = found if found.dtype == np.int32 else self._pool.empty((found.size,), np.int32)

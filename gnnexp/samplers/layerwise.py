@@ -54,7 +54,8 @@ class LayerSampler(Sampler):
     def setup(self, shard: Shard, num_layers: int) -> None:
         """Take the graph of this rank (`topology_of`); subclasses build on this."""
         self._num_hops = len(self.hops(num_layers))
-        self._needs, self._maps = shard.needs, VertexMaps(lambda: np.zeros(shard.graph.num_nodes, np.int32))
+        self._needs, ids = shard.needs, np.empty(0, shard.graph.indices.numpy().dtype)
+        self._maps = VertexMaps(lambda: VertexMap(np.zeros(shard.graph.num_nodes, np.int32), ids))
 
     def sample(self, seeds: Tensor, key: BatchKey, global_count: int = 0) -> Batch:
         """The blocks of one batch, hop by hop."""
@@ -88,7 +89,7 @@ class MappedRelabelling:
     """Relabelling through a map of all vertices (second loop of FastSample's Algorithm 1)."""
 
     def __init__(self, seeds: Tensor, lent: VertexMap) -> None:
-        self._table, self._base = lent.table, lent.base
+        self._lent, self._table, self._base = lent, lent.table, lent.base
         self._ids = seeds.clone().contiguous()
         count = seeds.numel()
         placed = place_seeds(seeds.contiguous().numpy(), self._table, self._base, self._ids.numpy())
@@ -109,7 +110,9 @@ class MappedRelabelling:
     def block(self, found: Neighbours, needs: BlockNeeds) -> Block:
         """The block of the edges that `ids` drew; their sources join."""
         count, total = self._ids.numel(), found.ids.numel()
-        room = np.empty(min(self._table.size, count + total) + 1, found.ids.numpy().dtype)
+        most = min(self._table.size, count + total)
+        self._lent.check_room(most)
+        room = np.empty(most + 1, found.ids.numpy().dtype)
         room[:count] = self._ids.numpy()
         sources = np.empty(total, np.int32)
         known = relabel(found.ids.numpy(), self._table, self._base, room, count, sources)

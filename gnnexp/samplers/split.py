@@ -59,8 +59,8 @@ class Splitter:
         self._sampler, self._comm, self._num_hops = sampler, comm, num_hops
         self._needs = shard.needs
         self._owner = shard.owner.numpy()
-        self._id_dtype = shard.graph.indices.numpy().dtype
-        self._maps = VertexMaps(lambda: split_table(self._owner, shard.part))
+        ids = np.empty(0, shard.graph.indices.numpy().dtype)
+        self._maps = VertexMaps(lambda: VertexMap(split_table(self._owner, shard.part), ids))
 
     def sample(self, local_targets: Tensor, key: BatchKey, global_count: int) -> SplitBatch:
         """Algorithm 1, `sp_sample`.
@@ -72,7 +72,7 @@ class Splitter:
         """
         blocks, shuffles, crossing = [], [], []
         with self._maps.lent() as lent:
-            frontier = Frontier(local_targets, lent, self._id_dtype)
+            frontier = Frontier(local_targets, lent)
             for hop in range(self._num_hops):
                 drawn = self._sampler.sample_layer(frontier.vertices, hop, key)
                 block, shuffle, crossed = self.split(frontier, drawn)
@@ -115,10 +115,10 @@ class Frontier:
     Every hop's frontier is a prefix of the next one's.
     """
 
-    def __init__(self, targets: Tensor, lent: VertexMap, dtype: np.dtype[np.generic]) -> None:
+    def __init__(self, targets: Tensor, lent: VertexMap) -> None:
         self._table, self._base, self._hop_base = lent.table, lent.base, lent.base
         self._lent, self.count = lent, 0
-        self._room = lent.room if lent.room.dtype == dtype else np.empty(0, dtype)
+        self._room = lent.vertices
         self._grow(targets.numel() + 1)
         self.count = int(targets.numel())
         seeds = targets.contiguous().numpy()
@@ -137,7 +137,9 @@ class Frontier:
 
     def take_in(self, found: np.ndarray, sources: np.ndarray) -> np.ndarray:
         """`split_hop`; returns the foreign vertices, `[n]`, valid until the next call."""
-        first_foreign = min(self._table.size, self.count + found.size) + 1
+        most = min(self._table.size, self.count + found.size)
+        self._lent.check_room(max(most, self._hop_base - self._base + min(self._table.size, found.size)))
+        first_foreign = most + 1
         self._grow(first_foreign + min(self._table.size, found.size) + 1)
         self.count, num_foreign = split_hop(
             found, self._table, self._base, self._hop_base, self._room, self.count, first_foreign, sources
@@ -147,7 +149,9 @@ class Frontier:
 
     def join(self, wanted: np.ndarray) -> np.ndarray:
         """`[n]` int64 places of the vertices that others drew, taken in where they are new."""
-        self._grow(min(self._table.size, self.count + wanted.size))
+        most = min(self._table.size, self.count + wanted.size)
+        self._lent.check_room(most)
+        self._grow(most)
         rows = np.empty(wanted.size, np.int64)
         self.count = int(join_frontier(wanted, self._table, self._base, self._room, self.count, rows))
         return rows
@@ -156,4 +160,4 @@ class Frontier:
         if self._room.size < size:
             larger = np.empty(size + size // 2, self._room.dtype)
             larger[: self.count] = self._room[: self.count]
-            self._room = self._lent.room = larger
+            self._room = self._lent.vertices = larger

@@ -5,14 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gnnexp.errors import Problem
-from gnnexp.experiment.needs import Need
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts, Need
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.tiers.tier import across
@@ -56,10 +57,14 @@ class Task(ABC):
     outputs to the rank that has the link. What is learned beside the model is the `decoder`.
 
     Attributes:
+        exclude_targets: whether no message passes along a batch's own links.
+        negatives_per_link: drawn in training, where examples are links.
         num_relations: R of the links, once the task is set up; 0 where they have no types, or there are none.
     """
 
     pairs: ClassVar[bool] = False
+    exclude_targets: bool = False
+    negatives_per_link: int = 1
     num_relations: int = 0
 
     @property
@@ -71,8 +76,8 @@ class Task(ABC):
     def check(self, graph: Graph) -> list[Problem]:
         """Why this task cannot be run on `graph`."""
 
-    def needs(self, config: Mapping[str, Any], graph: Graph) -> list[Need]:
-        """What a rank will need for it, for the preflight; `graph` has the model's outputs as classes."""
+    def needs(self, experiment: Experiment, facts: GraphFacts) -> list[Need]:
+        """What a rank will need for it, for the preflight; `facts` have the model's outputs as classes."""
         return []
 
     @abstractmethod
@@ -143,9 +148,9 @@ class Task(ABC):
         """Metrics from the scores of all pieces of all ranks, without the split's name."""
 
 
-def wanted_device(config: Mapping[str, Any]) -> str:
-    """`cpu` or `cuda`, where a run of `config` will train if this machine is one of its nodes."""
-    device: str = config["hardware"]["device"]
+def wanted_device(experiment: Experiment) -> str:
+    """`cpu` or `cuda`, where a run will train if this machine is one of its nodes."""
+    device: str = experiment.hardware.device
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return device

@@ -32,9 +32,7 @@ class Decoder(nn.Module, ABC):
     typed: ClassVar[bool] = True
     dim: int
 
-    def setup(
-        self, dim: int, num_relations: int, *, seed: int, dtype: torch.dtype, device: torch.device
-    ) -> None:
+    def setup(self, dim: int, num_relations: int, *, seed: int, dtype: torch.dtype, device: torch.device) -> None:
         """Draw the parameters: a pure function of the seed, the same on every rank.
 
         Args:

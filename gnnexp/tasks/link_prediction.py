@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import torch
@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.needs import Need
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts, Need
 from gnnexp.experiment.schema import MOST_COUNTED
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
@@ -69,6 +70,7 @@ class LinkPrediction(Task):
         exclude_targets: bool = False, weighting: Weighting = "each", l2: float = 0.0, metric: str = "auto",
     ) -> None:
         self.dim, self.exclude_targets, self.weighting, self.l2 = dim, exclude_targets, weighting, l2
+        self.negatives_per_link = negatives
         self.metric, self._plan = metric, Negatives(negatives, sampling, corrupt, avoid_positives)
         self._template, self._fixed = DistMult() if decoder is None else decoder, False
         if problems := [*self._plan.problems(), *self._problems()]:
@@ -123,17 +125,17 @@ class LinkPrediction(Task):
                                     "for all links alike: no link has a rank of its own", "set task.metric=hits@20"))
         return problems
 
-    def needs(self, config: Mapping[str, Any], graph: Graph) -> list[Need]:
+    def needs(self, experiment: Experiment, facts: GraphFacts) -> list[Need]:
         """What decoding a step's pairs takes, both ways; known links from either end, and to be avoided."""
-        links = {name: found.shape[0] for name, found in graph.links.items() if not name.endswith("_neg")}
-        size, ranks = config["train"].get("batch_size"), config["hardware"]["nodes"] * config["hardware"]["workers"]
+        links = {name: count for name, count in facts.links if not name.endswith("_neg")}
+        size, ranks = experiment.train.batch_size, experiment.hardware.nodes * experiment.hardware.workers
         pairs = -(-min(size or links["train"], links["train"]) // ranks) * (1 + self._plan.count)
-        itemsize = torch.empty(0, dtype=getattr(torch, config["train"]["dtype"])).element_size()
-        device, ends = wanted_device(config), min(2 * pairs, graph.num_nodes)
-        floats = pairs * self._template.floats_per_pair(graph.num_classes, device) + 2 * ends * graph.num_classes
+        itemsize = torch.empty(0, dtype=getattr(torch, experiment.train.dtype)).element_size()
+        device, ends = wanted_device(experiment), min(2 * pairs, facts.num_nodes)
+        floats = pairs * self._template.floats_per_pair(facts.num_classes, device) + 2 * ends * facts.num_classes
         return [
             Need(f"decoding {pairs:,} pairs", "device", floats * itemsize),
-            Need("known links", "host", 3 * (8 * graph.num_nodes + 16 * sum(links.values()))),
+            Need("known links", "host", 3 * (8 * facts.num_nodes + 16 * sum(links.values()))),
         ]
 
     def setup(self, graph: Graph, device: torch.device = HOST) -> None:

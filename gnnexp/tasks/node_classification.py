@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import torch
@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gnnexp.errors import Problem
-from gnnexp.experiment.needs import Need
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts, Need
 from gnnexp.graph.graph import Graph
 from gnnexp.tasks.base import HOST, Examples, Scores, Task, wanted_device
 from gnnexp.tasks.metrics import accuracy, macro_f1, micro_f1, roc_auc
@@ -65,13 +66,12 @@ class NodeClassification(Task):
             )
         return problems
 
-    def needs(self, config: Mapping[str, Any], graph: Graph) -> list[Need]:
+    def needs(self, experiment: Experiment, facts: GraphFacts) -> list[Need]:
         """Ids and labels of the training vertices on a GPU; on CPU the labels are read where they are mapped."""
-        if graph.labels is None or wanted_device(config) == "cpu":
+        if not facts.label_bytes or wanted_device(experiment) == "cpu":
             return []
-        ids, labels = graph.splits.train, graph.labels
-        num_bytes = ids.numel() * (ids.element_size() + labels[:1].numel() * labels.element_size())
-        return [Need(f"labels of {ids.numel():,} training vertices", "device", num_bytes)]
+        count = facts.num_train
+        return [Need(f"labels of {count:,} training vertices", "device", count * (8 + facts.label_bytes))]
 
     def setup(self, graph: Graph, device: torch.device = HOST) -> None:
         """Take labels and targets; a GPU gets the labels that losses read, by ascending id."""

@@ -106,9 +106,7 @@ def filtered_ranks(
             yield _ranks(scorer, piece, own, heads, known, width)
 
 
-def _ranks(
-    scorer: Scorer, links: Tensor, own: np.ndarray, heads: bool, known: KnownLinks, width: int
-) -> np.ndarray:
+def _ranks(scorer: Scorer, links: Tensor, own: np.ndarray, heads: bool, known: KnownLinks, width: int) -> np.ndarray:
     fixed = (links[:, -1] if heads else links[:, 0]).contiguous()
     kinds = links[:, 1].contiguous().numpy() if links.shape[1] == 3 else np.empty(0, np.int64)
     rows = scorer.rows(fixed)

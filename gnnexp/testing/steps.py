@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from gnnexp.comm.environment import read_environment
+from gnnexp.experiment.build import experiment_of
 from gnnexp.feature_stores.embedding import EmbeddingStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
@@ -35,13 +36,16 @@ def small_config(model: Mapping[str, Any], **changes: Mapping[str, Any]) -> dict
         changes: merged into their groups, `train={"dtype": "float32"}`.
     """
     config: dict[str, Any] = {
-        "dataset": {}, "partitioner": {},
+        "dataset": {"_target_": "gnnexp.datasets.digits.Digits"},
+        "partitioner": {"_target_": "gnnexp.partitioners.random.RandomPartitioner"},
+        "tracker": {"_target_": "gnnexp.trackers.none.NoTracker"},
         "sampler": {"_target_": "gnnexp.samplers.fused.FusedSampler", "fanouts": [4, 3], "key": "global"},
         "feature_store": {"_target_": "gnnexp.feature_stores.local.LocalStore"},
         "model": {"hidden": 16, "layers": 2, "dropout": 0.5, "input_dropout": 0.2, **model},
         "task": {"_target_": "gnnexp.tasks.node_classification.NodeClassification"},
         "paradigm": {"_target_": "gnnexp.paradigms.data_parallel.DataParallel"},
-        "hardware": {"nodes": 1, "workers": 1, "device": "cpu", "threads": 1},
+        "hardware": {"launcher": {"_target_": "gnnexp.launchers.local.LocalLauncher"},
+                     "nodes": 1, "workers": 1, "device": "cpu", "threads": 1},
         "train": {"epochs": 1, "batch_size": 8, "lr": 0.01, "dtype": "float64", "overlap": False},
         "seed": 3,
     }
@@ -59,7 +63,7 @@ class Curve:
         gradients: of the first step, by parameter, on the host; `rows`: those of trained rows, whole.
         sent_bytes: by tag, of all steps.
         rounds: of exchanges, likewise.
-        work: what the paradigm counted, likewise.
+        work: what the trainer counted, likewise.
     """
 
     losses: list[tuple[float, int]]
@@ -83,29 +87,31 @@ def run_steps(
         frequency: `[V]` how often a vertex is drawn, for caches.
     """
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, Artifacts(graph, partition, frequency), Path(folder), read_environment())
-        optimizer = make_optimizer(paradigm.module, job.run.train)
+        artifacts = Artifacts(graph, partition, frequency)
+        job = assemble(experiment_of(config), artifacts, Path(folder), read_environment())
+        trainer = job.experiment.paradigm.trainer(job)
+        optimizer = make_optimizer(trainer.module, job.experiment.train)
         losses: list[tuple[float, int]] = []
         gradients: dict[str, torch.Tensor] = {}
         job.comm.ledger.take()
         epoch = 0
-        paradigm.module.train()
+        trainer.module.train()
         while len(losses) < steps:
-            for batch in paradigm.batches(epoch):
-                loss, count = paradigm.forward_backward(batch)
-                paradigm.synchronize()
+            for batch in trainer.batches(epoch):
+                loss, count = trainer.forward_backward(batch)
+                trainer.synchronize()
                 if not gradients:
                     gradients = {
-                        name: p.grad.clone().cpu() for name, p in paradigm.module.named_parameters()
+                        name: p.grad.clone().cpu() for name, p in trainer.module.named_parameters()
                         if p.grad is not None
                     } | _row_gradients(job)
-                paradigm.update(optimizer)
+                trainer.update(optimizer)
                 losses.append((float(loss), count))
                 if len(losses) == steps:
                     break
             epoch += 1
         traffic = job.comm.ledger.take()
-        work = paradigm.end_epoch()
+        work = trainer.end_epoch().work
         job.comm.release()
     return Curve(
         losses, gradients, {t: v.sent_bytes for t, v in traffic.items()}, {t: v.rounds for t, v in traffic.items()},

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.build import build
+from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
-from gnnexp.paradigms.base import Paradigm
 from gnnexp.testing.exactness import assert_exact, cut_parts, parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.ranks import RankPools
@@ -64,7 +63,8 @@ def config_in(way: str, model: Mapping[str, Any], **changes: Mapping[str, Any]) 
 
 def problems_of(config: Mapping[str, Any]) -> list[Problem]:
     """Why the model of `config_in` cannot be trained so; none if it can."""
-    return build(config["paradigm"], Paradigm).check(config)
+    experiment = experiment_of(config)
+    return experiment.paradigm.check(experiment)
 
 
 def assert_exact_in(

@@ -48,9 +48,7 @@ class DeviceTier:
         peak_bytes: most that was held at once while measured, 0 before.
     """
 
-    def __init__(
-        self, device: torch.device, timer: PhaseTimer | None = None, *, reads_transpose: bool = False
-    ) -> None:
+    def __init__(self, device: torch.device, timer: PhaseTimer | None = None, *, reads_transpose: bool = False) -> None:
         self.device, self.reads_transpose = device, reads_transpose
         self.counts: Counter[str] = Counter()
         self.peak_bytes = 0

@@ -217,9 +217,7 @@ class MlflowTracker(Tracker):
             if run.info.run_id != run_id and _is_empty(run):
                 client.delete_run(run.info.run_id)
 
-    def _find_or_create(
-        self, client: MlflowClient, run_dir: Path, record: RunRecord, delivery: Delivery
-    ) -> Delivery:
+    def _find_or_create(self, client: MlflowClient, run_dir: Path, record: RunRecord, delivery: Delivery) -> Delivery:
         """The run in the store: made here before, by a process that died before it could note that, or now."""
         if delivery.run_id:
             return _go_on(client, run_dir, delivery) if delivery.reopened else delivery

@@ -1,4 +1,4 @@
-"""Putting one rank's parts together from the resolved configuration."""
+"""Putting one rank's parts together from an experiment."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator, connect
 from gnnexp.comm.environment import Environment
+from gnnexp.comm.mesh import Mesh
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.experiment.build import build
-from gnnexp.experiment.schema import HardwareConfig, RunConfig, run_config
-from gnnexp.experiment.seen import as_seen
-from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.experiment.experiment import Experiment, target_of
+from gnnexp.experiment.plan import GraphFacts, Plan
+from gnnexp.experiment.schema import HardwareConfig
+from gnnexp.experiment.seen import as_seen, facts_of
 from gnnexp.feature_stores.trainable import TrainableStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, open_partition
@@ -31,11 +32,7 @@ from gnnexp.job import Job
 from gnnexp.kernels.pool import Pool
 from gnnexp.measure.memory import resets_host_peak
 from gnnexp.measure.phases import Delay, PhaseTimer
-from gnnexp.models.layer import GraphFacts
-from gnnexp.models.model import Model
-from gnnexp.paradigms.base import Paradigm
-from gnnexp.samplers.base import Sampler
-from gnnexp.tasks.base import Task
+from gnnexp.models.layer import Degrees
 from gnnexp.tiers.tier import DeviceTier
 
 
@@ -48,43 +45,57 @@ class Artifacts:
         partition: who owns which vertex, or its folder; None if nothing wants to know.
         frequency: `[V]` how often each vertex is read as an input, or the folder of the pre-sampled epochs, or None.
         parts: folder of the parts, where ranks work on these; the partition is then their business.
+        facts: of the graph, as the launcher found them; None: to be found.
+        plan: digest of the launcher's plan, empty if there is none.
     """
 
     graph: Graph | Path
     partition: Partition | Path | None = None
     frequency: Tensor | Path | None = None
     parts: Path | None = None
+    facts: GraphFacts | None = None
+    plan: str = ""
 
 
-def assemble(
-    config: Mapping[str, Any], artifacts: Artifacts, directory: Path, environment: Environment
-) -> tuple[Job, Paradigm[Any]]:
-    """Build every component of `config` for this rank and set it up; joins the process group."""
-    run = run_config(config)
-    device = choose_device(run.hardware, environment)
-    threads = set_threads(run.hardware, environment)
-    backend = connect(environment, device, run.hardware.timeout_s)
+def assemble(experiment: Experiment, artifacts: Artifacts, directory: Path, environment: Environment) -> Job:
+    """Make every component that trainers use for this rank and set it up; joins the process group."""
+    hardware = experiment.hardware
+    device = choose_device(hardware, environment)
+    threads = set_threads(hardware, environment)
+    backend = connect(environment, device, hardware.timeout_s)
     with _from_cache(directory):
         graph = open_graph(artifacts.graph) if isinstance(artifacts.graph, Path) else artifacts.graph
-    graph = as_seen(config, graph)
-    timer = PhaseTimer(_synchronizer(device), _delay(run.hardware, environment.rank))
+    graph = as_seen(experiment, graph)
+    timer = PhaseTimer(_synchronizer(device), _delay(hardware, environment.rank))
     comm = Communicator(
-        environment, timer, device, timeout_s=run.hardware.timeout_s, throttle=run.hardware.throttle
+        environment, timer, device, timeout_s=hardware.timeout_s, throttle=hardware.throttle
     )
-    facts = {
+    chosen = {
         "host": environment.host, "device": _name(device), "comm_backend": backend, "threads": threads,
-        "throttle": None if run.hardware.throttle is None else f"emulated: {run.hardware.throttle:g} bytes/s",
+        "throttle": None if hardware.throttle is None else f"emulated: {hardware.throttle:g} bytes/s",
         "host_peak": "of each epoch" if resets_host_peak() else "since the process began: this system resets no peak",
-        "straggler": None if run.hardware.straggler is None else vars(run.hardware.straggler),
+        "straggler": None if hardware.straggler is None else vars(hardware.straggler),
     }
-    paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
     with _from_cache(directory):
         parts = None if artifacts.parts is None else open_parts(artifacts.parts)
         shard = _shard(graph, artifacts, comm)
-    job = _job(config, run, shard, comm, timer, device, directory, facts,
-               on_host=paradigm.updates_on_host, parts=parts)
-    paradigm.setup(job)
-    return job, paradigm
+    plan = _planned(experiment, artifacts, graph, parts)
+    return _job(experiment, plan, shard, comm, timer, device, directory, chosen, parts)
+
+
+def _planned(experiment: Experiment, artifacts: Artifacts, graph: Graph, parts: Parts | None) -> Plan:
+    """The plan, which must be the launcher's.
+
+    Raises:
+        ConfigError: it is another one: this rank executes other code than the launcher.
+    """
+    facts = artifacts.facts or facts_of(experiment, graph)
+    plan = experiment.paradigm.plan(experiment, facts, None if parts is None else parts.sizes)
+    if artifacts.plan not in ("", plan.digest):
+        raise ConfigError(Problem("paradigm", target_of(experiment.paradigm), "plans something else here than it did "
+                                  f"where the run was launched ({plan.digest} instead of {artifacts.plan}): its code "
+                                  "was edited meanwhile", "start a new run"))
+    return plan
 
 
 @contextmanager
@@ -104,39 +115,43 @@ def _shard(graph: Graph, artifacts: Artifacts, comm: Communicator) -> Shard:
         partition = open_partition(partition, graph=graph)
     if isinstance(frequency, Path):
         frequency = open_presample(frequency, graph).inputs
+    part = _mesh(partition, comm).place("parts", comm.rank)
+    return Shard(graph, comm.rank, comm.size, BlockNeeds(), partition, part, frequency)
+
+
+def _mesh(partition: Partition | None, comm: Communicator) -> Mesh:
+    """Groups of consecutive ranks, each with all parts of the partition; without one, all ranks are a group."""
     num_parts = comm.size if partition is None else partition.num_parts
-    return Shard(graph, comm.rank, comm.size, BlockNeeds(), partition, comm.rank % num_parts, frequency)
+    return Mesh.of(groups=comm.size // num_parts, parts=num_parts)
 
 
 def _job(
-    config: Mapping[str, Any], run: RunConfig, shard: Shard, comm: Communicator, timer: PhaseTimer,
-    device: torch.device, directory: Path, facts: Mapping[str, Any], *, on_host: bool,
-    parts: Parts | None,
+    experiment: Experiment, plan: Plan, shard: Shard, comm: Communicator, timer: PhaseTimer, device: torch.device,
+    directory: Path, facts: Mapping[str, Any], parts: Parts | None,
 ) -> Job:
-    model, graph = build(config["model"], Model), shard.graph
+    model, graph = experiment.model.make(), shard.graph
     shard = replace(shard, needs=model.needs)
-    group_size = comm.size if shard.partition is None else shard.num_parts
-    group_comm, batch_comm = comm.within(group_size), comm.beside().within(group_size)
-    dtype = getattr(torch, run.train.dtype)
-    sampler, store, task = (
-        build(config["sampler"], Sampler), build(config["feature_store"], FeatureStore), build(config["task"], Task)
-    )
+    mesh = _mesh(shard.partition, comm)
+    group_comm, batch_comm = comm.along(mesh, "parts"), comm.beside().along(mesh, "parts")
+    dtype, seed = getattr(torch, experiment.train.dtype), experiment.seed
+    sampler, store, task = experiment.sampler.make(), experiment.feature_store.make(), experiment.task.make()
     if problems := task.check(graph):
         raise ConfigError(problems)
     sampler.pool = pool = Pool()  # one for all: each keeps what is idle up to its limit
     store.draw_from(pool)
     if parts is None:  # else each part has a sampler and a store of its own
         sampler.setup(shard, model.num_layers)
-        store.setup(shard, dtype, torch.device("cpu") if on_host else device, batch_comm, crosses=not on_host)
+        store.setup(shard, dtype, torch.device("cpu") if plan.features_on_host else device, batch_comm,
+                    crosses=not plan.features_on_host)
         if isinstance(store, TrainableStore):
-            store.begin(run.train, run.seed)
+            store.begin(experiment.train, seed)
     task.setup(graph, device)
-    model.setup(graph.num_features, graph.num_classes, GraphFacts.of(graph), seed=run.seed, dtype=dtype, device=device)
+    model.setup(graph.num_features, graph.num_classes, Degrees.of(graph), seed=seed, dtype=dtype, device=device)
     assert model.backend is not None
     model.backend.draw_from(pool)
-    model.decoder = task.decoder(graph.num_classes, seed=run.seed, dtype=dtype, device=device)
+    model.decoder = task.decoder(graph.num_classes, seed=seed, dtype=dtype, device=device)
     return Job(
-        run, config, shard, comm, group_comm, batch_comm, timer, sampler, store, model, task, device,
+        experiment, plan, shard, comm, group_comm, batch_comm, timer, sampler, store, model, task, device,
         DeviceTier(device, timer, reads_transpose=model.backend.reads_transpose), directory, facts, parts
     )
 

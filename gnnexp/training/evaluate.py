@@ -30,8 +30,8 @@ from gnnexp.graph.subset import contains, with_neighbours
 from gnnexp.job import Job
 from gnnexp.measure.memory import MappedPages, give_back_heap, host_peak_bytes, reset_host_peak
 from gnnexp.models.model import Model
-from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.loops.targets import share
+from gnnexp.paradigms.trainer import Trainer
 from gnnexp.samplers.full import FullSampler
 from gnnexp.tasks.base import Scores
 from gnnexp.tiers.host_rows import machines
@@ -86,8 +86,8 @@ class Held:
 class Evaluation:
     """Evaluates the validation and test splits every `train.eval_every` epochs and after the last one, or never."""
 
-    def __init__(self, job: Job, paradigm: Paradigm[Any]) -> None:
-        self._job, self._paradigm = job, paradigm
+    def __init__(self, job: Job, trainer: Trainer[Any]) -> None:
+        self._job, self._trainer = job, trainer
         self._splits = {name: torch.sort(members).values for name, members in job.task.held_out(job.graph).items()}
         self._due = any(members.numel() for members in self._splits.values())
         self._wanted = torch.arange(job.graph.num_nodes)
@@ -101,12 +101,12 @@ class Evaluation:
             self._store.setup(job.shard, job.dtype, job.device, job.comm)
         self._machines = machines(job.comm, job.facts["host"], job.directory)
         self._blocks: dict[tuple[Reached, int], Block] = {}
-        bounds = (job.run.train.eval_memory, paradigm.evaluation_memory)
+        bounds = (job.experiment.train.eval_memory, job.plan.evaluation_memory)
         self._half = min(bound for bound in bounds if bound is not None) // 2
 
     def after(self, epoch: int) -> dict[str, float]:
         """Metrics by split (`acc/val`, ...), the same on every rank; empty when no evaluation is due."""
-        every, last = self._job.run.train.eval_every, self._job.run.train.epochs - 1
+        every, last = self._job.experiment.train.eval_every, self._job.experiment.train.epochs - 1
         due = every is not None and (epoch == last or (every > 0 and (epoch + 1) % every == 0))
         if not due or not self._due:
             return {}
@@ -143,7 +143,7 @@ class Evaluation:
     def _scores_of_links(self) -> dict[str, list[Scores]]:
         """Ends of links may be any vertices: outputs of all first, then every rank scores its share of the links."""
         job = self._job
-        model = self._paradigm.evaluation_model().eval()
+        model = self._trainer.evaluation_model().eval()
         held = self._inputs()
         for index in range(model.num_layers):
             held = self._hidden(model, index, held)
@@ -155,7 +155,7 @@ class Evaluation:
     def reached(self) -> tuple[Reached, ...]:
         """Of every layer, whose outputs are wanted: the evaluated vertices, and what later layers read of them."""
         # A decoupled model is evaluated by its twin, which has twice as many layers.
-        model, graph = self._paradigm.evaluation_model(), self._job.graph
+        model, graph = self._trainer.evaluation_model(), self._job.graph
         found = [Reached.of(self._wanted, graph.num_nodes)]
         for index in reversed(range(1, model.num_layers)):
             later = found[0]
@@ -176,7 +176,7 @@ class Evaluation:
 
     def _make_room(self) -> None:
         """Where what inference needs is not free, training's idle buffers go: fresh pages cost, thrashing more."""
-        job, ranks = self._job, self._job.run.hardware.workers
+        job, ranks = self._job, self._job.experiment.hardware.workers
         row = self._most_columns(job.model) * torch.empty(0, dtype=job.dtype).element_size()
         chunk = min(self._half, _CHUNK_COPIES * row * job.graph.num_edges // ranks)
         matrices = 2 * max(level.ids.numel() for level in self.reached) * row
@@ -194,7 +194,7 @@ class Evaluation:
     @torch.no_grad()
     def logits(self) -> Iterator[tuple[Tensor, Tensor]]:
         """This rank's share of the evaluated vertices, chunk by chunk: `(ids [n], logits [n, C])`."""
-        model = self._paradigm.evaluation_model()
+        model = self._trainer.evaluation_model()
         model.eval()
         held = self._inputs()
         for index in range(model.num_layers - 1):

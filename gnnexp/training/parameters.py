@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gnnexp.ops.slices import Slices
+
 Entries = dict[str, Any]
-# Of a parameter: the dimension in which it is sliced over ranks, and where this rank's slice lies in the whole.
-Slices = Mapping[str, tuple[int, slice]]
 
 
 def take(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Entries]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.job import Job
-from gnnexp.paradigms.base import Paradigm
+from gnnexp.paradigms.trainer import Trainer
 from gnnexp.provenance.code import Code
 from gnnexp.provenance.machine import this_node
 from gnnexp.provenance.run_key import as_executed
@@ -33,7 +33,7 @@ def note_ranks(run_dir: Path, job: Job, code: Code) -> None:
                  from_start=from_start and place == 0)
 
 
-def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: Paradigm[Any]) -> None:
+def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, trainer: Trainer[Any]) -> None:
     """`result.json` of a finished run."""
     epochs, attempts = read_epochs(run_dir), read_attempts(run_dir)
     summary = summarize(epochs, job.task.primary_metric)
@@ -47,7 +47,7 @@ def write_result(run_dir: Path, request: Mapping[str, Any], job: Job, paradigm: 
             "partition": request.get("partition"),
             "quality": request.get("quality", {}),
             "presampled": request.get("presampled", []),
-            "paradigm": {"exact": paradigm.exact, "approximates": paradigm.approximates, **paradigm.facts()},
+            "paradigm": {"exact": job.plan.exact, "approximates": job.plan.approximates, **trainer.facts()},
             "notes": list(job.graph.notes),
             "nodes": nodes_of(attempts),
             "attempts": attempts,

@@ -12,7 +12,8 @@ import torch
 from gnnexp.errors import DataError, GnnexpError, Problem
 from gnnexp.job import Job
 from gnnexp.measure.record import RankRecord, losses_of_others, record_of
-from gnnexp.paradigms.base import Paradigm
+from gnnexp.ops.slices import slices_of
+from gnnexp.paradigms.trainer import Trainer
 from gnnexp.record.records import EpochLog
 from gnnexp.training.best import Best
 from gnnexp.training.checkpoint import (
@@ -49,15 +50,15 @@ class Earlier:
 
 
 class RunState:
-    """Everything that changes during a run: model, optimizer, the paradigm's own state, the epoch's record so far.
+    """Everything that changes during a run: model, optimizer, the trainer's own state, the epoch's record so far.
 
     Args:
-        job, paradigm, optimizer: of this rank, set up.
+        job, trainer, optimizer: of this rank.
     """
 
-    def __init__(self, job: Job, paradigm: Paradigm[Any], optimizer: torch.optim.Optimizer) -> None:
-        self._job, self._paradigm, self._optimizer = job, paradigm, optimizer
-        self._train = job.run.train
+    def __init__(self, job: Job, trainer: Trainer[Any], optimizer: torch.optim.Optimizer) -> None:
+        self._job, self._trainer, self._optimizer = job, trainer, optimizer
+        self._train = job.experiment.train
 
     def save_if(self, wish: Wish, position: Position, earlier: Earlier, best: Best) -> None:
         """Write a checkpoint where one is due by `train.checkpoint_every`, is the best or the last, or is asked for."""
@@ -67,12 +68,12 @@ class RunState:
         if not due and wish == Wish.NOTHING:
             return
         job = self._job
-        entries, slices = take(self._paradigm.module, self._optimizer), self._paradigm.slices()
+        entries, slices = take(self._trainer.module, self._optimizer), slices_of(self._trainer.module)
         shared = {"parameters": {name: entry for name, entry in entries.items() if name not in slices},
                   "best": asdict(best)}
         own = {
             "parameters": {name: entries[name] for name in slices},
-            "paradigm": self._paradigm.state_dict(),
+            "paradigm": self._trainer.state_dict(),
             "rows": {} if job.trained_rows is None else job.trained_rows.state_dict(),
             "record": None if earlier.record is None else asdict(earlier.record),
             "resumed": [dict(piece) for piece in earlier.resumed],
@@ -104,13 +105,13 @@ class RunState:
         return found.position, self._restore_own(found), best
 
     def _restore_parameters(self, found: Checkpoint) -> None:
-        slices = self._paradigm.slices()
+        slices = slices_of(self._trainer.module)
         try:
             entries = dict(found.shared()["parameters"])
             if slices:
                 pieces = [found.of_rank(rank)["parameters"] for rank in range(found.num_ranks)]
                 entries |= join(pieces, slices)
-            put(self._paradigm.module, self._optimizer, entries)
+            put(self._trainer.module, self._optimizer, entries)
             if self._job.trained_rows is not None:
                 comm = self._job.comm  # placed as before on as many ranks; else any rank may have had what is here now
                 writers = [comm.rank] if found.num_ranks == comm.size else range(found.num_ranks)
@@ -144,7 +145,7 @@ class RunState:
         same = found.num_ranks == comm.size
         own = found.of_rank(comm.rank) if same else found.of_rank(0)
         if same:
-            self._paradigm.load_state_dict(own["paradigm"])
+            self._trainer.load_state_dict(own["paradigm"])
         elif own["paradigm"]:
             why = f"ranks of this paradigm have state of their own: the run can go on with {found.num_ranks} ranks only"
             raise DataError(Problem("hardware.workers", comm.size, why, "resume without changing workers"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from gnnexp.experiment.schema import TrainConfig
 from gnnexp.job import Job
 from gnnexp.measure.memory import TensorMeter, host_peak_bytes, reset_host_peak
 from gnnexp.measure.record import RankRecord, reduce_epoch, step_losses
-from gnnexp.paradigms.base import Paradigm
+from gnnexp.paradigms.trainer import Trainer
 from gnnexp.record.records import EpochLog
 from gnnexp.training.best import Best
 from gnnexp.training.checkpoint import Position
@@ -23,8 +24,14 @@ from gnnexp.training.interruption import Interruption, Wish
 from gnnexp.training.state import Earlier, RunState
 
 
-def train(job: Job, paradigm: Paradigm[Any], log: EpochLog) -> str:
+def train(job: Job, trainer: Trainer[Any], log: EpochLog, probed: Mapping[str, int]) -> str:
     """Train for `train.epochs` epochs from where the run directory's last checkpoint ends; rank 0 writes the records.
+
+    Args:
+        job: of the rank.
+        trainer: new.
+        log: of the run's records.
+        probed: bytes that were measured before (`probe_memory`).
 
     Returns:
         Empty if the run is over; else who asked it to stop, and it has written a checkpoint to go on from.
@@ -32,15 +39,15 @@ def train(job: Job, paradigm: Paradigm[Any], log: EpochLog) -> str:
     Raises:
         DivergedError: the loss is not finite.
     """
-    optimizer = make_optimizer(paradigm.module, job.run.train)
-    paradigm.take_optimizer(optimizer)
-    evaluation = Evaluation(job, paradigm)
-    memory = probe_memory(job, paradigm)
-    state, interruption = RunState(job, paradigm, optimizer), Interruption(job.comm)
+    optimizer = make_optimizer(trainer.module, job.experiment.train)
+    evaluation = Evaluation(job, trainer)
+    memory = {**trainer.memory(), **probed}
+    job.comm.ledger.take()  # what was exchanged before belongs to no epoch
+    state, interruption = RunState(job, trainer, optimizer), Interruption(job.comm)
     position, earlier, best = state.restore(log)
     with interruption.listening(), job.timer.activity.during("train"):
-        while position.epoch < job.run.train.epochs:
-            piece = run_epoch(job, paradigm, optimizer, position, memory, interruption)
+        while position.epoch < job.experiment.train.epochs:
+            piece = run_epoch(job, trainer, optimizer, position, memory, interruption)
             earlier = earlier.then(piece.record)
             wish = piece.wish
             if piece.ended:
@@ -49,7 +56,7 @@ def train(job: Job, paradigm: Paradigm[Any], log: EpochLog) -> str:
             else:
                 position = Position(position.epoch, piece.next_step)
             state.save_if(wish, position, earlier, best)
-            if wish == Wish.STOP and position.epoch < job.run.train.epochs:
+            if wish == Wish.STOP and position.epoch < job.experiment.train.epochs:
                 return interruption.asked_by
             interruption.granted(wish)
     return ""
@@ -89,11 +96,11 @@ class Piece:
 
 
 def run_epoch(
-    job: Job, paradigm: Paradigm[Any], optimizer: torch.optim.Optimizer, start: Position, memory: dict[str, int],
+    job: Job, trainer: Trainer[Any], optimizer: torch.optim.Optimizer, start: Position, memory: dict[str, int],
     interruption: Interruption,
 ) -> Piece:
     """An epoch of this rank from step `start.step` on, timed, to its end or to where the ranks are asked to stop."""
-    paradigm.module.train()
+    trainer.module.train()
     reset_host_peak()
     if job.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(job.device)
@@ -101,17 +108,17 @@ def run_epoch(
     timer, step, wish = job.timer, start.step, Wish.NOTHING
     job.comm.barrier()  # what ranks did before it (starting, evaluation, the log) is not this epoch's waiting
     timer.start_epoch()
-    with closing(paradigm.batches(start.epoch, start.step)) as batches:
+    with closing(trainer.batches(start.epoch, start.step)) as batches:
         for batch in batches:
-            losses.append(paradigm.forward_backward(batch))
-            paradigm.synchronize()
+            losses.append(trainer.forward_backward(batch))
+            trainer.synchronize()
             with timer.phase("update"):
-                paradigm.update(optimizer)
+                trainer.update(optimizer)
             step += 1
-            if paradigm.resumes_within_epoch and (wish := interruption.after_step()) != Wish.NOTHING:
+            if trainer.resumes_within_epoch and (wish := interruption.after_step()) != Wish.NOTHING:
                 break
-    work, counts = paradigm.end_epoch(), paradigm.batch_counts()
-    times = timer.end_epoch().without(paradigm.untimed)
+    counts = trainer.end_epoch()
+    times = timer.end_epoch().without(counts.untimed)
     if losses and start.step == 0 and wish == Wish.NOTHING and (phase := timer.without_delay):
         raise ConfigError(Problem("hardware.straggler.phase", phase, f"rank {job.comm.rank} has no such phase in this "
                                   "paradigm: nothing was delayed", "name a phase that its record has (docs/record.md)"))
@@ -120,7 +127,7 @@ def run_epoch(
     if job.device.type == "cuda":
         memory["device_peak_bytes"] = torch.cuda.max_memory_allocated(job.device)
     numbers = [(float(loss), count) for loss, count in losses]
-    record = RankRecord(job.comm.rank, times, traffic, work, memory, numbers, counts)
+    record = RankRecord(job.comm.rank, times, traffic, counts.work, memory, numbers, counts.batches)
     return Piece(record, step, wish == Wish.NOTHING, wish or interruption.at_epoch_end())
 
 
@@ -143,34 +150,29 @@ def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.Optimi
     return kind(groups, lr=config.lr, fused=True)
 
 
-def probe_memory(job: Job, paradigm: Paradigm[Any]) -> dict[str, int]:
-    """Bytes by kind, from one untimed pass over the first batch: every tensor it makes is counted.
+def probe_memory(job: Job) -> dict[str, int]:
+    """Bytes by kind, from one untimed pass over the first batch, of which every tensor is counted; nothing on a GPU.
 
-    On CPU this is the emulated device tier: batch, activations and gradients, beside the held parts.
+    On CPU this is the emulated device tier: batch, activations and gradients, beside the held parts. The pass is that
+    of a trainer that is thrown away: the one that trains has seen no batch.
     """
-    held = paradigm.memory()
     if job.device.type == "cuda":
-        job.comm.ledger.take()  # what was exchanged in setup belongs to no epoch
-        return held
-    paradigm.module.train()
-    batches = paradigm.batches(0)
+        return {}
+    trainer = job.experiment.paradigm.trainer(job)
+    held, module = trainer.memory(), trainer.module
+    module.train()
+    batches = trainer.batches(0)
     first = next(batches)
-    existing = [t for p in paradigm.module.parameters() for t in (p, p.grad) if isinstance(t, Tensor)]
+    existing = [t for p in module.parameters() for t in (p, p.grad) if isinstance(t, Tensor)]
     with TensorMeter(existing) as meter, job.tier.measured():
-        paradigm.forward_backward(first)
+        trainer.forward_backward(first)
     batches.close()
-    paradigm.clear_gradients()
-    if job.trained_rows is not None:
-        job.trained_rows.forget()
-    paradigm.end_epoch()
-    paradigm.batch_counts()
-    paradigm.forget_batches()
-    job.comm.ledger.take()
+    trainer.clear_gradients()
+    trainer.end_epoch()
     if job.tier.peak_bytes:  # work in chunks: what is outside of them is in the host tier
-        return {**held, "intermediate_bytes": meter.peak_bytes, "device_peak_bytes": job.tier.peak_bytes}
-    parameters = sum(p.numel() * p.element_size() for p in paradigm.module.parameters())
+        return {"intermediate_bytes": meter.peak_bytes, "device_peak_bytes": job.tier.peak_bytes}
+    parameters = sum(p.numel() * p.element_size() for p in module.parameters())
     return {
-        **held,
         "intermediate_bytes": meter.peak_bytes,
         "device_peak_bytes": meter.peak_bytes + parameters + held.get("buffers_bytes", 0),
     }

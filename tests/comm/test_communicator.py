@@ -15,6 +15,7 @@ from exchanging import CPU, Sent, alone, connect, counts, how_many, rows_for, tr
 
 from gnnexp.comm.communicator import Communicator, _own_gpus
 from gnnexp.comm.environment import Environment, read_environment
+from gnnexp.comm.mesh import Mesh
 from gnnexp.measure.memory import TensorMeter
 from gnnexp.measure.phases import PhaseTimer
 
@@ -213,8 +214,8 @@ def test_all_gather_makes_no_copy_for_every_peer(ranks, size):
 
 def _groups() -> tuple[list[int], Sent, list[Any]]:
     whole = connect()
-    pair = whole.within(2)
-    assert whole.within(4) is whole
+    pair = whole.along(Mesh.of(pairs=2, members=2), "members")
+    assert whole.along(Mesh.of(pairs=1, members=4), "members") is whole
     assert (pair.rank, pair.size, whole.size) == (whole.rank % 2, 2, 4)
     number = torch.tensor([float(1 << whole.rank)])
     pair.all_reduce(number, "gradients")
@@ -251,10 +252,32 @@ def test_groups_of_two_in_four_ranks_keep_to_themselves(ranks):
         }
 
 
+def _columns() -> tuple[list[int], list[int], list[int]]:
+    """Of two rows of ranks: who is in this rank's row, in its column, and beside its column for another thread."""
+    whole, mesh = connect(), Mesh.of(rows=2, columns=2)
+    row, column = whole.along(mesh, "columns"), whole.along(mesh, "rows")
+    aside, rank = column.beside(), whole.rank
+    assert (column.rank, row.rank) == (mesh.place("rows", rank), mesh.place("columns", rank))
+    total = torch.ones(1) * 10**rank
+    column.all_reduce(total, "gradients")
+    found = row.gather_objects(rank), [int(total), *column.gather_objects(rank)], aside.gather_objects(rank)  # type: ignore[list-item]
+    whole.barrier()
+    whole.release()
+    return found  # type: ignore[return-value]
+
+
+def test_rows_and_columns_of_a_mesh(ranks):
+    for rank, (row, column, aside) in enumerate(ranks(4).run(_columns)):
+        below, first = rank % 2, rank // 2 * 2
+        assert row == [first, first + 1]
+        assert column == [10**below + 10 ** (below + 2), below, below + 2] and aside == [below, below + 2]
+
+
 def _beside(rounds: int, group_size: int) -> tuple[Sent, list[int]]:
     """The main thread reduces while another one swaps and exchanges, each at its own pace."""
     timer = PhaseTimer()
-    main = Communicator(read_environment(), timer, CPU).within(group_size)
+    whole = Communicator(read_environment(), timer, CPU)
+    main = whole.along(Mesh.of(groups=whole.size // group_size, members=group_size), "members")
     aside, order = main.beside(), list[int]()
     failures: list[BaseException] = []
 

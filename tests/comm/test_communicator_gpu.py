@@ -12,6 +12,7 @@ from exchanging import CPU, Sent, counts, rows_for, traffic
 from gnnexp.comm.background import Background
 from gnnexp.comm.communicator import STAGED, Communicator, _carrier
 from gnnexp.comm.environment import read_environment
+from gnnexp.comm.mesh import Mesh
 from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.measure.phases import PhaseTimer
 from gnnexp.training.assemble import choose_device
@@ -42,7 +43,7 @@ def test_what_carries_payloads_is_named(ranks, size: int) -> None:
 
 def _everything(kind: str, group_size: int) -> tuple[list[Any], Sent]:
     whole = _comm(kind)
-    comm, device = whole.within(group_size), whole.device
+    comm, device = whole.along(Mesh.of(groups=whole.size // group_size, members=group_size), "members"), whole.device
     total, copied = torch.arange(5.0, device=device) * (whole.rank + 1), torch.full((3, 2), whole.rank, device=device)
     comm.all_reduce(total, "gradients")
     comm.broadcast(copied, 1, "evaluation")

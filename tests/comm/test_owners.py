@@ -7,6 +7,7 @@ import torch
 from exchanging import Sent, alone, connect, traffic
 from small_graphs import sparse_rows
 
+from gnnexp.comm.mesh import Mesh
 from gnnexp.comm.owners import spread_from_owners, sum_at_owners
 from gnnexp.comm.rows import exchange_rows
 from gnnexp.comm.shuffle import ShuffleIndex, shuffle
@@ -125,4 +126,4 @@ def test_a_single_rank_keeps_everything_and_sends_nothing() -> None:
     assert comm.all_to_all(rows[:0], [0], [0], "features").shape == (0, 2)
     sparse = exchange_rows(sparse_rows(rows.detach()).rows(torch.empty(0)), [0], [0], comm, "features")
     assert sparse.shape == (0, 2)
-    assert comm.within(1) is comm and traffic(comm) == {}
+    assert comm.along(Mesh.of(members=1), "members") is comm and traffic(comm) == {}

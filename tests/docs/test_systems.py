@@ -11,7 +11,7 @@ import system_pages
 from site_pages import ALL_FENCES, ROOT
 
 from gnnexp.config.compose import compose
-from gnnexp.experiment.check import check_config
+from gnnexp.experiment.build import read
 
 PRESETS = {path.stem for path in (ROOT / "conf" / "system").glob("*.yaml")}
 SECTIONS = ["The algorithm", "How gnnexp makes it", "What is exact", "What is ours", "Traffic of an epoch",
@@ -45,7 +45,7 @@ def test_commands_are_right(name: str) -> None:
     program, verb, *overrides = shlex.split(command)
     assert (program, verb) == ("gnnexp", "run")
     composed = compose(overrides)
-    assert check_config(composed.config) == []
+    assert read(composed.config).problems == ()
     assert composed.config["system"] in system_pages.PAGES[name].presets
 
 

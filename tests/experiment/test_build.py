@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnexp.errors import ConfigError
-from gnnexp.experiment.build import build, check_fields, check_node, keys_of
+from gnnexp.experiment.build import build, keys_of
 from gnnexp.experiment.schema import HardwareConfig, TrainConfig
+from gnnexp.experiment.shape import check_fields, check_node
 from gnnexp.experiment.signature import describe, fits, one_of, parameters_of, unknown
 from gnnexp.tasks.decoders import DistMult
 

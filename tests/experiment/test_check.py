@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+import json
+import math
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from experiments import check_config, data_problems
 
 from gnnexp.config.compose import compose
 from gnnexp.errors import Problem
-from gnnexp.experiment.check import check_config, check_data
+from gnnexp.experiment.build import read
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.graph import Graph, Splits
+from gnnexp.testing.graphs import nasty_graph
 
 
 @pytest.fixture(scope="module")
@@ -103,15 +109,15 @@ def graph(num_train: int) -> Graph:
 
 def test_more_ranks_than_training_vertices(default: dict[str, Any]) -> None:
     config = changed(default, hardware__workers=4)
-    assert check_data(config, graph(4)) == []
-    (problem,) = check_data(config, graph(3))
+    assert data_problems(config, graph(4)) == []
+    (problem,) = data_problems(config, graph(3))
     assert problem.key == "hardware.workers" and problem.mend == "hardware.workers=3"
-    assert keys(check_data(config, graph(0))) == ["dataset"]
+    assert keys(data_problems(config, graph(0))) == ["dataset"]
 
 
 def test_data_without_features_or_labels(default: dict[str, Any]) -> None:
     bare = replace(graph(4), features=None, labels=None)
-    assert len(check_data(default, bare)) == 2
+    assert len(data_problems(default, bare)) == 2
 
 
 def test_what_depends_on_a_mistake_is_not_judged(default: dict[str, Any]) -> None:
@@ -139,8 +145,8 @@ def test_a_component_of_another_kind_is_one_problem(default: dict[str, Any]) -> 
 
 def test_a_metric_that_does_not_fit_the_labels(default: dict[str, Any]) -> None:
     config = changed(default, task__metric="roc_auc")
-    assert check_data(config, graph(4)) == []
-    assert keys(check_data(config, replace(graph(4), num_classes=3))) == ["task.metric"]
+    assert data_problems(config, graph(4)) == []
+    assert keys(data_problems(config, replace(graph(4), num_classes=3))) == ["task.metric"]
 
 
 @pytest.mark.parametrize("path", ["sampler__threads", "hardware__threads", "hardware__workers", "train__epochs",
@@ -180,3 +186,40 @@ def test_a_key_that_is_no_text(default: dict[str, Any]) -> None:
     straggler = {"rank": 0, "phase": "sample", "seconds": 0.1, 1: 2}
     assert keys(check_config(changed(default, hardware__straggler=straggler, sampler__1=2))) == [
         "hardware.straggler.1", "sampler.1"]
+
+
+def test_a_model_without_layers_is_not_told_to_have_no_fanouts(default: dict[str, Any]) -> None:
+    assert keys(check_config(changed(default, model__layers=0))) == ["model.layers"]
+
+
+def test_a_users_class_is_not_called_while_its_options_are_wrong(
+    default: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody knows what its constructor does without them, or with defaults in their places."""
+    (tmp_path / "mysamplers.py").write_text(
+        "from gnnexp.samplers.fused import FusedSampler\n\n\nclass Mine(FusedSampler):\n"
+        "    def __init__(self, sizes: str | None = None) -> None:\n"
+        "        super().__init__([int(size) for size in sizes.split('-')])\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    wrong = {**default, "sampler": {"_target_": "mysamplers.Mine", "sizes": 10}, "name": "a/b"}
+    assert keys(check_config(wrong)) == ["name", "sampler.sizes"]
+
+
+def test_a_mistake_in_hardware_leaves_the_launcher_to_be_asked(default: dict[str, Any]) -> None:
+    reading = read(changed(default, hardware__wrokers=2))
+    assert keys(list(reading.problems)) == ["hardware.wrokers"] and reading.launcher is not None
+    assert read(changed(default, hardware__launcher={"_target_": "no.such.Launcher"})).launcher is None
+
+
+def test_a_scale_that_is_no_number_is_refused_and_nothing_else(default: dict[str, Any]) -> None:
+    dataset = {"_target_": "gnnexp.datasets.generated.dcsbm.Dcsbm", "scale": math.nan}
+    wrong = {**changed(default, train__batch_of="full_graph"), "dataset": dataset}
+    assert keys(check_config(wrong)) == ["dataset.scale"]
+
+
+def test_facts_of_another_version_are_made_again() -> None:
+    facts = GraphFacts.of(nasty_graph())
+    told = json.loads(json.dumps(asdict(facts)))
+    assert GraphFacts.from_json(told) == facts
+    assert GraphFacts.from_json({**told, "new": 1}) is None
+    assert GraphFacts.from_json({key: value for key, value in told.items() if key != "typed"}) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gnnexp.config.compose import compose
-from gnnexp.experiment.schema import run_config
+from gnnexp.experiment.build import batch_size_of, experiment_of
 
 
 @pytest.mark.parametrize(("overrides", "expected"), [
@@ -17,7 +17,8 @@ from gnnexp.experiment.schema import run_config
     (["train.batch_size=null", "train.batch_of=rank", "hardware.workers=3"], None),
 ])
 def test_what_a_batch_size_counts(overrides: list[str], expected: int | None) -> None:
-    assert run_config(compose(overrides).config).train.batch_size == expected
+    config = compose(overrides).config
+    assert batch_size_of(config) == expected
 
 
 @pytest.mark.parametrize(("system", "batch_size", "fanouts", "lr"), [
@@ -27,6 +28,6 @@ def test_what_a_batch_size_counts(overrides: list[str], expected: int | None) ->
 def test_presets_have_their_papers_defaults(system: str, batch_size: int, fanouts: list[int], lr: float) -> None:
     """GSplit, section 6.1; FastSample, section 4 (1000 targets per rank)."""
     config = compose([f"system={system}", "hardware.workers=4", "model=gat"]).config
-    train = run_config(config).train
+    train = experiment_of(config).train
     assert (train.batch_size, train.lr, config["sampler"]["fanouts"]) == (batch_size, lr, fanouts)
     assert (config["model"]["hidden"], config["model"]["layers"], config["model"]["heads"]) == (256, 3, 4)

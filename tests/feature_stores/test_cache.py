@@ -9,13 +9,13 @@ import psutil
 import pytest
 import torch
 from exchanging import CPU, alone
+from experiments import data_problems, experiment_in, seen
 from store_cases import STATIC, STORES, graph_of, shard_of
 
 import gnnexp.feature_stores.cache
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError, RunError
-from gnnexp.experiment.check import check_data
 from gnnexp.feature_stores.cache import FeatureCache, available_bytes, parse_size
 from gnnexp.feature_stores.local import LocalStore
 from gnnexp.feature_stores.partitioned import PartitionedStore
@@ -78,7 +78,7 @@ def test_options_of_one_kind_of_cache() -> None:
 ])
 def test_rows_of_a_capacity(kind: Kind, capacity: Any, itemsize: int, rows: int) -> None:
     cache: FeatureCache = kind(capacity)
-    assert cache.rows(graph_of(), itemsize) == rows
+    assert cache.rows(60, row_nbytes(graph_of().features, itemsize)) == rows
 
 
 @pytest.mark.parametrize("itemsize", [4, 8])
@@ -87,8 +87,8 @@ def test_sparse_rows_are_counted_by_their_mean(itemsize: int) -> None:
     assert isinstance(graph.features, SparseRows)
     mean = graph.features.values.numel() * (4 + itemsize) // 60 + 8
     assert row_nbytes(graph.features, itemsize) == mean
-    assert StaticCache(f"{10 * mean}B").rows(graph, itemsize) == 10
-    assert StaticCache(f"{10 * mean - 1}B").rows(graph, itemsize) == 9
+    assert StaticCache(f"{10 * mean}B").rows(graph.num_nodes, row_nbytes(graph.features, itemsize)) == 10
+    assert StaticCache(f"{10 * mean - 1}B").rows(graph.num_nodes, row_nbytes(graph.features, itemsize)) == 9
 
 
 @BOTH
@@ -100,14 +100,14 @@ def test_a_cache_larger_than_the_devices_memory_is_a_problem_with_both_figures(k
     needed = 15 * row
     config = {"hardware": {"device_memory": needed - 1}, "train": {"dtype": "float64"}}
     store = LocalStore(cache=kind(0.25))
-    (problem,) = store.check_data(config, graph)
+    (problem,) = store.check_data(*seen(config, graph))
     assert (problem.key, problem.value) == ("feature_store.cache.capacity", 0.25)
     assert f"{needed} bytes" in problem.allowed and f"{needed - 1} bytes" in problem.allowed
     assert "smaller" in problem.mend
     for memory in (needed, None):
-        assert store.check_data({**config, "hardware": {"device_memory": memory}}, graph) == []
-    assert store.check_data({**config, "train": {"dtype": "float32"}}, graph) == []
-    assert LocalStore().check_data(config, graph) == []
+        assert store.check_data(*seen({**config, "hardware": {"device_memory": memory}}, graph)) == []
+    assert store.check_data(*seen({**config, "train": {"dtype": "float32"}}, graph)) == []
+    assert LocalStore().check_data(*seen(config, graph)) == []
 
 
 def test_the_devices_memory_is_checked_with_all_other_data_problems() -> None:
@@ -117,16 +117,15 @@ def test_the_devices_memory_is_checked_with_all_other_data_problems() -> None:
         "task": {"_target_": "gnnexp.tasks.node_classification.NodeClassification"},
         "feature_store": {"_target_": target, "cache": {"_target_": STATIC, "capacity": "1KiB"}},
     }
-    problems = check_data(config, graph_of())
+    problems = data_problems(config, graph_of())
     assert [problem.key for problem in problems] == ["hardware.workers", "feature_store.cache.capacity"]
     assert "988 bytes" in problems[1].allowed and "100 bytes" in problems[1].allowed
 
 
 def test_a_rank_needs_no_more_than_its_share_of_a_clique() -> None:
     """Four ranks share 60 rows: each holds 15 of them, whatever the capacity says."""
-    config = {"hardware": {"device_memory": 15 * 13 * 4, "nodes": 1, "workers": 4}, "train": {"dtype": "float32"},
-              "paradigm": {}}
-    assert LocalStore(cache=ShardedCache(1.0)).check_data(config, graph_of()) == []
+    config = {"hardware": {"device_memory": 15 * 13 * 4, "nodes": 1, "workers": 4}, "train": {"dtype": "float32"}}
+    assert LocalStore(cache=ShardedCache(1.0)).check_data(*seen(config, graph_of())) == []
 
 
 @BOTH
@@ -182,7 +181,8 @@ def contents(cache: FeatureCache, shard: Shard, comm: Communicator) -> list[int]
 @pytest.mark.parametrize("capacity", [1, 13, 0.5, "1KiB", 1.0])
 def test_a_static_cache_holds_the_hottest_ties_by_id(policy: Any, capacity: Any) -> None:
     graph = graph_of()
-    expected = by_heat(graph, policy, list(range(60)))[: StaticCache(capacity).rows(graph, 8)]
+    count = StaticCache(capacity).rows(graph.num_nodes, row_nbytes(graph.features, 8))
+    expected = by_heat(graph, policy, list(range(60)))[:count]
     for rank in (0, 2):  # the same on every rank, and every time
         assert contents(StaticCache(capacity, policy), shard_of(graph, rank, 3), alone()) == expected
 
@@ -230,6 +230,9 @@ def test_a_sharded_cache_deals_the_hottest_rows_to_a_clique(ranks, clique):
             assert len(found[rank][number]) <= capacity
 
 
+SPLIT = "gnnexp.paradigms.split_parallel.SplitParallel"
+
+
 @pytest.mark.parametrize(("clique", "workers", "group", "right"), [
     (None, 4, None, True), (2, 4, None, True), (4, 4, None, True), (3, 4, None, False), (8, 4, None, False),
     (2, 4, 2, True), (4, 4, 2, False), (1, 3, None, True),
@@ -237,7 +240,7 @@ def test_a_sharded_cache_deals_the_hottest_rows_to_a_clique(ranks, clique):
 def test_cliques_divide_the_ranks_that_share_a_batch(
     clique: int | None, workers: int, group: int | None, right: bool
 ) -> None:
-    config = {"hardware": {"nodes": 1, "workers": workers}, "paradigm": {"group_size": group}}
-    problems = LocalStore(cache=ShardedCache(1, clique=clique)).check(config)
+    config = {"hardware": {"nodes": 1, "workers": workers}, "paradigm": {"_target_": SPLIT, "group_size": group}}
+    problems = LocalStore(cache=ShardedCache(1, clique=clique)).check(experiment_in(config))
     assert [problem.key for problem in problems] == ([] if right else ["feature_store.cache.clique"])
     assert all(problem.mend == "feature_store.cache.clique=null" for problem in problems)

@@ -13,18 +13,17 @@ import numpy as np
 import pytest
 import torch
 from exchanging import CPU, connect, traffic
+from experiments import data_problems, estimated, experiment_in
 from store_cases import shard_of
 from torch import Tensor
 
 from gnnexp.cli.main import run_command
 from gnnexp.errors import ConfigError
-from gnnexp.experiment.check import check_data
 from gnnexp.experiment.schema import TrainConfig
 from gnnexp.experiment.seen import as_seen
 from gnnexp.feature_stores.embedding import EmbeddingStore, SlicedEmbeddingStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
-from gnnexp.preparation.preflight import estimate
 from gnnexp.record.records import read_epochs
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
@@ -220,9 +219,11 @@ def test_mistakes_are_named_all_at_once():
 
 
 def test_one_home_for_every_row_and_an_optimizer_of_single_rows():
-    config = small_config(MODELS["sage"], train={"optimizer": "adamw"}, paradigm={"group_size": 2})
-    assert [problem.key for problem in EmbeddingStore(DIM).check(config)] == ["paradigm.group_size", "train.optimizer"]
-    assert EmbeddingStore(DIM).check(small_config(MODELS["sage"], paradigm={"group_size": None})) == []
+    split = {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}
+    config = small_config(MODELS["sage"], train={"optimizer": "adamw"}, paradigm={**split, "group_size": 2})
+    problems = EmbeddingStore(DIM).check(experiment_in(config))
+    assert [problem.key for problem in problems] == ["paradigm.group_size", "train.optimizer"]
+    assert EmbeddingStore(DIM).check(experiment_in(small_config(MODELS["sage"], paradigm=split))) == []
 
 
 def embedded(**changes: Any) -> dict[str, Any]:
@@ -233,21 +234,21 @@ def embedded(**changes: Any) -> dict[str, Any]:
 
 def test_a_graph_is_seen_with_the_columns_of_its_rows():
     graph = nasty_graph()
-    seen = as_seen(embedded(), graph)
+    seen = as_seen(experiment_in(embedded()), graph)
     assert (seen.num_features, seen.num_classes) == (DIM, graph.num_classes)
     assert seen.features is not None and seen.features.shape == (V, DIM)
-    assert as_seen(small_config(MODELS["sage"]), graph) is graph, "nothing differs"
+    assert as_seen(experiment_in(small_config(MODELS["sage"])), graph) is graph, "nothing differs"
 
 
 def test_a_graph_without_features_needs_them():
-    (problem,) = check_data(small_config(MODELS["sage"]), bare())
+    (problem,) = data_problems(small_config(MODELS["sage"]), bare())
     assert "no vertex features" in problem.allowed and "feature_store=embedding" in problem.mend
-    assert check_data(embedded(), bare()) == []
+    assert data_problems(embedded(), bare()) == []
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_the_preflight_counts_rows_with_their_moments(workers):
-    found = estimate(embedded(hardware={"workers": workers}), bare(), graph_files=0)
+    found = estimated(embedded(hardware={"workers": workers}), bare(), graph_files=0)
     lines = {need.what: need.num_bytes for need in found.needs}
     assert lines["features that the store holds"] == 6 * V * DIM * 8 // workers
     assert lines["parameters, gradients, optimizer"] == 4 * 8 * 2 * (DIM * 16 + 16 + 16 * 4 + 4)

@@ -8,6 +8,7 @@ from typing import Literal
 import pytest
 import torch
 from exchanging import CPU
+from experiments import experiment_in, seen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_cases import as_dense, graph_of, reads_of, shard_of
@@ -81,6 +82,6 @@ def test_a_slice_that_does_not_fit_the_device_is_refused() -> None:
     needed = graph.num_nodes * 13 * 4 // 4
     for memory, wrong in ((needed, 0), (needed - 1, 1), (None, 0)):
         config["hardware"]["device_memory"] = memory
-        assert len(SlicedStore("device").check_data(config, graph)) == wrong
-        assert SlicedStore("host").check_data(config, graph) == []
-    assert SlicedStore("gpu").check(config)[0].key == "feature_store.tier"
+        assert len(SlicedStore("device").check_data(*seen(config, graph))) == wrong
+        assert SlicedStore("host").check_data(*seen(config, graph)) == []
+    assert SlicedStore("gpu").check(experiment_in(config))[0].key == "feature_store.tier"

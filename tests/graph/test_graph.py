@@ -54,7 +54,7 @@ def test_sizes_and_kinds() -> None:
 
 def test_with_splits_changes_the_splits_only() -> None:
     graph, none = full_graph(), torch.empty(0, dtype=torch.int64)
-    other = graph.with_splits(Splits(torch.tensor([1]), none, none))
+    other = replace(graph, splits=Splits(torch.tensor([1]), none, none))
     assert other.splits.train.tolist() == [1]
     assert other.indptr is graph.indptr
     assert other.features is graph.features

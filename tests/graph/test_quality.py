@@ -52,7 +52,7 @@ def brute_force(graph: Graph, partition: Partition) -> dict[str, float]:
 def test_equals_brute_force(graph: Graph, num_parts: int, vertex_cut: bool, seed: int) -> None:
     draws = np.random.default_rng(seed)
     train = torch.from_numpy(np.flatnonzero(draws.random(graph.num_nodes) < 0.4))
-    graph = graph.with_splits(Splits(train, NONE, NONE))
+    graph = replace(graph, splits=Splits(train, NONE, NONE))
     owners = [torch.from_numpy(draws.integers(0, num_parts, size)).to(owner_dtype(num_parts))
               for size in (graph.num_nodes, graph.num_edges)]
     partition = Partition(owners[0], num_parts, owners[1] if vertex_cut else None)

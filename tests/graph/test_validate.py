@@ -52,7 +52,7 @@ def test_any_sound_topology_passes(graph: Graph) -> None:
 
 def splits(train: list[int], val: list[int] | None = None) -> Callable[[Graph], Graph]:
     ids = [torch.tensor(split, dtype=torch.int64) for split in (train, val or [], [])]
-    return lambda graph: graph.with_splits(Splits(*ids))
+    return lambda graph: replace(graph, splits=Splits(*ids))
 
 
 def with_(**fields: Callable[[Graph], object]) -> Callable[[Graph], Graph]:
@@ -100,7 +100,7 @@ OFFENCES: dict[str, tuple[Callable[[Graph], Graph], str]] = {
     "split negative": (splits([-1, 3]), "first at position 0: -1"),
     "split unsorted": (splits([3, 2]), "first at position 1: 3, 2"),
     "split repeats": (splits([2, 3, 3]), "ascending without repetition"),
-    "splits overlap": (lambda g: g.with_splits(Splits(g.splits.train, g.splits.train[3:5], NONE)), "2 vertices in"),
+    "splits overlap": (lambda g: replace(g, splits=Splits(g.splits.train, g.splits.train[3:5], NONE)), "2 vertices in"),
     "split unlabelled": (with_(labels=lambda g: changed(g.labels, int(g.splits.val[1]), -1)), "must all have a label"),
     "nothing to train on": (lambda g: replace(splits([])(g), links={}), "at least one vertex to train on"),
     "link beyond": (with_(links=lambda _: {"train": torch.tensor([[0, 40]])}), "links_train[:, 1]"),

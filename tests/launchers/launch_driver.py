@@ -4,11 +4,12 @@ import signal
 import sys
 from pathlib import Path
 
+from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.launchers.local import LocalLauncher
 
 if __name__ == "__main__":
-    config = {"hardware": {"workers": int(sys.argv[2]), "timeout_s": 30}, "train": {}, "seed": 0}
-    outcome = LocalLauncher("stub_worker").launch(Path(sys.argv[1]), config)
+    hardware = HardwareConfig(workers=int(sys.argv[2]), timeout_s=30)
+    outcome = LocalLauncher("stub_worker").launch(Path(sys.argv[1]), hardware)
     for number in (signal.SIGINT, signal.SIGTERM):  # tests that ask again and again want this launch's answer
         signal.signal(number, signal.SIG_IGN)
     print(outcome.message, flush=True)

@@ -12,6 +12,7 @@ import psutil
 import pytest
 from launching import HERE, gone, pids, prepare, start_driver, wait_until
 
+from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.files.pulse import Pulse, is_stopped
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.local import LocalLauncher
@@ -27,9 +28,9 @@ def launch(
     monkeypatch.setattr("gnnexp.launchers.watch.GRACE_S", 0.5)
     monkeypatch.setattr("gnnexp.launchers.local._TELL_S", 0.5)
     prepare(run_dir, behaviours)
-    config = {"hardware": {"workers": len(behaviours), "timeout_s": 2.0}, "train": {}, "seed": 0}
+    hardware_of = HardwareConfig(**{"workers": len(behaviours), "timeout_s": 2.0})
     with closing(LocalLauncher(module)) as launcher:
-        outcome = launcher.launch(run_dir, config)
+        outcome = launcher.launch(run_dir, hardware_of)
     assert all(gone(pid) for pid in pids(run_dir)), "nothing of a launch is left"
     assert not [one for one in psutil.Process().children() if "launchers.starter" in " ".join(one.cmdline())]
     return outcome
@@ -70,13 +71,13 @@ def test_a_frozen_rank_was_last_seen_somewhere(
 
 def test_a_frozen_starter_that_is_kept_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(HERE))
-    config = {"hardware": {"workers": 1, "timeout_s": 30.0}, "train": {}, "seed": 0}
+    hardware_of = HardwareConfig(**{"workers": 1, "timeout_s": 30.0})
     with closing(LocalLauncher("stub_worker")) as launcher:
         parents = []
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
             prepare(tmp_path / name, ["finish"])
-            assert launcher.launch(tmp_path / name, config).status == "finished"
+            assert launcher.launch(tmp_path / name, hardware_of).status == "finished"
             parents.append(int((tmp_path / name / "parent").read_text()))
             os.kill(parents[-1], signal.SIGSTOP)
             assert wait_until(lambda: is_stopped(parents[-1]), 10)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from launching import HERE, prepare
 
+from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.launchers.interrupts import noted
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.launchers.watch import Watchdog
@@ -43,6 +44,6 @@ def test_a_signal_after_the_ranks_have_ended_is_handed_on(tmp_path: Path, monkey
 
     monkeypatch.setattr(Watchdog, "close", late)
     launcher = LocalLauncher("stub_worker")
-    outcome = launcher.launch(tmp_path, {"hardware": {"workers": 1, "timeout_s": 30.0}, "train": {}, "seed": 0})
+    outcome = launcher.launch(tmp_path, HardwareConfig(workers=1, timeout_s=30.0))
     launcher.close()
     assert (outcome.status, outcome.asked) == ("finished", signal.SIGINT)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from launching import HERE, gone, pids, prepare, start_driver, wait_until
 
+from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.local import LocalLauncher
 
@@ -17,9 +18,9 @@ from gnnexp.launchers.local import LocalLauncher
 def launch(run_dir: Path, behaviours: list[str], monkeypatch: pytest.MonkeyPatch, **hardware: object) -> Outcome:
     monkeypatch.setenv("PYTHONPATH", str(HERE))
     prepare(run_dir, behaviours)
-    config = {"hardware": {"workers": len(behaviours), "timeout_s": 30.0, **hardware}, "train": {}, "seed": 0}
+    hardware_of = HardwareConfig(**{"workers": len(behaviours), "timeout_s": 30.0, **hardware})
     with closing(LocalLauncher("stub_worker")) as launcher:
-        return launcher.launch(run_dir, config)
+        return launcher.launch(run_dir, hardware_of)
 
 
 def test_all_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

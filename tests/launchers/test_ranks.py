@@ -10,14 +10,21 @@ from pathlib import Path
 
 import psutil
 import pytest
+from experiments import experiment_in
 from launching import HERE, gone, pids, prepare, wait_until
 
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.kept import Launchers
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.launchers.ranks import Ranks
 
 NODE = {"_target_": "gnnexp.launchers.local.LocalLauncher", "worker_module": "stub_worker"}
+
+
+def with_launcher(node: dict[str, str]) -> Experiment:
+    return experiment_in({"hardware": {"launcher": node}})
 
 
 @pytest.fixture
@@ -29,8 +36,8 @@ def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
         run_dir = tmp_path / str(time.time_ns())
         run_dir.mkdir()
         prepare(run_dir, behaviours)
-        config = {"hardware": {"workers": len(behaviours), "timeout_s": 30.0, **hardware}, "train": {}, "seed": 0}
-        outcome = launcher.launch(run_dir, config)
+        hardware_of = HardwareConfig(**{"workers": len(behaviours), "timeout_s": 30.0, **hardware})
+        outcome = launcher.launch(run_dir, hardware_of)
         assert all(gone(pid) for pid in pids(run_dir))
         return outcome, (run_dir / "parent").read_text()
 
@@ -39,8 +46,9 @@ def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
 
 def test_the_same_process_serves_the_next_launch_and_one_after_a_failure(launch) -> None:
     with Launchers() as launchers:
-        launcher = launchers.of(NODE)
-        assert launchers.of(dict(NODE)) is launcher and launchers.of({**NODE, "worker_module": "other"}) is not launcher
+        launcher = launchers.of(with_launcher(NODE))
+        other = with_launcher({**NODE, "worker_module": "other"})
+        assert launchers.of(with_launcher(dict(NODE))) is launcher and launchers.of(other) is not launcher
         outcomes, parents = zip(*[launch(launcher, behaviours, threads=1) for behaviours in (
             ["finish"], ["raise", "sleep"], ["finish"] * 3)], strict=True)
         assert [outcome.status for outcome in outcomes] == ["finished", "failed", "finished"]
@@ -51,7 +59,7 @@ def test_the_same_process_serves_the_next_launch_and_one_after_a_failure(launch)
 def test_another_environment_takes_another_process(launch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Allocators and OpenMP read theirs once, when a process starts."""
     with Launchers() as launchers:
-        launcher = launchers.of(NODE)
+        launcher = launchers.of(with_launcher(NODE))
         _, first = launch(launcher, ["finish"], threads=1)
         _, second = launch(launcher, ["finish"], threads=2)
         monkeypatch.setenv("GNNEXP_TEST", "1")
@@ -64,13 +72,13 @@ def test_ranks_run_where_the_launching_process_is_now(launch, tmp_path: Path, mo
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
             monkeypatch.chdir(tmp_path / name)
-            assert launch(launchers.of(NODE), ["where"])[0].status == "finished", name
+            assert launch(launchers.of(with_launcher(NODE)), ["where"])[0].status == "finished", name
             assert (tmp_path / name / "was_here").exists()
 
 
 def test_a_killed_starter_takes_its_ranks_along_and_the_next_launch_has_another(launch, tmp_path: Path) -> None:
     with Launchers() as launchers:
-        launcher = launchers.of(NODE)
+        launcher = launchers.of(with_launcher(NODE))
         outcome, killed = launch(launcher, ["kill_parent", "sleep"])
         assert (outcome.status, outcome.kind, outcome.may_be_repeated) == ("failed", "killed", True)
         assert "forked from was ended" in outcome.reason
@@ -80,7 +88,7 @@ def test_a_killed_starter_takes_its_ranks_along_and_the_next_launch_has_another(
 
 def test_a_starter_that_died_between_two_runs_is_replaced(launch) -> None:
     with Launchers() as launchers:
-        launcher = launchers.of(NODE)
+        launcher = launchers.of(with_launcher(NODE))
         killed = launch(launcher, ["finish"])[1]
         psutil.Process(int(killed)).kill()
         assert wait_until(lambda: gone(int(killed)), 20)

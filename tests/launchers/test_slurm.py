@@ -15,6 +15,7 @@ from fake_slurm import DOWN, FakeSlurm, at, install, lists, make_run
 
 from gnnexp.config.compose import compose
 from gnnexp.errors import RunError
+from gnnexp.experiment.build import hardware_of
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.queue.commands import Reply
 from gnnexp.launchers.queue.controller import Controller
@@ -163,7 +164,7 @@ def launched(run_dir: Path, interrupt_when: Callable[[], object]) -> Outcome:
     thread = threading.Thread(target=press)
     thread.start()
     try:
-        return SlurmLauncher().launch(run_dir, compose(["hardware=slurm_cpu"]).config)
+        return SlurmLauncher().launch(run_dir, hardware_of(compose(["hardware=slurm_cpu"]).config))
     finally:
         thread.join()
 
@@ -206,7 +207,7 @@ def test_a_submission_without_an_answer_may_have_been_taken(
     run_dir = tmp_path / "run"
     run_dir.mkdir()
     with pytest.raises(RunError, match="sbatch"):
-        SlurmLauncher().submit([run_dir], compose(["hardware=slurm_cpu"]).config)
+        SlurmLauncher().submit([run_dir], hardware_of(compose(["hardware=slurm_cpu"]).config))
     submission = read_submission(run_dir)
     assert (submission is not None and submission.job_id is None) == kept
 
@@ -215,7 +216,7 @@ def test_a_job_leaves_a_run_that_is_no_longer_its_own(commands: Path, tmp_path: 
     config = compose(["hardware=slurm_cpu"]).config
     run_dir = tmp_path / "run"
     run_dir.mkdir()
-    (job_id,) = SlurmLauncher().submit([run_dir], config)
+    (job_id,) = SlurmLauncher().submit([run_dir], hardware_of(config))
     submission = read_submission(run_dir)
     assert submission is not None and (submission.job_id, job_id) == ("4711", "4711")
     assert is_of_run(run_dir, submission.token) and is_of_run(run_dir, ""), "jobs of earlier versions have no token"

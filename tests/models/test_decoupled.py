@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from experiments import assembled
 from full_graph import full_config
 from torch import Tensor
 from torch.nn import functional as F
@@ -17,12 +18,12 @@ from gnnexp.comm.environment import Environment
 from gnnexp.experiment.build import build
 from gnnexp.graph.shard import BlockNeeds
 from gnnexp.models.decoupled import Decoupled
-from gnnexp.models.layer import GraphFacts
+from gnnexp.models.layer import Degrees
 from gnnexp.models.model import Model
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.testing.graphs import edge_list, typed_graph
 from gnnexp.testing.ways import TENSOR
-from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.assemble import Artifacts
 
 GRAPH = typed_graph()
 FEATURES = GRAPH.features.double()
@@ -165,7 +166,7 @@ def assert_gradients(model: Model, p: Named) -> None:
 # --- the twin --------------------------------------------------------------------------------------------------------
 def made(case: str, kernel: str) -> Model:
     model = build({**options(case), "kernel": kernel}, Model)
-    model.setup(GRAPH.num_features, GRAPH.num_classes, GraphFacts.of(GRAPH), seed=0, dtype=torch.float64,
+    model.setup(GRAPH.num_features, GRAPH.num_classes, Degrees.of(GRAPH), seed=0, dtype=torch.float64,
                 device=torch.device("cpu"))
     return model
 
@@ -209,10 +210,10 @@ def test_training_by_columns_has_the_loss_and_gradients_of_dense_matrices(case, 
     mode = {"_target_": TENSOR, "mode": "decoupled", "chunks": chunks, "attention": "frozen" if frozen else "trained"}
     config = {**full_config("gcn", mode), "model": options(case)}
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, Artifacts(GRAPH), Path(folder), Environment())
+        job, trainer = assembled(config, Artifacts(GRAPH), Path(folder), Environment())
         p = perturb(job.model)
-        (batch,) = paradigm.batches(0)
-        loss, count = paradigm.forward_backward(batch)
+        (batch,) = trainer.batches(0)
+        loss, count = trainer.forward_backward(batch)
     train, labels = GRAPH.splits.train.long(), GRAPH.labels
     expected = F.cross_entropy(dense_twin(case, p, frozen=frozen)[train], labels[train], reduction="sum")
     (expected / count).backward()

@@ -12,7 +12,7 @@ from torch import Tensor
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.kernels.counter import Purpose
-from gnnexp.models.layer import GraphFacts
+from gnnexp.models.layer import Degrees
 from gnnexp.models.model import Model
 from gnnexp.models.sage import SAGE
 from gnnexp.ops.backend import Backend, Drop
@@ -45,7 +45,7 @@ def _sparse(backend: Backend, drop: Drop, device: torch.device) -> Tensor:
 
 def _model(device: torch.device) -> Model:
     model = SAGE(hidden=8, layers=3, dropout=0.4)
-    model.setup(5, 4, GraphFacts.of(nasty_graph()), seed=0, dtype=torch.float32, device=device)
+    model.setup(5, 4, Degrees.of(nasty_graph()), seed=0, dtype=torch.float32, device=device)
     return model
 
 

@@ -12,7 +12,7 @@ from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.models import local
-from gnnexp.models.layer import GraphFacts, Layer
+from gnnexp.models.layer import Degrees, Layer
 from gnnexp.models.local import destination_rows, edge_weights, mixed_rows
 from gnnexp.models.model import Model
 from gnnexp.paradigms.dgl.layers import DGLStack, block_to_dgl
@@ -30,7 +30,7 @@ def make_model(name: str, graph: Graph = GRAPH, **options) -> Model:
     node = {"hidden": 8, "layers": 2, "dropout": 0.0, "kernel": "numba", **MODELS[name], **options}
     model = build(node, Model)
     model.setup(
-        graph.num_features, graph.num_classes, GraphFacts.of(graph), seed=0, dtype=torch.float64,
+        graph.num_features, graph.num_classes, Degrees.of(graph), seed=0, dtype=torch.float64,
         device=CPU,
     )
     return model
@@ -88,7 +88,7 @@ def test_types_of_edges_are_not_seen(name):
     """A model without relations takes a typed graph as a homogeneous one: parallel edges of several types all count."""
     typed = typed_graph()
     plain = replace(typed, edge_types=None)
-    assert torch.equal(GraphFacts.of(typed).in_degree, GraphFacts.of(plain).in_degree)
+    assert torch.equal(Degrees.of(typed).in_degree, Degrees.of(plain).in_degree)
     ends = torch.stack([typed.indices.long(), typed.destinations().long()], 1)
     assert ends.unique(dim=0).shape[0] < typed.num_edges, "there are parallel ones"
     outs = []

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from gnnexp.graph.block import Batch, BatchKey
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.shard import Shard
-from gnnexp.models.layer import GraphFacts
+from gnnexp.models.layer import Degrees
 from gnnexp.models.mlp import MLP
 from gnnexp.samplers.fused import FusedSampler
 from gnnexp.testing.exactness import assert_exact, cut_parts, parts
@@ -51,7 +51,7 @@ def batch() -> Batch:
 
 def model(**options: Any) -> MLP:
     made = MLP(hidden=8, layers=2, dropout=0.0, **options)
-    made.setup(13, 4, GraphFacts.of(GRAPH), seed=0, dtype=torch.float64, device=torch.device("cpu"))
+    made.setup(13, 4, Degrees.of(GRAPH), seed=0, dtype=torch.float64, device=torch.device("cpu"))
     return made
 
 

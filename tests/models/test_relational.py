@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from experiments import seen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -19,7 +20,7 @@ from gnnexp.experiment.build import build
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.graph.shard import Shard
 from gnnexp.models import local
-from gnnexp.models.layer import GraphFacts
+from gnnexp.models.layer import Degrees
 from gnnexp.models.local import mixed_rows
 from gnnexp.models.relational import BasisLayer, BlockDiagonalLayer, RelationalLayer
 from gnnexp.models.rgcn import RGCN
@@ -37,7 +38,7 @@ CASES: dict[str, dict[str, Any]] = {
 def made(case: str | dict[str, Any], kernel: str = "numba", out: int = 7) -> RelationalLayer:
     options = CASES[case] if isinstance(case, str) else case
     model = build({"_target_": "gnnexp.models.rgcn.RGCN", "layers": 1, "kernel": kernel, **options}, RGCN)
-    model.setup(GRAPH.num_features, out, GraphFacts.of(GRAPH), seed=0, dtype=torch.float64, device=torch.device("cpu"))
+    model.setup(GRAPH.num_features, out, Degrees.of(GRAPH), seed=0, dtype=torch.float64, device=torch.device("cpu"))
     (layer,) = model.layers
     assert isinstance(layer, RelationalLayer)
     return layer
@@ -227,14 +228,14 @@ def _plain_edges(block: Block) -> list[tuple[int, int, int]]:
 )
 def test_arguments_that_make_no_sense(options, key):
     with pytest.raises(ConfigError) as error:
-        RGCN(**options).setup(13, 4, GraphFacts.of(GRAPH), seed=0, dtype=torch.float64, device=torch.device("cpu"))
+        RGCN(**options).setup(13, 4, Degrees.of(GRAPH), seed=0, dtype=torch.float64, device=torch.device("cpu"))
     assert [problem.key for problem in error.value.problems] == [key] and error.value.problems[0].mend
 
 
 def test_data_that_does_not_fit():
     config = {"model": {"_target_": "gnnexp.models.rgcn.RGCN"}}
-    (problem,) = RGCN().check_data(config, nasty_graph())
+    (problem,) = RGCN().check_data(*seen(config, nasty_graph()))
     assert problem.key == "model" and "edge types" in problem.allowed and "model=sage" in problem.mend
-    assert not RGCN(decomposition="block", blocks=4).check_data(config, GRAPH)
-    (problem,) = RGCN(decomposition="block", blocks=5).check_data(config, GRAPH)
+    assert not RGCN(decomposition="block", blocks=4).check_data(*seen(config, GRAPH))
+    (problem,) = RGCN(decomposition="block", blocks=5).check_data(*seen(config, GRAPH))
     assert problem.key == "model.blocks" and "classes has 4" in problem.allowed and "model.blocks=4" in problem.mend

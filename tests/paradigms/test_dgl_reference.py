@@ -9,18 +9,18 @@ from unittest.mock import patch
 
 import pytest
 import torch
+from experiments import assembled, experiment_in, trained
 
 from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import build
 from gnnexp.paradigms.base import Paradigm
-from gnnexp.record.records import EpochLog, read_epochs
 from gnnexp.tasks.base import Examples
 from gnnexp.tasks.node_classification import NodeClassification
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, run_steps, small_config
-from gnnexp.training.assemble import Artifacts, assemble
-from gnnexp.training.train import make_optimizer, train
+from gnnexp.training.assemble import Artifacts
+from gnnexp.training.train import make_optimizer
 
 REFERENCE = {"_target_": "gnnexp.paradigms.dgl_reference.DGLReference"}
 FULL_GRAPH = {"_target_": "gnnexp.paradigms.dgl_full_graph.DGLFullGraph"}
@@ -34,9 +34,7 @@ def _config(model: str, paradigm: dict[str, Any], **train: Any) -> dict[str, Any
 def _train(config: dict[str, Any]) -> list[dict[str, Any]]:
     environment = read_environment()
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, Artifacts(nasty_graph()), Path(folder), environment)
-        train(job, paradigm, EpochLog(Path(folder), environment.rank))
-        return read_epochs(Path(folder))
+        return trained(config, Artifacts(nasty_graph()), Path(folder), environment)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -85,19 +83,19 @@ def test_weight_decay_may_be_on_the_first_layer_only(paradigm):
     environment = read_environment()
     with tempfile.TemporaryDirectory() as folder:
         config = _config("sage", paradigm, weight_decay=0.5, weight_decay_on="first")
-        job, made = assemble(config, Artifacts(nasty_graph()), Path(folder), environment)
-        decayed, rest = make_optimizer(made.module, job.run.train).param_groups
+        job, made = assembled(config, Artifacts(nasty_graph()), Path(folder), environment)
+        decayed, rest = make_optimizer(made.module, job.experiment.train).param_groups
     assert (decayed["weight_decay"], rest["weight_decay"]) == (0.5, 0.0)
     assert {id(p) for p in decayed["params"]} == {id(p) for p in made.module.convs[0].parameters()}
 
 
 def test_evaluation_uses_the_trained_parameters():
     with tempfile.TemporaryDirectory() as folder:
-        _, paradigm = assemble(_config("gat", REFERENCE), Artifacts(nasty_graph()), Path(folder), Environment())
+        _, trainer = assembled(_config("gat", REFERENCE), Artifacts(nasty_graph()), Path(folder), Environment())
         with torch.no_grad():
-            for parameter in paradigm.module.parameters():
+            for parameter in trainer.module.parameters():
                 parameter.fill_(0.25)
-        model = paradigm.evaluation_model()
+        model = trainer.evaluation_model()
         assert all(bool((parameter == 0.25).all()) for parameter in model.parameters())
 
 
@@ -105,19 +103,20 @@ def test_what_it_cannot_do_is_refused_with_the_reason():
     with pytest.raises(ConfigError, match="residual"):
         run_steps({**_config("sage", REFERENCE), "model": {**_config("sage", REFERENCE)["model"], "residual": True}},
                   nasty_graph(), 1)
-    full: Paradigm[Any] = build(FULL_GRAPH, Paradigm)
+    full: Paradigm = build(FULL_GRAPH, Paradigm)
     sage, store, task = (_config("sage", REFERENCE)[group] for group in ("model", "feature_store", "task"))
     rest = {"feature_store": store, "task": task, "hardware": {"nodes": 1, "workers": 1, "device": "cpu"}}
-    (problem,) = full.check({"model": sage, **rest, "hardware": {**rest["hardware"], "workers": 2}})
+    two = {**rest["hardware"], "workers": 2}
+    (problem,) = full.check(experiment_in({"model": sage, **rest, "hardware": two, "train": {"batch_size": None}}))
     assert "one worker" in problem.allowed
-    (problem,) = full.check({"model": sage, **rest, "train": {"batch_size": 2}})
+    (problem,) = full.check(experiment_in({"model": sage, **rest, "train": {"batch_size": 2}}))
     assert problem.key == "train.batch_size" and problem.mend == "set train.batch_size=null"
-    assert not full.check({"model": sage, **rest, "train": {"batch_size": None}})
-    reference: Paradigm[Any] = build(REFERENCE, Paradigm)
+    assert not full.check(experiment_in({"model": sage, **rest, "train": {"batch_size": None}}))
+    reference: Paradigm = build(REFERENCE, Paradigm)
     full_sampler = {"_target_": "gnnexp.samplers.full.FullSampler"}
-    (problem,) = reference.check({"sampler": full_sampler, "model": sage, **rest})
+    (problem,) = reference.check(experiment_in({"sampler": full_sampler, "model": sage, **rest}))
     assert "fanouts" in problem.allowed
-    both = reference.check({"sampler": full_sampler, "model": {**sage, "residual": True}, **rest})
+    both = reference.check(experiment_in({"sampler": full_sampler, "model": {**sage, "residual": True}, **rest}))
     assert len(both) == 2 and "residual" in both[1].allowed, "known before anything is launched"
 
 
@@ -144,7 +143,7 @@ class Renamed(NodeClassification):
 def test_a_task_that_decodes_is_refused(paradigm, task, refused):
     """DGL's loops would train another model, without what the task learns."""
     config = {**_config("sage", paradigm), "task": {"_target_": f"{__name__}.{task.__name__}"}}
-    problems = build(paradigm, Paradigm).check(config)
+    problems = build(paradigm, Paradigm).check(experiment_in(config))
     assert [(problem.key, problem.value) for problem in problems] == refused * [("task", config["task"]["_target_"])]
     if refused:
         assert "decodes" in problems[0].allowed and "node_classification" in problems[0].mend
@@ -158,12 +157,12 @@ def test_a_gpu_is_refused(paradigm):
     for device, there, refused in cases:
         on_device = {**config, "hardware": {**config["hardware"], "device": device}}
         with patch("torch.cuda.is_available", return_value=there):
-            problems = build(paradigm, Paradigm).check(on_device)
+            problems = build(paradigm, Paradigm).check(experiment_in(on_device))
         assert [problem.key for problem in problems] == refused * ["hardware.device"], (device, there)
 
 
 @pytest.mark.parametrize("paradigm", [REFERENCE, FULL_GRAPH])
 def test_links_are_refused_once(paradigm):
     config = {**_config("sage", paradigm), "task": {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction"}}
-    (problem,) = build(paradigm, Paradigm).check(config)
+    (problem,) = build(paradigm, Paradigm).check(experiment_in(config))
     assert "not on links" in problem.allowed

@@ -18,6 +18,7 @@ from gnnexp.datasets.base import ROOT_VARIABLE, Dataset
 from gnnexp.datasets.generated.rmat import Rmat
 from gnnexp.datasets.graphdata_npz import GraphDataNpz
 from gnnexp.datasets.planetoid import Planetoid
+from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
@@ -76,7 +77,8 @@ def _config(model: str, **changes: dict[str, Any]) -> dict[str, Any]:
 
 def _partition(partitioner: Partitioner, graph: Graph, config: dict[str, Any], num_parts: int) -> Partition:
     epochs = partitioner.presampled_epochs
-    return partitioner.partition(graph, num_parts, "", presample(config, graph, epochs) if epochs else None)
+    counts = presample(experiment_of(config), graph, epochs) if epochs else None
+    return partitioner.partition(graph, num_parts, "", counts)
 
 
 FEW = {("cora", "sage"), ("amazon-computers", "gat"), ("amazon-computers", "gcn"), ("rmat", "gin")}

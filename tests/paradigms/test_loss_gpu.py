@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from experiments import assembled
 from links_config import WAYS as LINK_WAYS
 from links_config import config_of, plain_links
 
@@ -16,7 +17,7 @@ from gnnexp.testing.emulated import counting, is_wanted
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS
 from gnnexp.testing.ways import WAYS, config_in, placed
-from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.assemble import Artifacts
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not is_wanted(), reason="make test-emulated-gpu counts these")]
 
@@ -24,7 +25,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not is_wanted(), reason="make 
 def _in_losses(config: dict[str, Any], way: str, graph: Graph, folder: Path, monkeypatch) -> Counter[str]:
     """What the device did in all losses of an epoch; `losses`, how many there were."""
     config["hardware"]["device"] = "cuda"
-    job, paradigm = assemble(config, Artifacts(graph, placed(way, graph, 1)), folder, read_environment())
+    job, trainer = assembled(config, Artifacts(graph, placed(way, graph, 1)), folder, read_environment())
     found: Counter[str] = Counter()
     loss_sum = job.task.loss_sum
 
@@ -35,8 +36,8 @@ def _in_losses(config: dict[str, Any], way: str, graph: Graph, folder: Path, mon
         return loss
 
     monkeypatch.setattr(job.task, "loss_sum", counted)
-    for batch in paradigm.batches(0):
-        paradigm.forward_backward(batch)
+    for batch in trainer.batches(0):
+        trainer.forward_backward(batch)
     job.comm.release()
     return found
 

@@ -11,18 +11,20 @@ from typing import Any
 import pytest
 import torch
 from combinations import combinations
+from experiments import assembled, experiment_in, planned
 
 from gnnexp.comm.environment import read_environment
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.parts import open_parts, write_parts
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.graph.stream import GraphStream
-from gnnexp.paradigms.model_averaging import ModelAveraging
+from gnnexp.paradigms.model_averaging import AveragingTrainer, ModelAveraging
 from gnnexp.paradigms.parts.needs import feature_bytes
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, run_steps, small_config
-from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.assemble import Artifacts
 from gnnexp.training.checkpoint import Position
 from gnnexp.training.interruption import Interruption
 from gnnexp.training.train import make_optimizer, run_epoch
@@ -78,18 +80,17 @@ def trained(config: dict[str, Any], parts: int, epochs: int, full: bool = True) 
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "parts"
         write_parts(graph, GraphStream(graph), Partition(owners(parts), parts), place, full_neighbors=full)
-        job, paradigm = assemble(config, Artifacts(graph, parts=place), Path(folder), read_environment())
-        optimizer = make_optimizer(paradigm.module, job.run.train)
-        paradigm.take_optimizer(optimizer)
+        job, trainer = assembled(config, Artifacts(graph, parts=place), Path(folder), read_environment())
+        optimizer = make_optimizer(trainer.module, job.experiment.train)
         job.comm.ledger.take()
         for epoch in range(epochs):
-            record = run_epoch(job, paradigm, optimizer, Position(epoch), {}, Interruption(job.comm)).record
+            record = run_epoch(job, trainer, optimizer, Position(epoch), {}, Interruption(job.comm)).record
             run.losses.append(list(record.losses))
-            run.parameters.append({name: p.detach().clone() for name, p in paradigm.module.named_parameters()})
+            run.parameters.append({name: p.detach().clone() for name, p in trainer.module.named_parameters()})
             run.sent.append({tag: traffic.sent_bytes for tag, traffic in record.traffic.items()})
             run.rounds.append({tag: traffic.rounds for tag, traffic in record.traffic.items()})
             run.work.append(dict(record.work))
-        exact = paradigm.exact
+        exact = job.plan.exact
         job.comm.release()
     return replace(run, exact=exact)
 
@@ -142,23 +143,23 @@ def by_hand(config: dict[str, Any], parts: int, epochs: int, state: str, sync_ev
         average: dict[str, torch.Tensor] = {}
         models, optimizers = [], []
         for part in range(parts):
-            job, paradigm = assemble(config, Artifacts(graph, parts=place), Path(folder), read_environment())
-            assert isinstance(paradigm, ModelAveraging)
-            paradigm._mine = range(part, part + 1)
-            models.append((job, paradigm))
-            optimizers.append(make_optimizer(job.model, job.run.train))
+            job, trainer = assembled(config, Artifacts(graph, parts=place), Path(folder), read_environment())
+            assert isinstance(trainer, AveragingTrainer)
+            trainer._mine = range(part, part + 1)
+            models.append((job, trainer))
+            optimizers.append(make_optimizer(job.model, job.experiment.train))
         for epoch in range(epochs):
-            for part, (_, paradigm) in enumerate(models):
+            for part, (_, trainer) in enumerate(models):
                 if not sizes[part].train:
                     continue
-                turn = paradigm._load(part)
-                prepare = paradigm._preparing(turn, epoch)
+                turn = trainer._load(part)
+                prepare = trainer._preparing(turn, epoch)
                 for step in range(turn.schedule.num_steps):
                     batch = prepare(step)
-                    paradigm.gradients.clear()
-                    logits = paradigm.job.model(batch.batch, batch.features)
+                    trainer.gradients.clear()
+                    logits = trainer.job.model(batch.batch, batch.features)
                     examples = batch.share.examples
-                    (paradigm.job.task.loss_sum(logits, examples) / examples.count).backward()
+                    (trainer.job.task.loss_sum(logits, examples) / examples.count).backward()
                     optimizers[part].step()
             if (epoch + 1) % sync_every and epoch + 1 < epochs:
                 continue
@@ -264,12 +265,13 @@ def test_bytes_of_sparse_features_are_those_of_their_rows(tmp_path):
     parts = open_parts(tmp_path / "parts")
     config = averaging("sage", paradigm={"memory": 1_000_000})
     config["partitioner"] = {"_target_": "gnnexp.partitioners.random.RandomPartitioner"}
-    job, paradigm = assemble(config, Artifacts(graph, parts=tmp_path / "parts"), tmp_path, read_environment())
-    assert isinstance(paradigm, ModelAveraging)
+    job, trainer = assembled(config, Artifacts(graph, parts=tmp_path / "parts"), tmp_path, read_environment())
+    assert isinstance(trainer, AveragingTrainer)
     held = [parts.open(number).graph.features.nbytes() for number in range(2)]
-    assert paradigm.memory()["vertex_bytes"] == max(held) < 20 * count
-    assert feature_bytes(graph, parts.sizes[0]) == 16 * parts.sizes[0].vertices == held[0] - 8
-    assert paradigm.num_parts(config, graph) == 1 and paradigm.check_parts(config, graph, parts) == []
+    assert trainer.memory()["vertex_bytes"] == max(held) < 20 * count
+    assert feature_bytes(GraphFacts.of(graph), parts.sizes[0]) == 16 * parts.sizes[0].vertices == held[0] - 8
+    experiment = experiment_in(config)
+    assert planned(experiment, graph).num_parts == 1 and planned(experiment, graph, sizes=parts.sizes).problems == ()
     job.comm.release()
 
 
@@ -298,15 +300,14 @@ def test_state_is_taken_up_again():
         write_parts(graph, GraphStream(graph), Partition(owners(PARTS), PARTS), place, full_neighbors=True)
         saved: dict[str, Any] = {}
         for first, last in ((0, 2), (2, 5)):
-            job, paradigm = assemble(config, Artifacts(graph, parts=place), Path(folder), read_environment())
-            optimizer = make_optimizer(paradigm.module, job.run.train)
-            paradigm.take_optimizer(optimizer)
+            job, trainer = assembled(config, Artifacts(graph, parts=place), Path(folder), read_environment())
+            optimizer = make_optimizer(trainer.module, job.experiment.train)
             if saved:
-                paradigm.module.load_state_dict(saved["module"])
-                paradigm.load_state_dict(saved["paradigm"])
+                trainer.module.load_state_dict(saved["module"])
+                trainer.load_state_dict(saved["paradigm"])
             for epoch in range(first, last):
-                run_epoch(job, paradigm, optimizer, Position(epoch), {}, Interruption(job.comm))
-            torch.save({"module": paradigm.module.state_dict(), "paradigm": paradigm.state_dict()}, f"{folder}/state")
+                run_epoch(job, trainer, optimizer, Position(epoch), {}, Interruption(job.comm))
+            torch.save({"module": trainer.module.state_dict(), "paradigm": trainer.state_dict()}, f"{folder}/state")
             saved = torch.load(f"{folder}/state", weights_only=True)
             job.comm.release()
     assert all(torch.equal(saved["module"][name], value) for name, value in whole.parameters[-1].items())
@@ -314,12 +315,12 @@ def test_state_is_taken_up_again():
 
 def test_what_does_not_go_together_is_said():
     config = averaging("gcn", paradigm={"sync_every": 2, "reserve": 5}, train={"eval_every": 3})
-    problems = ModelAveraging(sync_every=2, reserve=5).check(config)
+    problems = ModelAveraging(sync_every=2, reserve=5).check(experiment_in(config))
     assert [problem.key for problem in problems] == ["train.eval_every", "paradigm.reserve"]
     config["feature_store"] = {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}
     config["sampler"]["topology"] = "partitioned"
-    keys = [problem.key for problem in ModelAveraging(sync_every=3).check(config)]
+    keys = [problem.key for problem in ModelAveraging(sync_every=3).check(experiment_in(config))]
     assert keys == ["feature_store", "sampler.topology"]
-    with pytest.raises(Exception, match=r"(?s)sync_every.*optimizer_state.*local_batch_size.*memory") as error:
-        ModelAveraging(0, "lost", True, 0, 0)  # type: ignore[arg-type]
+    with pytest.raises(Exception, match=r"(?s)sync_every.*local_batch_size.*memory") as error:
+        ModelAveraging(0, "kept", True, 0, 0)
     assert type(error.value).__name__ == "ConfigError"

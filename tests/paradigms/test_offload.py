@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 from combinations import combinations
+from experiments import assembled, experiment_in, planned
 from full_graph import FULL_MODELS, full_config
 
 from gnnexp.comm.environment import read_environment
 from gnnexp.graph.graph import Graph
-from gnnexp.paradigms.offload import Offload
+from gnnexp.paradigms.offload import Offload, OffloadTrainer
 from gnnexp.testing.exactness import assert_exact, parts
 from gnnexp.testing.graphs import half_without_in_edges, nasty_graph
-from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.assemble import Artifacts
 from gnnexp.training.train import probe_memory
 
 OFFLOAD = "gnnexp.paradigms.offload.Offload"
@@ -114,15 +115,15 @@ def _epoch(config: dict[str, Any], size: int) -> tuple[dict[str, int], list[list
     """One epoch's counts on this rank, the destinations of its chunks by batch, and what was sent by tag."""
     graph = nasty_graph()
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, Artifacts(graph, parts(graph, size)), Path(folder), read_environment())
-        assert isinstance(paradigm, Offload)
-        paradigm.module.train()
+        job, trainer = assembled(config, Artifacts(graph, parts(graph, size)), Path(folder), read_environment())
+        assert isinstance(trainer, OffloadTrainer)
+        trainer.module.train()
         job.comm.ledger.take()
-        (batch,) = paradigm.batches(0)
-        paradigm.forward_backward(batch)
-        counts = paradigm.end_epoch()
+        (batch,) = trainer.batches(0)
+        trainer.forward_backward(batch)
+        counts = trainer.end_epoch().work
         sent = {tag: traffic.sent_bytes for tag, traffic in job.comm.ledger.take().items()}
-        batches = [paradigm.own[it.chunk.first : it.chunk.last].tolist() for it in paradigm.plan.transitions.visits]
+        batches = [trainer.own[it.chunk.first : it.chunk.last].tolist() for it in trainer.planned.transitions.visits]
         job.comm.release()
     return counts, batches, sent
 
@@ -215,9 +216,9 @@ def _probed(config: dict[str, Any], size: int, features: int = 13) -> tuple[int,
     """Peak bytes of the device tier on this rank, what was promised, and the number of chunks."""
     graph = larger_graph(features)
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, Artifacts(graph, parts(graph, size)), Path(folder), read_environment())
-        peak = probe_memory(job, paradigm)["device_peak_bytes"]
-        facts = paradigm.facts()
+        job, trainer = assembled(config, Artifacts(graph, parts(graph, size)), Path(folder), read_environment())
+        peak = probe_memory(job)["device_peak_bytes"]
+        facts = trainer.facts()
         job.comm.release()
     return peak, facts["chunk_bytes_bound"], facts["chunks"]
 
@@ -225,7 +226,8 @@ def _probed(config: dict[str, Any], size: int, features: int = 13) -> tuple[int,
 def _smallest(config: dict[str, Any], size: int) -> int:
     config = {**config, "hardware": {**config["hardware"], "workers": size}}
     rows = config["paradigm"]["rows"]
-    problems = Offload(chunks="auto", device_memory=1, rows=rows).check_data(config, larger_graph())
+    offload = Offload(chunks=None, device_memory=1, rows=rows)
+    problems = planned(experiment_in(config), larger_graph(), offload).problems
     return int(problems[0].mend.split("=")[1].split()[0])
 
 
@@ -239,7 +241,7 @@ def test_the_device_tier_stays_in_its_budget(ranks, size, model, way):
     config = _config(model, way, 1, "float32")
     smallest, numbers = _smallest(config, size), []
     for budget in (smallest, 2 * smallest, 6 * smallest):
-        config["paradigm"] |= {"chunks": "auto", "device_memory": budget}
+        config["paradigm"] |= {"chunks": None, "device_memory": budget}
         for peak, bound, count in ranks(size).run(_probed, config, size):
             assert 0 < peak <= bound <= budget
             numbers.append(count)
@@ -252,7 +254,7 @@ def test_chunks_are_sought_for_sums_where_rows_that_cross_decide(ranks, factor):
     config, found = _config("gcn", "both", 1, "float32"), {}
     budget = factor * _smallest(config, 1)
     for keep in ("paper", "cheapest"):
-        config["paradigm"] |= {"chunks": "auto", "device_memory": budget, "keep": keep}
+        config["paradigm"] |= {"chunks": None, "device_memory": budget, "keep": keep}
         ((peak, bound, found[keep]),) = ranks(1).run(_probed, config, 1)
         assert 0 < peak <= bound <= budget
     assert found["cheapest"] == found["paper"]
@@ -273,8 +275,9 @@ def test_small_chunks_of_wide_features_stay_in_what_was_promised(ranks, model, w
 
 def test_a_budget_below_the_largest_vertex_names_what_works():
     config = _config("gcn", "both", 1)
-    config["paradigm"] |= {"chunks": "auto", "device_memory": 1000}
-    (problem,) = Offload(chunks="auto", device_memory=1000, rows="projected").check_data(config, larger_graph())
+    config["paradigm"] |= {"chunks": None, "device_memory": 1000}
+    experiment, graph = experiment_in(config), larger_graph()
+    (problem,) = planned(experiment, graph, Offload(chunks=None, device_memory=1000, rows="projected")).problems
     assert problem.key == "paradigm.device_memory" and problem.value == 1000
     enough = _smallest(config, 1)
-    assert not Offload(chunks="auto", device_memory=enough, rows="projected").check_data(config, larger_graph())
+    assert not planned(experiment, graph, Offload(chunks=None, device_memory=enough, rows="projected")).problems

@@ -18,9 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 import torch
 from full_graph import full_config
+from experiments import assembled
+
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.exactness import parts
-from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.assemble import Artifacts
 from gnnexp.comm.environment import read_environment
 from gnnexp.measure.memory import host_peak_bytes, reset_host_peak
 from gnnexp.tiers.tier import DeviceTier
@@ -42,7 +44,7 @@ class Watched(DeviceTier):
         grown.append(host_peak_bytes() - before)
 
 with tempfile.TemporaryDirectory() as folder:
-    job, offload = assemble(config, Artifacts(graph, parts(graph, 1)), Path(folder), read_environment())
+    job, offload = assembled(config, Artifacts(graph, parts(graph, 1)), Path(folder), read_environment())
     offload.module.train()
     (batch,) = offload.batches(0)
     offload.forward_backward(batch)  # what is allocated once is there now

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 from combinations import combinations
+from experiments import assembled
 
 from gnnexp.comm.environment import read_environment
 from gnnexp.paradigms.columns import sliced_layer
 from gnnexp.testing.exactness import assert_exact
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, run_steps, small_config
-from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.assemble import Artifacts
 
 PUSH_PULL = {"_target_": "gnnexp.paradigms.push_pull.PushPull"}
 BOUNDS = {"float64": 1e-10, "float32": 1e-5}
@@ -87,8 +88,8 @@ def _first_blocks(config, steps: int) -> tuple[int, int, int, int]:
     """Sources, destinations, edges and edges with an identity of this rank's own first blocks."""
     counts = [0, 0, 0, 0]
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, Artifacts(nasty_graph()), Path(folder), read_environment())
-        for batch in islice((batch for epoch in range(steps) for batch in paradigm.batches(epoch)), steps):
+        job, trainer = assembled(config, Artifacts(nasty_graph()), Path(folder), read_environment())
+        for batch in islice((batch for epoch in range(steps) for batch in trainer.batches(epoch)), steps):
             block = batch.batch.blocks[0]
             carried = 0 if block.occurrence is None else block.num_edges
             for index, count in enumerate((block.num_src, block.num_dst, block.num_edges, carried)):
@@ -148,7 +149,7 @@ def test_buffers_hold_all_gradients(ranks, size, layers):
 
 def _buffers_bytes(config) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, Artifacts(nasty_graph()), Path(folder), read_environment())
-        held = paradigm.memory()["buffers_bytes"]
+        job, trainer = assembled(config, Artifacts(nasty_graph()), Path(folder), read_environment())
+        held = trainer.memory()["buffers_bytes"]
         job.comm.release()
     return held

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import torch
 from combinations import combinations
+from experiments import assembled, data_problems, experiment_in, planned
 
 from gnnexp.comm.environment import read_environment
 from gnnexp.datasets.reading.features import feature_rows, features_by_type
 from gnnexp.experiment.build import build
-from gnnexp.experiment.check import check_data
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.paradigms.base import Paradigm
@@ -23,7 +23,7 @@ from gnnexp.testing.exactness import assert_exact, cut_parts, parts
 from gnnexp.testing.graphs import nasty_graph, typed_graph
 from gnnexp.testing.steps import Curve, global_losses, run_steps, small_config
 from gnnexp.testing.ways import FULL, MINI_BATCH, PROFILE, SLICED, WAYS, placed
-from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.assemble import Artifacts
 from gnnexp.training.train import probe_memory
 
 RGCN = {"_target_": "gnnexp.models.rgcn.RGCN"}
@@ -179,8 +179,8 @@ def larger_graph() -> Graph:
 def test_chunks_stay_within_the_smallest_budget_that_is_told(ranks, way, model, factor):
     config = config_of(way, model, "float32")
     config["hardware"] |= {"workers": 2}
-    config["paradigm"] = {**config["paradigm"], "chunks": "auto" if "offload" in way else None, "device_memory": 1}
-    (problem,) = build(config["paradigm"], Paradigm).check_data(config, larger_graph())
+    config["paradigm"] = {**config["paradigm"], "chunks": None, "device_memory": 1}
+    (problem,) = planned(experiment_in(config), larger_graph()).problems
     assert problem.key == "paradigm.device_memory"
     budget = factor * int(problem.mend.split("=")[1].split()[0])
     config["paradigm"] |= {"device_memory": budget}
@@ -191,8 +191,8 @@ def test_chunks_stay_within_the_smallest_budget_that_is_told(ranks, way, model, 
 def _peak(config: dict[str, Any]) -> int:
     graph = larger_graph()
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, Artifacts(graph, parts(graph, 2)), Path(folder), read_environment())
-        peak = probe_memory(job, paradigm)["device_peak_bytes"]
+        job, _ = assembled(config, Artifacts(graph, parts(graph, 2)), Path(folder), read_environment())
+        peak = probe_memory(job)["device_peak_bytes"]
         job.comm.release()
     return int(peak)
 
@@ -202,7 +202,7 @@ def refused(way: str, model: str, **options: Any) -> list[tuple[str, str]]:
     config = config_of(way, model)
     config["paradigm"] = {**config["paradigm"], **options}
     config["partitioner"] = {"_target_": "gnnexp.partitioners.range.RangePartitioner"}
-    return [(p.key, p.mend) for p in build(config["paradigm"], Paradigm).check(config)]
+    return [(p.key, p.mend) for p in build(config["paradigm"], Paradigm).check(experiment_in(config))]
 
 
 def test_what_the_decompositions_cannot_do_is_refused():
@@ -216,7 +216,8 @@ def test_what_the_decompositions_cannot_do_is_refused():
 def test_more_ranks_than_blocks():
     config = config_of("coupled", "block")
     config["hardware"] |= {"workers": 5}
-    assert {p.key for p in check_data(config, typed_graph()) if "in blocks, has 4" in p.allowed} == {"hardware.workers"}
+    problems = data_problems(config, typed_graph())
+    assert {p.key for p in problems if "in blocks, has 4" in p.allowed} == {"hardware.workers"}
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -225,5 +226,6 @@ def test_a_graph_without_edges_has_no_relations(way, model):
     graph = typed_graph()
     empty = replace(graph, indptr=torch.zeros_like(graph.indptr), indices=graph.indices[:0],
                     edge_types=graph.indices[:0])
-    found = [problem.allowed for problem in check_data(config_of(way, model), empty) if problem.key == "model"]
+    problems = data_problems(config_of(way, model), empty)
+    found = [problem.allowed for problem in problems if problem.key == "model"]
     assert found == ["dataset nasty has no edges, so no relations"]

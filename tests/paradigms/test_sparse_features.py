@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 import torch
 from combinations import combinations
+from experiments import assembled
 from sparse_graphs import DENSE_ONLY, as_wide_as_hidden, mostly_zero, sparse_links
 
 from gnnexp.comm.environment import read_environment
 from gnnexp.testing.exactness import assert_exact, joined, parts
 from gnnexp.testing.steps import MODELS, Curve, global_losses, run_steps, worst_gradient_error, worst_loss_error
 from gnnexp.testing.ways import VERTEX, WAYS, config_in, placed
-from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.assemble import Artifacts
 from gnnexp.training.train import make_optimizer
 
 LINKS = {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction"}
@@ -58,25 +59,25 @@ def _interrupted(config: Mapping[str, Any], epochs: int, stop_after: int | None)
     artifacts, losses = Artifacts(graph, parts(graph, environment.num_ranks)), []
 
     def begin() -> tuple[Any, Any]:
-        _, paradigm = assemble(config, artifacts, None, environment)  # type: ignore[arg-type]
-        paradigm.module.train()
-        return paradigm, make_optimizer(paradigm.module, paradigm.job.run.train)
+        _, trainer = assembled(config, artifacts, None, environment)  # type: ignore[arg-type]
+        trainer.module.train()
+        return trainer, make_optimizer(trainer.module, trainer.job.experiment.train)
 
-    paradigm, optimizer = begin()
+    trainer, optimizer = begin()
     for epoch in range(epochs):
         if epoch == stop_after:
             file = io.BytesIO()
-            torch.save([paradigm.module.state_dict(), optimizer.state_dict(), paradigm.state_dict()], file)
+            torch.save([trainer.module.state_dict(), optimizer.state_dict(), trainer.state_dict()], file)
             file.seek(0)
             module, steps, own = torch.load(file, weights_only=True)
-            paradigm, optimizer = begin()
-            paradigm.module.load_state_dict(module)
+            trainer, optimizer = begin()
+            trainer.module.load_state_dict(module)
             optimizer.load_state_dict(steps)
-            paradigm.load_state_dict(own)
-        for batch in paradigm.batches(epoch):
-            losses.append(float(paradigm.forward_backward(batch)[0]))
-            paradigm.synchronize()
-            paradigm.update(optimizer)
+            trainer.load_state_dict(own)
+        for batch in trainer.batches(epoch):
+            losses.append(float(trainer.forward_backward(batch)[0]))
+            trainer.synchronize()
+            trainer.update(optimizer)
     return losses
 
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from combinations import combinations
+from experiments import assembled
 
 import gnnexp.samplers.split as split_module
 from gnnexp.comm.environment import read_environment
 from gnnexp.testing.exactness import assert_exact, parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, Curve, run_steps, small_config
-from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.assemble import Artifacts
 
 SPLIT = {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}
 BOUNDS = {"float64": 1e-10, "float32": 1e-5}
@@ -113,10 +114,10 @@ def _foreign_rows(config: dict[str, Any], steps: int, num_parts: int) -> list[in
     graph = nasty_graph()
     with tempfile.TemporaryDirectory() as folder:
         artifacts = Artifacts(graph, partition := parts(graph, num_parts))
-        job, paradigm = assemble(config, artifacts, Path(folder), read_environment())
+        job, trainer = assembled(config, artifacts, Path(folder), read_environment())
         counts, owner, epoch = [0, 0], partition.node_owner, 0
         while steps:
-            for batch in paradigm.batches(epoch):
+            for batch in trainer.batches(epoch):
                 for layer, block in enumerate(batch.batch.blocks):
                     sources = {int(v) for v in block.src_ids}
                     counts[layer] += sum(int(owner[v]) != job.shard.part for v in sources)

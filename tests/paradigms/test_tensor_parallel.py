@@ -9,18 +9,20 @@ from typing import Any
 
 import pytest
 from combinations import combinations
+from experiments import assembled, data_problems
 from full_graph import FULL_MODELS, full_config
 
 from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.comm.tensor_split import even_shares
 from gnnexp.errors import ConfigError, DataError
-from gnnexp.experiment.check import check_data
-from gnnexp.paradigms.tensor_parallel import TensorParallel
+from gnnexp.experiment.build import build
+from gnnexp.paradigms.base import Paradigm
+from gnnexp.paradigms.columns.trainer import ColumnTrainer
 from gnnexp.testing.exactness import assert_exact
 from gnnexp.testing.graphs import half_without_in_edges, nasty_graph
 from gnnexp.testing.steps import Curve, run_steps
 from gnnexp.testing.ways import TENSOR
-from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.assemble import Artifacts
 from gnnexp.training.train import probe_memory
 
 TWIN = {"_target_": "full_graph.SerialTwin"}
@@ -177,8 +179,8 @@ def test_the_record_says_into_how_many_chunks_a_budget_cut(tmp_path):
     counts = []
     for budget in (1 << 30, 15_000, 7_000):
         config["paradigm"] |= {"chunks": None, "device_memory": budget}
-        _, paradigm = assemble(config, Artifacts(nasty_graph()), tmp_path, Environment())
-        counts.append(paradigm.facts()["chunks"])
+        _, trainer = assembled(config, Artifacts(nasty_graph()), tmp_path, Environment())
+        counts.append(trainer.facts()["chunks"])
     assert counts == [1, 2, 5]
 
 
@@ -200,11 +202,11 @@ def test_the_load_is_even(ranks, mode):
 def _probed(config: dict[str, Any]) -> tuple[int, dict[str, int]]:
     with tempfile.TemporaryDirectory() as folder:
         graph = nasty_graph(3000, 40000, 64, 24)
-        job, paradigm = assemble(config, Artifacts(graph), Path(folder), read_environment())
-        assert isinstance(paradigm, TensorParallel)
-        memory = probe_memory(job, paradigm)
+        job, trainer = assembled(config, Artifacts(graph), Path(folder), read_environment())
+        assert isinstance(trainer, ColumnTrainer)
+        memory = probe_memory(job)
         job.comm.release()
-    return len(paradigm.chunks), memory
+    return len(trainer.chunks), memory
 
 
 @pytest.mark.parametrize(
@@ -232,8 +234,8 @@ def test_chunks_stay_within_the_budget(ranks, model, mode, pipeline):
 )
 def test_options_that_make_no_sense(options, key):
     with pytest.raises(ConfigError) as error:
-        TensorParallel(**options)
-    assert [problem.key for problem in error.value.problems] == [key]
+        build({"_target_": TENSOR, **options}, Paradigm, "paradigm")
+    assert [problem.key.removeprefix("paradigm.") for problem in error.value.problems] == [key]
 
 
 @pytest.mark.parametrize(
@@ -242,7 +244,7 @@ def test_options_that_make_no_sense(options, key):
 )
 def test_more_ranks_than_columns(mode, nodes, workers, fitting):
     config = _config("gcn", mode, hardware={"nodes": nodes, "workers": workers})
-    problems = [p for p in check_data(config, nasty_graph()) if "columns" in p.allowed]
+    problems = [p for p in data_problems(config, nasty_graph()) if "columns" in p.allowed]
     assert [(problem.key, problem.value) for problem in problems] == [("hardware.workers", workers)]
     assert f"({nodes * workers})" in problems[0].allowed
     assert problems[0].mend.startswith(f"set hardware.workers={fitting} ")
@@ -251,22 +253,22 @@ def test_more_ranks_than_columns(mode, nodes, workers, fitting):
 def test_more_ranks_than_columns_of_projected_classes():
     """Coupled attention splits classes, two of them here: a rank without columns would miss an exchange backwards."""
     graph = replace(nasty_graph(), labels=nasty_graph().labels.clamp(max=1), num_classes=2)
-    problems = check_data(_config("gat", "coupled", hardware={"workers": 3}), graph)
+    problems = data_problems(_config("gat", "coupled", hardware={"workers": 3}), graph)
     assert [problem.key for problem in problems] == ["hardware.workers"]
     assert "projected" in problems[0].allowed and problems[0].mend.startswith("set hardware.workers=2")
-    assert not check_data(_config("gcn", "coupled", hardware={"workers": 3}), graph)
+    assert not data_problems(_config("gcn", "coupled", hardware={"workers": 3}), graph)
 
 
 def test_a_budget_below_the_largest_vertex():
     config = _config("gcn", "decoupled")
     config["paradigm"] |= {"chunks": None, "device_memory": 5000}
-    problems = [p for p in check_data(config, nasty_graph()) if p.key == "paradigm.device_memory"]
+    problems = [p for p in data_problems(config, nasty_graph()) if p.key == "paradigm.device_memory"]
     assert len(problems) == 1 and "in-edges" in problems[0].allowed
     enough = int(problems[0].mend.split("=")[1].split()[0])
     config["paradigm"]["device_memory"] = enough
-    assert not [p for p in check_data(config, nasty_graph()) if p.key == "paradigm.device_memory"]
+    assert not [p for p in data_problems(config, nasty_graph()) if p.key == "paradigm.device_memory"]
     with tempfile.TemporaryDirectory() as folder:
-        assemble(config, Artifacts(nasty_graph()), Path(folder), read_environment())
+        assembled(config, Artifacts(nasty_graph()), Path(folder), read_environment())
         config["paradigm"]["device_memory"] = 5000
         with pytest.raises(DataError):
-            assemble(config, Artifacts(nasty_graph()), Path(folder), read_environment())
+            assembled(config, Artifacts(nasty_graph()), Path(folder), read_environment())

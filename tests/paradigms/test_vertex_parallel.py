@@ -9,16 +9,20 @@ from typing import Any
 import pytest
 import torch
 from combinations import combinations
+from experiments import assembled, experiment_in, planned
 from full_graph import FULL_MODELS, full_config
 
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError
+from gnnexp.experiment.build import build
+from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.vertex_parallel import VertexParallel
+from gnnexp.paradigms.vertices.edge_cut import EdgeCutTrainer
 from gnnexp.testing.exactness import assert_exact, parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import Curve, run_steps
 from gnnexp.testing.ways import VERTEX
-from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.assemble import Artifacts
 from gnnexp.training.train import probe_memory
 
 HARDWARE = {"links": {"network": 1e9}, "flops": 1e11, "gather": 1e10}
@@ -189,19 +193,19 @@ def test_hybrid_mixes_both(ranks):
 )
 def test_options_that_make_no_sense(options, key):
     with pytest.raises(ConfigError) as error:
-        VertexParallel(**options)
-    assert [problem.key for problem in error.value.problems] == [key]
+        build({"_target_": VERTEX, **options}, Paradigm, "paradigm")
+    assert [problem.key.removeprefix("paradigm.") for problem in error.value.problems] == [key]
 
 
 # --- chunks ----------------------------------------------------------------------------------------------------------
 def _probed(config: dict[str, Any]) -> tuple[list[int], dict[str, int]]:
     graph = nasty_graph(3000, 40000, 64, 24)
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, Artifacts(graph, parts(graph, 2)), Path(folder), read_environment())
-        assert isinstance(paradigm, VertexParallel) and paradigm.local is not None
-        memory = probe_memory(job, paradigm)
+        job, trainer = assembled(config, Artifacts(graph, parts(graph, 2)), Path(folder), read_environment())
+        assert isinstance(trainer, EdgeCutTrainer) and trainer.local is not None
+        memory = probe_memory(job)
         job.comm.release()
-    return [len(chunks) for chunks in paradigm.local.chunks], memory
+    return [len(chunks) for chunks in trainer.local.chunks], memory
 
 
 @pytest.mark.parametrize("model", ["gcn", "sage", "gat", "gin"])
@@ -225,15 +229,16 @@ def test_chunks_leave_traffic_as_it_is_and_cross_the_tier(ranks):
 def test_a_budget_below_the_largest_vertex():
     config = _config("gcn", "communicate")
     config["paradigm"] |= {"chunks": None, "device_memory": 5000}
-    (problem,) = VertexParallel("communicate", chunks=None, device_memory=5000).check_data(config, nasty_graph())
+    experiment, graph = experiment_in(config), nasty_graph()
+    (problem,) = planned(experiment, graph, VertexParallel("communicate", chunks=None, device_memory=5000)).problems
     assert problem.key == "paradigm.device_memory" and "in-edges" in problem.allowed
     enough = int(problem.mend.split("=")[1].split()[0])
-    assert not VertexParallel("communicate", chunks=None, device_memory=enough).check_data(config, nasty_graph())
+    assert not planned(experiment, graph, VertexParallel("communicate", chunks=None, device_memory=enough)).problems
 
 
 def test_hybrid_needs_to_know_the_machine():
     config = _config("sage", "hybrid")
     config["hardware"] |= {"links": None, "flops": None}
-    problems = VertexParallel("hybrid").check(config)
+    problems = VertexParallel("hybrid").check(experiment_in(config))
     assert [problem.key for problem in problems] == ["hardware.flops", "hardware.links.network"]
     assert all("hardware=local_measured" in problem.mend for problem in problems)

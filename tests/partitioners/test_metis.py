@@ -37,7 +37,7 @@ def communities(num_nodes: int = 3000, num_edges: int = 30_000, seed: int = 0) -
     dst = np.where(draws.random(num_edges) < 0.85, inside, draws.integers(0, num_nodes, num_edges))
     shuffle = draws.permutation(num_nodes)
     train = np.sort(shuffle[np.flatnonzero(member < 5)])
-    return csc(num_nodes, shuffle[src], shuffle[dst]).with_splits(Splits(torch.from_numpy(train), NONE, NONE))
+    return replace(csc(num_nodes, shuffle[src], shuffle[dst]), splits=Splits(torch.from_numpy(train), NONE, NONE))
 
 
 @settings(max_examples=80, deadline=None)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from experiments import check_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError, DataError
-from gnnexp.experiment.check import check_config
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.quality import quality
 from gnnexp.paradigms.split_parallel import SplitParallel
@@ -43,7 +44,7 @@ ALL: dict[str, Callable[[], Partitioner]] = {
 def test_every_vertex_has_an_owner_and_the_same_one_again(name: str, graph: Graph, data: st.DataObject) -> None:
     num_parts = data.draw(st.integers(1, graph.num_nodes))
     train = data.draw(st.sets(st.integers(0, graph.num_nodes - 1)))
-    graph = graph.with_splits(Splits(torch.tensor(sorted(train), dtype=torch.int64), NONE, NONE))
+    graph = replace(graph, splits=Splits(torch.tensor(sorted(train), dtype=torch.int64), NONE, NONE))
     partition = ALL[name]().partition(graph, num_parts, "key")
     assert partition.node_owner.shape == (graph.num_nodes,)
     assert partition.node_owner.dtype == torch.int16

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from experiments import check_config
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
 from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError, DataError, ProblemsError
-from gnnexp.experiment.check import check_config
+from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.storage.arrays import META
@@ -54,7 +55,8 @@ def communities(num_nodes: int = 2400, num_edges: int = 24_000, seed: int = 0) -
     dst = np.where(draws.random(num_edges) < 0.85, skewed(group), draws.integers(0, num_nodes, num_edges))
     shuffle = draws.permutation(num_nodes)
     train = np.sort(shuffle[np.flatnonzero(member < 3)])
-    return csc(num_nodes, shuffle[skewed(group)], shuffle[dst]).with_splits(Splits(torch.from_numpy(train), NONE, NONE))
+    graph = csc(num_nodes, shuffle[skewed(group)], shuffle[dst])
+    return replace(graph, splits=Splits(torch.from_numpy(train), NONE, NONE))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +65,7 @@ def sampled() -> tuple[Graph, Presample]:
     labels = torch.zeros(graph.num_nodes, dtype=torch.int64)
     graph = replace(graph, labels=labels, num_classes=2)
     config = small_config({"_target_": "gnnexp.models.sage.SAGE"}, train={"batch_size": 32})
-    return graph, presample(config, graph, 4)
+    return graph, presample(experiment_of(config), graph, 4)
 
 
 def counts_of(graph: Graph, destinations: Any = None, edges: Any = None, inputs: Any = None) -> Presample:

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gnnexp.errors import ConfigError
+from gnnexp.experiment.build import hardware_of
 from gnnexp.planning.estimate import estimate
-from gnnexp.planning.machine import machine_of
+from gnnexp.planning.machine import Machine, machine_of
 from gnnexp.planning.profiles import all_machines, machine_named, machines_named
 from gnnexp.planning.work import Work
 
@@ -24,43 +25,47 @@ GPU = {"nodes": 1, "workers": 4, "device": "cuda", "flops": 100.0, "gather": 64.
        "device_memory": 1000, "links": {"h2d": 10.0, "d2d": 20.0, "network": None}}
 
 
+def described(name: str, hardware: dict[str, Any]) -> Machine:
+    return machine_of(name, hardware_of({"hardware": hardware}))
+
+
 def test_parts_by_hand() -> None:
-    told = estimate(WORK, machine_of("gpu", GPU))
+    told = estimate(WORK, described("gpu", GPU))
     # Sizes are told where ranks would meet anyway: no latency of their own. What crosses is of sampled batches.
     assert told.sample_s == pytest.approx(640 / (64 / 64) + 100 / 20 + 1 * 0.5)
     assert told.load_s == pytest.approx(1000 / 10 + 50 / 10 + 200 / 20 + 2 * 0.5)
     assert told.forward_backward_s == pytest.approx(2000 / 64 + 6000 / 100 + 300 / 20 + 3 * 0.5)
     assert told.sync_s == pytest.approx(400 / 20 + 4 * 0.5)
     assert told.epoch_s == pytest.approx(told.sample_s + told.load_s + told.forward_backward_s + told.sync_s)
-    assert told.fits and not estimate(WORK.scaled(2), machine_of("gpu", GPU)).fits
+    assert told.fits and not estimate(WORK.scaled(2), described("gpu", GPU)).fits
 
 
 def test_the_full_graph_s_chunks_cross_while_it_is_worked_on() -> None:
-    told = estimate(replace(WORK, sampled_edges=0), machine_of("gpu", GPU))
+    told = estimate(replace(WORK, sampled_edges=0), described("gpu", GPU))
     assert told.forward_backward_s == pytest.approx(2000 / 64 + 6000 / 100 + 50 / 10 + 300 / 20 + 3 * 0.5)
 
 
 def test_elementwise_work_and_steps() -> None:
     more = replace(WORK, elementwise_bytes=960, steps=3)
     measured = {**GPU, "stream": 32.0, "step_s": 2.0}
-    plain = estimate(WORK, machine_of("gpu", GPU)).forward_backward_s
+    plain = estimate(WORK, described("gpu", GPU)).forward_backward_s
     # A data sheet has one bandwidth for both, and says nothing of steps.
-    assert estimate(more, machine_of("gpu", GPU)).forward_backward_s == pytest.approx(plain + 960 / 64)
-    assert estimate(more, machine_of("gpu", measured)).forward_backward_s == pytest.approx(plain + 960 / 32 + 3 * 2)
+    assert estimate(more, described("gpu", GPU)).forward_backward_s == pytest.approx(plain + 960 / 64)
+    assert estimate(more, described("gpu", measured)).forward_backward_s == pytest.approx(plain + 960 / 32 + 3 * 2)
 
 
 def test_batches_prepared_ahead_hide_all_of_the_shorter_but_its_first_batch() -> None:
-    told = estimate(replace(WORK, ahead=True, steps=4), machine_of("gpu", GPU))
+    told = estimate(replace(WORK, ahead=True, steps=4), described("gpu", GPU))
     prepared, trained = told.sample_s + told.load_s, told.forward_backward_s + told.sync_s
     assert prepared > trained and told.hidden_s == pytest.approx(trained * 3 / 4)
     assert told.epoch_s == pytest.approx(prepared + trained / 4)
 
 
 def test_pipelined_exchanges_pass_behind_the_work_on_other_chunks() -> None:
-    told = estimate(replace(WORK, pipelined=4, pipelined_bytes=200), machine_of("gpu", GPU))
+    told = estimate(replace(WORK, pipelined=4, pipelined_bytes=200), described("gpu", GPU))
     assert told.hidden_s == pytest.approx(200 / 20 * 3 / 4)  # less than what is computed meanwhile
     endless = estimate(replace(WORK, pipelined=4, pipelined_bytes=1e9, sent_bytes={"activations": 1e9}),
-                       machine_of("gpu", GPU))
+                       described("gpu", GPU))
     computed = 2000 / 64 + 6000 / 100
     assert endless.hidden_s == pytest.approx(computed * 3 / 4)
 
@@ -68,14 +73,14 @@ def test_pipelined_exchanges_pass_behind_the_work_on_other_chunks() -> None:
 def test_on_one_host_the_same_cores_do_everything() -> None:
     cpu = {**GPU, "device": "cpu", "links": {"h2d": None, "d2d": None, "network": 20.0}}
     busy = replace(WORK, ahead=True, steps=4, pipelined=4, pipelined_bytes=200)
-    assert estimate(busy, machine_of("cpu", cpu)).hidden_s == 0
-    assert estimate(busy, machine_of("cpu", {**cpu, "nodes": 4, "workers": 1})).hidden_s > 0
+    assert estimate(busy, described("cpu", cpu)).hidden_s == 0
+    assert estimate(busy, described("cpu", {**cpu, "nodes": 4, "workers": 1})).hidden_s > 0
 
 
 def test_chunks_are_made_small_enough() -> None:
-    told = estimate(replace(WORK, device_bytes=2500, chunked=True), machine_of("gpu", GPU))
+    told = estimate(replace(WORK, device_bytes=2500, chunked=True), described("gpu", GPU))
     assert told.fits and told.more_chunks == 3 and told.device_bytes == pytest.approx(2500 / 3)
-    assert not estimate(replace(WORK, device_bytes=2500), machine_of("gpu", GPU)).fits
+    assert not estimate(replace(WORK, device_bytes=2500), described("gpu", GPU)).fits
 
 
 COUNTS = st.floats(0, 1e12)
@@ -93,7 +98,7 @@ def works(draw: st.DrawFn) -> Work:
 @given(works(), st.sampled_from(["sampled_edges", "gathered_bytes", "flops", "elementwise_bytes", "steps"]),
        st.floats(1, 100))
 def test_linear_in_each_count(work: Work, name: str, more: float) -> None:
-    machine = machine_of("gpu", {**GPU, "step_s": 1.0})
+    machine = described("gpu", {**GPU, "step_s": 1.0})
     work = replace(work, sampled_edges=work.sampled_edges + 1)  # of a system that samples, whatever is scaled
     nothing, once, several = (estimate(replace(work, **{name: getattr(work, name) * by}), machine).epoch_s
                               for by in (1, 2, 1 + more))
@@ -102,7 +107,7 @@ def test_linear_in_each_count(work: Work, name: str, more: float) -> None:
 
 @given(works(), st.sampled_from(_TAGS), st.floats(1, 100))
 def test_linear_in_bytes_and_rounds(work: Work, tag: str, more: float) -> None:
-    machine = machine_of("gpu", GPU)
+    machine = described("gpu", GPU)
     for name in ("sent_bytes", "rounds"):
         counts = getattr(work, name)
         nothing, once, several = (
@@ -116,16 +121,16 @@ def test_a_faster_machine_is_never_slower(work: Work, name: str, times: float, o
     work = replace(work, ahead=overlaps, pipelined=4 * overlaps, pipelined_bytes=work.sent_bytes["activations"])
     rate = {"stream": 64.0, "sampling": 1.0} | GPU
     faster = {**rate, name: rate[name] * times}
-    assert (estimate(work, machine_of("fast", faster)).epoch_s
-            <= estimate(work, machine_of("gpu", rate)).epoch_s * (1 + 1e-9))
+    assert (estimate(work, described("fast", faster)).epoch_s
+            <= estimate(work, described("gpu", rate)).epoch_s * (1 + 1e-9))
 
 
 @given(works(), st.sampled_from(["h2d", "d2d"]), st.floats(1, 1e6), st.booleans())
 def test_a_wider_link_is_never_slower(work: Work, name: str, times: float, overlaps: bool) -> None:
     work = replace(work, ahead=overlaps, pipelined=4 * overlaps, pipelined_bytes=work.sent_bytes["activations"])
     faster = {**GPU, "links": {**GPU["links"], name: GPU["links"][name] * times}}
-    assert (estimate(work, machine_of("fast", faster)).epoch_s
-            <= estimate(work, machine_of("gpu", GPU)).epoch_s * (1 + 1e-9))
+    assert (estimate(work, described("fast", faster)).epoch_s
+            <= estimate(work, described("gpu", GPU)).epoch_s * (1 + 1e-9))
 
 
 @pytest.mark.parametrize(("changes", "link", "host"), [
@@ -135,23 +140,23 @@ def test_a_wider_link_is_never_slower(work: Work, name: str, times: float, overl
     ({"device": "cpu", "links": {"h2d": None, "d2d": None, "network": 5.0}}, 5, 64),  # nothing crosses
 ])
 def test_which_link_ranks_talk_over(changes: dict[str, Any], link: float, host: float) -> None:
-    machine = machine_of("one", {**GPU, **changes})
+    machine = described("one", {**GPU, **changes})
     assert (machine.link, machine.host) == (link, host)
 
 
 def test_a_host_that_computes_brings_nothing_to_a_device() -> None:
-    on_host = machine_of("cpu", {**GPU, "device": "cpu", "links": {"h2d": None, "d2d": None, "network": 20.0}})
+    on_host = described("cpu", {**GPU, "device": "cpu", "links": {"h2d": None, "d2d": None, "network": 20.0}})
     work = replace(WORK, sampled_edges=0)
     assert estimate(work, on_host).forward_backward_s == pytest.approx(2000 / 64 + 60 + 300 / 20 + 1.5)
 
 
 def test_a_measured_rate_of_sampling_wins() -> None:
-    assert machine_of("gpu", {**GPU, "sampling": 7.0}).sampling == 7
+    assert described("gpu", {**GPU, "sampling": 7.0}).sampling == 7
 
 
 def test_what_a_profile_lacks_is_told_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        machine_of("gpu", {**GPU, "flops": None, "gather": 0, "links": {}, "nodes": 2})
+        described("gpu", {**GPU, "flops": None, "gather": 0, "links": {}, "nodes": 2})
     assert [problem.key for problem in caught.value.problems] == [
         "hardware.flops", "hardware.gather", "hardware.links.network"]
     with pytest.raises(ConfigError) as caught:

@@ -9,18 +9,23 @@ import pytest
 
 from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError
-from gnnexp.planning.machine import machine_of
+from gnnexp.experiment.build import hardware_of
+from gnnexp.planning.machine import Machine, machine_of
 
 ALONE: dict[str, Any] = {"nodes": 1, "workers": 1, "device": "cuda", "flops": 5e13, "gather": 2e12,
                          "links": {"h2d": 5e10}}
 
 
+def described(name: str, hardware: dict[str, Any]) -> Machine:
+    return machine_of(name, hardware_of({"hardware": hardware}))
+
+
 def test_a_rank_that_is_alone_needs_neither_latency_nor_link() -> None:
     """A GPU that `make gpu-proof` has measured."""
-    machine = machine_of("mine", {**ALONE, "links": {"h2d": 5e10, "d2h": 5e10, "duplex": 9e10, "h2d_gather": 3e10},
+    machine = described("mine", {**ALONE, "links": {"h2d": 5e10, "d2h": 5e10, "duplex": 9e10, "h2d_gather": 3e10},
                                   "l2": 6e12, "launch_s": 3e-6, "flops_tf32": 4e14})
     assert (machine.host, machine.latency, machine.hosts(1)) == (5e10, 0, True)
-    assert machine_of("on a host", {**ALONE, "device": "cpu"}).link == math.inf, "nothing is sent"
+    assert described("on a host", {**ALONE, "device": "cpu"}).link == math.inf, "nothing is sent"
 
 
 @pytest.mark.parametrize(("change", "named"), [
@@ -29,7 +34,7 @@ def test_a_rank_that_is_alone_needs_neither_latency_nor_link() -> None:
 ])
 def test_several_ranks_need_both(change: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=named):
-        machine_of("mine", {**ALONE, **change})
+        described("mine", {**ALONE, **change})
 
 
 def test_new_figures_are_null_in_profiles_that_do_not_say_them() -> None:

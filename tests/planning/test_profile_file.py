@@ -7,6 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.planning.figures import LINKS, UNITS, figures_of
 from gnnexp.planning.probes import uneven
 from gnnexp.planning.profile_file import profile_text
@@ -22,7 +23,7 @@ def test_medians_and_quartiles_over_the_repetitions_of_all_ranks() -> None:
 @pytest.mark.parametrize("value", [7e10, 1.0, 123456789.0, 2.5e-5])
 def test_numbers_are_numbers_in_yaml(value: float) -> None:
     figures = figures_of([{name: [value, value] for name in UNITS}])
-    text = profile_text({"workers": 4, "device": "auto", "threads": 0}, figures, 'a "machine": this, 2026', "gnnexp x")
+    text = profile_text(HardwareConfig(workers=4), figures, 'a "machine": this, 2026', "gnnexp x")
     told = yaml.safe_load(text)
     names = set(UNITS) - set(LINKS)
     assert all(told[name] == pytest.approx(value, rel=1e-3) and isinstance(told[name], float) for name in names)
@@ -33,7 +34,7 @@ def test_numbers_are_numbers_in_yaml(value: float) -> None:
 
 
 def test_links_that_nobody_measured_are_null_or_left_out() -> None:
-    text = profile_text({"workers": 1}, figures_of([{"h2d": [1.0, 1.0]}]), "here", "gnnexp x")
+    text = profile_text(HardwareConfig(), figures_of([{"h2d": [1.0, 1.0]}]), "here", "gnnexp x")
     assert yaml.safe_load(text)["links"] == {"h2d": 1.0, "d2d": None, "network": None}
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from experiments import estimated, experiment_in
 from full_graph import full_config
 
 from gnnexp.cli.main import run_command
@@ -14,7 +15,7 @@ from gnnexp.experiment.build import build
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.parts import Parts, PartSizes
 from gnnexp.graph.shard import BlockNeeds, Shard
-from gnnexp.preparation.preflight import as_text, estimate, judge
+from gnnexp.preparation.preflight import as_text, judge
 from gnnexp.record.runs import read_run
 from gnnexp.samplers.base import Sampler
 from gnnexp.samplers.fused import FusedSampler
@@ -34,7 +35,7 @@ def configured(**changes: Any) -> dict[str, Any]:
 
 
 def of(config: dict[str, Any], **graph: Any) -> dict[str, int]:
-    found = estimate(config, nasty_graph(**graph), graph_files=1234)
+    found = estimated(config, nasty_graph(**graph), graph_files=1234)
     for place in ("host", "device", "shared", "disk"):
         total = sum(need.num_bytes * (found.ranks if need.per_rank and place != "device" else 1) for need in found.needs
                     if need.place == place or (place == "host" and need.place == "device"))
@@ -78,7 +79,7 @@ def test_attention_dropout_numbers_parallel_edges(parallel):
             edges = (graph.destinations().numpy(), graph.indices.numpy(), graph.num_nodes)
             merged = build_graph(edges[1], edges[0], edges[2])
             graph = replace(graph, indptr=merged.indptr, indices=merged.indices)
-        found.append(estimate(config, graph, 0).total("host"))
+        found.append(estimated(config, graph, 0).total("host"))
     assert (graph.occurrence is not None) == parallel
     assert found[1] - found[0] == (4 * graph.num_edges if parallel else 0)
 
@@ -98,7 +99,7 @@ def test_a_sharded_cache_holds_each_row_once():
     cache = {"_target_": "gnnexp.feature_stores.sharded_cache.ShardedCache", "capacity": 1.0}
     config = configured(hardware={"workers": 4}, feature_store={"cache": cache})
     graph = nasty_graph()
-    (need,) = [need for need in estimate(config, graph, 0).needs if need.what == "feature cache"]
+    (need,) = [need for need in estimated(config, graph, 0).needs if need.what == "feature cache"]
     assert graph.features is not None
     assert need.num_bytes == -(-graph.num_nodes // 4) * graph.features.shape[1] * 8
 
@@ -133,7 +134,7 @@ def full_graph(workers: int, paradigm: dict[str, Any]) -> dict[str, int]:
     config = full_config("gcn", paradigm)
     config["partitioner"] = {"_target_": "gnnexp.partitioners.range.RangePartitioner"}
     config["hardware"] = {**config["hardware"], "workers": workers}
-    found = estimate(config, nasty_graph(3000, 60000), graph_files=0)
+    found = estimated(config, nasty_graph(3000, 60000), graph_files=0)
     return {need.what: need.num_bytes for need in found.needs if need.place == "device"}
 
 
@@ -157,7 +158,7 @@ def averaged(parts: Parts | None, **changes: Any) -> dict[tuple[str, str], int]:
     config = configured(hardware={"workers": 2}, train={"batch_size": 40, "dtype": "float32"}, **changes)
     config["paradigm"] = {"_target_": "gnnexp.paradigms.model_averaging.ModelAveraging"}
     config["partitioner"]["num_parts"] = 5
-    found = estimate(config, nasty_graph(3000, 60000), 0, parts)
+    found = estimated(config, nasty_graph(3000, 60000), 0, parts)
     return {(need.place, need.what): need.num_bytes for need in found.needs}
 
 
@@ -185,7 +186,8 @@ def test_model_averaging_holds_two_parts_not_the_graph():
 
 def test_a_shortage_names_every_line_and_the_mend(tmp_path):
     config = configured(hardware={"device_memory": 1000, "device": "cuda"})
-    (problem,) = judge(estimate(config, nasty_graph(), 0), config, tmp_path / "run")
+    experiment = experiment_in(config)
+    (problem,) = judge(estimated(config, nasty_graph()), experiment, tmp_path / "run")
     assert "device memory" in str(problem.value) and "activations" in problem.allowed
     assert "preflight=warn" in problem.mend
 
@@ -202,10 +204,10 @@ def test_the_estimate_is_near_what_a_run_takes(tmp_path: Path, monkeypatch: pyte
     assert run_command(["run", *run, "hydra.run.dir=run"]) == 0
     assert run_command(["run", *run, "hydra.run.dir=none", "hardware.device_memory=1000"]) == 2
     done = read_run(tmp_path / "run")
-    from gnnexp.cli.running.prepare import dataset_of
     from gnnexp.preparation.artifacts import cache_root, prepare_graph
 
-    graph, _ = prepare_graph(dataset_of(done.config), cache_root())
-    found = estimate(done.config, graph, 0)
+    experiment = experiment_in(done.config)
+    graph, _ = prepare_graph(experiment.dataset, cache_root())
+    found = estimated(done.config, graph)
     measured = done.median("memory/host_peak_bytes")
     assert 0.4 * measured < found.total("host") + graph.features.numel() * 4 < 4 * measured

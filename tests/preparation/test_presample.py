@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from reference_sampling import graphs, reference_blocks
 import gnnexp.preparation.artifacts
 import gnnexp.preparation.presample
 from gnnexp.errors import DataError
+from gnnexp.experiment.build import experiment_of
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import BlockNeeds, Shard
@@ -134,7 +137,7 @@ def as_lists(batch: Batch) -> list[dict[str, list[int]]]:
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_the_fused_samplers_counts_are_those_of_its_definition(simple: bool, epochs: int) -> None:
     graph, config = nasty_graph(simple=simple), config_of()
-    found = presample(config, graph, epochs)
+    found = presample(experiment_of(config), graph, epochs)
     batches = batches_of(config, graph, epochs)
     blocks = [reference_blocks(graph, targets, FANOUTS, key, BlockNeeds()) for targets, key in batches]
     expected = counted_by_hand(graph, blocks)
@@ -150,7 +153,7 @@ def test_the_fused_samplers_counts_are_those_of_its_definition(simple: bool, epo
 @pytest.mark.parametrize("simple", [True, False])
 def test_a_users_sampler_without_positions_is_counted_by_its_own_batches(simple: bool) -> None:
     graph, config = nasty_graph(simple=simple), own_config()
-    found = presample(config, graph, 2)
+    found = presample(experiment_of(config), graph, 2)
     sampler = Own(FANOUTS)
     sampler.setup(Shard(graph), 2)
     batches = [sampler.sample(torch.tensor(targets), key) for targets, key in batches_of(config, graph, 2)]
@@ -161,7 +164,7 @@ def test_a_users_sampler_without_positions_is_counted_by_its_own_batches(simple:
 
 def test_a_users_sampler_without_a_topology_is_counted_too() -> None:
     graph = nasty_graph()
-    found, expected = presample(own_config("Whole"), graph, 1), presample(own_config(), graph, 1)
+    found, expected = (presample(experiment_of(own_config(kind)), graph, 1) for kind in ("Whole", "Own"))
     assert torch.equal(found.edges, expected.edges)
 
 
@@ -203,14 +206,14 @@ def test_threads_change_nothing(config: dict[str, Any], monkeypatch: pytest.Monk
     found = []
     for threads in (0, 1, 2, 5):
         monkeypatch.setattr(gnnexp.preparation.presample, "_THREADS", threads)
-        made = presample({**config, "sampler": {**config["sampler"], "threads": threads}}, graph, 3)
+        made = presample(experiment_of({**config, "sampler": {**config["sampler"], "threads": threads}}), graph, 3)
         found.append([getattr(made, name).tolist() for name in ARRAYS] + [made.convergence])
     assert all(other == found[0] for other in found[1:])
 
 
 def test_draws_are_not_those_of_training() -> None:
     graph, config = nasty_graph(), config_of()
-    found = presample(config, graph, 1)
+    found = presample(experiment_of(config), graph, 1)
     sampler = FusedSampler(FANOUTS)
     sampler.setup(Shard(graph, needs=EDGE_IDS), 2)
     seed = config["seed"]
@@ -222,13 +225,13 @@ def test_draws_are_not_those_of_training() -> None:
     trained = [schedule.global_batch(schedule.order(0), step).tolist() for step in range(schedule.num_steps)]
     assert trained != [targets for targets, _ in batches_of(config, graph, 1)]
     assert found.edges.tolist() != same_targets.edges.tolist()
-    other = presample({**config, "seed": seed + 1}, graph, 1)
+    other = presample(experiment_of({**config, "seed": seed + 1}), graph, 1)
     assert found.edges.tolist() != other.edges.tolist()
 
 
 def test_convergence_is_how_the_mean_weights_moved_and_it_decreases() -> None:
     graph, config = nasty_graph(), config_of()
-    prefixes = [presample(config, graph, epochs) for epochs in range(1, 8)]
+    prefixes = [presample(experiment_of(config), graph, epochs) for epochs in range(1, 8)]
     assert [len(prefix.convergence) for prefix in prefixes] == list(range(7))
     moved = prefixes[-1].convergence
     for number, (before, now) in enumerate(pairwise(prefixes)):
@@ -242,8 +245,8 @@ def test_convergence_is_how_the_mean_weights_moved_and_it_decreases() -> None:
 def test_no_training_vertices_count_nothing() -> None:
     graph = nasty_graph()
     none = torch.empty(0, dtype=torch.int64)
-    graph = graph.with_splits(type(graph.splits)(none, graph.splits.val, graph.splits.test))
-    found = presample(config_of(), graph, 3)
+    graph = replace(graph, splits=type(graph.splits)(none, graph.splits.val, graph.splits.test))
+    found = presample(experiment_of(config_of()), graph, 3)
     assert all(int(getattr(found, name).sum()) == 0 for name in ARRAYS)
     assert found.convergence == [{"vertices": 0.0, "edges": 0.0}] * 2
 
@@ -251,7 +254,7 @@ def test_no_training_vertices_count_nothing() -> None:
 @pytest.fixture
 def saved(tmp_path: Path) -> tuple[Presample, Path, Graph]:
     graph = nasty_graph()
-    made = presample(config_of(), graph, 3)
+    made = presample(experiment_of(config_of()), graph, 3)
     made.save(tmp_path / "counts")
     return made, tmp_path / "counts", graph
 
@@ -311,9 +314,9 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """One entry per pre-sampling that `prepare_presample` starts."""
     started: list[int] = []
 
-    def counted(config: dict[str, Any], graph: Graph, epochs: int) -> Presample:
+    def counted(experiment: Experiment, graph: Graph, epochs: int) -> Presample:
         started.append(epochs)
-        return presample(config, graph, epochs)
+        return presample(experiment, graph, epochs)
 
     monkeypatch.setattr(gnnexp.preparation.artifacts, "presample", counted)
     return started
@@ -321,28 +324,28 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_prepared_counts_are_sampled_once(tmp_path: Path, runs: list[int]) -> None:
     graph, config = nasty_graph(), config_of()
-    made, folder = prepare_presample(config, graph, "key", 2, tmp_path)
-    assert folder == tmp_path / "presamples" / f"nasty-2-{presample_key(config, 'key', 2)[:16]}"
-    again, same = prepare_presample(config, graph, "key", 2, tmp_path)
+    made, folder = prepare_presample(experiment_of(config), graph, "key", 2, tmp_path)
+    assert folder == tmp_path / "presamples" / f"nasty-2-{presample_key(experiment_of(config), 'key', 2)[:16]}"
+    again, same = prepare_presample(experiment_of(config), graph, "key", 2, tmp_path)
     assert (runs, same) == ([2], folder)
-    expected = presample(config, graph, 2)
+    expected = presample(experiment_of(config), graph, 2)
     assert all(torch.equal(getattr(found, name), getattr(expected, name)) for found in (made, again) for name in ARRAYS)
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
 def test_damaged_counts_are_sampled_again(tmp_path: Path, runs: list[int]) -> None:
     graph, config = nasty_graph(), config_of()
-    made, folder = prepare_presample(config, graph, "key", 2, tmp_path)
+    made, folder = prepare_presample(experiment_of(config), graph, "key", 2, tmp_path)
     expected = made.edges.clone()
     os.truncate(folder / "edges.npy", 150)
-    again, _ = prepare_presample(config, graph, "key", 2, tmp_path)
+    again, _ = prepare_presample(experiment_of(config), graph, "key", 2, tmp_path)
     assert runs == [2, 2] and torch.equal(again.edges, expected)
 
 
 OTHER: dict[str, dict[str, Any]] = {
     "fanouts": {"sampler": {"fanouts": [4, 2]}}, "batch size": {"train": {"batch_size": 9}},
     "order": {"train": {"shuffle": False}}, "layers": {"model": {"layers": 3}},
-    "task": {"task": {"metric": "accuracy"}},
+    "task": {"task": {"metric": "acc"}},
 }
 SAME: dict[str, dict[str, Any]] = {
     "threads": {"sampler": {"threads": 3}}, "prefetch": {"sampler": {"prefetch": 9}},
@@ -353,25 +356,25 @@ SAME: dict[str, dict[str, Any]] = {
 
 def test_another_configuration_of_batches_has_its_own_counts(tmp_path: Path, runs: list[int]) -> None:
     graph = nasty_graph()
-    folders = {prepare_presample(config_of(), graph, "key", 2, tmp_path)[1]}
+    folders = {prepare_presample(experiment_of(config_of()), graph, "key", 2, tmp_path)[1]}
     for change in ({"sampler": {"fanouts": [4, 2]}}, {"train": {"batch_size": 9}}):
-        folders.add(prepare_presample(config_of(**change), graph, "key", 2, tmp_path)[1])
-    folders.add(prepare_presample(config_of(), graph, "key", 3, tmp_path)[1])
-    folders.add(prepare_presample(config_of(), graph, "other", 2, tmp_path)[1])
-    folders.add(prepare_presample({**config_of(), "seed": 9}, graph, "key", 2, tmp_path)[1])
+        folders.add(prepare_presample(experiment_of(config_of(**change)), graph, "key", 2, tmp_path)[1])
+    folders.add(prepare_presample(experiment_of(config_of()), graph, "key", 3, tmp_path)[1])
+    folders.add(prepare_presample(experiment_of(config_of()), graph, "other", 2, tmp_path)[1])
+    folders.add(prepare_presample(experiment_of({**config_of(), "seed": 9}), graph, "key", 2, tmp_path)[1])
     assert len(folders) == len(runs) == 6
 
 
 @pytest.mark.parametrize("change", [*OTHER, *SAME])
 def test_the_key_holds_what_decides_the_batches_and_nothing_else(change: str) -> None:
-    before = presample_key(config_of(), "key", 2)
-    after = presample_key(config_of(**{**OTHER, **SAME}[change]), "key", 2)
+    before = presample_key(experiment_of(config_of()), "key", 2)
+    after = presample_key(experiment_of(config_of(**{**OTHER, **SAME}[change])), "key", 2)
     assert (before == after) == (change in SAME)
     assert len(before) == 64
 
 
 def test_a_partitioned_or_micro_sampler_gives_the_same_counts() -> None:
     graph = nasty_graph()
-    expected = presample(config_of(), graph, 2)
-    found = presample(config_of(sampler={"topology": "partitioned", "key": "micro"}), graph, 2)
+    expected = presample(experiment_of(config_of()), graph, 2)
+    found = presample(experiment_of(config_of(sampler={"topology": "partitioned", "key": "micro"})), graph, 2)
     assert all(torch.equal(getattr(found, name), getattr(expected, name)) for name in ARRAYS)

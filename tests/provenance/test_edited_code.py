@@ -14,6 +14,7 @@ import pytest
 
 from gnnexp.cli.main import run_command
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.build import experiment_of
 from gnnexp.launchers.queue.answers import Alive, Unknown
 from gnnexp.provenance import machine
 from gnnexp.provenance.code import _imported_digest, code_of_config
@@ -128,10 +129,11 @@ def test_a_job_that_waited_has_the_code_that_it_executed(workplace: Path, monkey
              "train.epochs=1", "hardware.threads=1", "hydra.run.dir=run"]
     monkeypatch.syspath_prepend(str(workplace))
     composed, console = checked(words, "conf"), make_console()
-    start_run(composed, console, None)
+    experiment = experiment_of(composed.config)
+    start_run(composed, experiment, console, None)
     (workplace / "mymodel.py").write_text(MODEL.replace("= 1", "= 2"))
     with Launchers() as launchers:
-        assert carry_out(Path("run"), composed.config, console, launchers).status == "finished"
+        assert carry_out(Path("run"), experiment, console, launchers).status == "finished"
     before, after = (json.loads(Path("run", name).read_text())["provenance"] for name in ("job.json", "result.json"))
     assert after["code"] == code_of_config(composed.config).to_json() != before["code"]
     assert after["run_key"] == "" != before["run_key"] and after["earlier_code"] == [before["code"]]

@@ -9,7 +9,8 @@ import pytest
 from gnnexp.config.compose import compose
 from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.generated.rmat import Rmat
-from gnnexp.experiment.build import build, locate
+from gnnexp.experiment.build import build
+from gnnexp.experiment.locate import locate
 from gnnexp.provenance import moved
 from gnnexp.provenance.code import Code, modules_of
 from gnnexp.provenance.run_key import run_key

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gnnexp.errors import ConfigError
+from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.build import hardware_of, train_of
 from gnnexp.experiment.check import check_ranges
 from gnnexp.experiment.schema import MOST_COUNTED
 from gnnexp.feature_stores.embedding import EmbeddingStore
@@ -21,11 +22,15 @@ def of_a_run(count: int) -> dict[str, Any]:
         "train": {}, "hardware": {"launcher": {}, "nodes": count, "workers": count}}, "provenance": {}}
 
 
+def outside(config: dict[str, Any]) -> list[Problem]:
+    return check_ranges(train_of(config), hardware_of(config))
+
+
 def test_a_record_has_the_largest_counts_of_a_configuration():
     assert not GCN(MOST_COUNTED, 2).problems()
     EmbeddingStore(MOST_COUNTED)
     LinkPrediction(dim=MOST_COUNTED)
-    assert not check_ranges(of_a_run(MOST_COUNTED)["config"])
+    assert not outside(of_a_run(MOST_COUNTED)["config"])
     check_job(of_a_run(MOST_COUNTED))
 
 
@@ -37,13 +42,13 @@ def test_larger_counts_are_refused(make):
 
 def test_larger_models_and_more_ranks_are_refused():
     assert [problem.key for problem in GCN(MOST_COUNTED + 1, 2).problems()] == ["model.hidden"]
-    problems = check_ranges(of_a_run(MOST_COUNTED + 1)["config"])
+    problems = outside(of_a_run(MOST_COUNTED + 1)["config"])
     assert [problem.key for problem in problems] == ["hardware.nodes", "hardware.workers"]
 
 
 def test_whole_numbers_of_more_than_64_bits_are_refused():
     """Sizes are computed from them, as floats in the end."""
     config = {**of_a_run(1)["config"], "train": {"epochs": 10**400, "checkpoint_every": 1 << 63, "batch_size": 1 << 62}}
-    problems = check_ranges(config)
+    problems = outside(config)
     assert [problem.key for problem in problems] == ["train.epochs", "train.checkpoint_every"]
     assert "a whole number of at most 9,223,372,036,854,775,807" in problems[0].allowed and len(str(problems[0])) < 300

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gnnexp.paradigms.base import Paradigm
-from gnnexp.paradigms.tensor_parallel import TensorParallel
-from gnnexp.paradigms.vertex_parallel import VertexParallel
+from gnnexp.paradigms.columns.trainer import ColumnTrainer
+from gnnexp.paradigms.trainer import Trainer
+from gnnexp.paradigms.vertices.edge_cut import EdgeCutTrainer
 from gnnexp.placement.chunks import Chunk
 from gnnexp.testing.emulated.steady import Step, steady_step
 from gnnexp.testing.graphs import nasty_graph
@@ -62,19 +62,19 @@ def write_budgets(budgets: Sequence[Budget]) -> None:
         writer.writerows(astuple(budget) for budget in budgets)
 
 
-def crossing(way: str, paradigm: Paradigm[Any], recorded: int) -> int:
+def crossing(way: str, trainer: Trainer[Any], recorded: int) -> int:
     """Bytes to the GPU in a step.
 
     What the record counts, and two keys of dropout masks for every layer. Labels are on the GPU from setup on. Ways in
     chunks read rows that are on the GPU already, which the record counts as crossing: topology and ids cross there.
     """
-    keys = 2 * KEY_BYTES * paradigm.evaluation_model().num_layers
+    keys = 2 * KEY_BYTES * trainer.evaluation_model().num_layers
     if way == "chunks":  # every layer forwards and again backwards; layer 0 gives no gradient of its rows
-        assert isinstance(paradigm, VertexParallel)
-        return keys + sum(_visits(chunks, 2, 2 + (index > 0)) for index, chunks in enumerate(paradigm.local.chunks))
+        assert isinstance(trainer, EdgeCutTrainer) and trainer.local is not None
+        return keys + sum(_visits(chunks, 2, 2 + (index > 0)) for index, chunks in enumerate(trainer.local.chunks))
     if way == "coupled_in_chunks":  # backwards over the transpose; not layer 0, which aggregates features
-        assert isinstance(paradigm, TensorParallel)
-        return keys + sum(_visits(paradigm.chunks, number, number) for number in (1, 2))
+        assert isinstance(trainer, ColumnTrainer)
+        return keys + sum(_visits(trainer.chunks, number, number) for number in (1, 2))
     return recorded + keys
 
 

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gnnexp.graph.block import Block
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts, Plan, Sizes
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.decoupled import Decoupled
 from gnnexp.models.gat import GAT, GATLayer
 from gnnexp.models.layer import Destinations, Layer
 from gnnexp.models.model import Model
-from gnnexp.paradigms.loops.full_graph import Whole, WholeInMemory
+from gnnexp.paradigms.base import Paradigm, drawn_from_graph
+from gnnexp.paradigms.loops.full_graph import Whole, WholeGraphTrainer
 from gnnexp.samplers.expansion import Expansion
 from gnnexp.testing.steps import MODELS, small_config
 
@@ -102,29 +105,31 @@ def full_config(
     return config
 
 
-class SerialTwin(WholeInMemory):
+@dataclass(frozen=True)
+class SerialTwin(Paradigm):
     """The decoupled twin on one rank, through the model that also evaluates it."""
 
-    def setup(self, job: Job) -> None:
-        super().setup(job)
+    def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
+        return Plan(None, drawn_from_graph(experiment, facts), approximates="the model is decoupled")
+
+    def trainer(self, job: Job) -> SerialTwinTrainer:
+        return SerialTwinTrainer(job)
+
+
+class SerialTwinTrainer(WholeGraphTrainer):
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.own = torch.arange(job.graph.num_nodes)
         (self._block,) = Expansion(job.graph, job.shard.needs, (-1,)).blocks(torch.arange(job.graph.num_nodes), (0,))
-        self._twin = Decoupled(job.model)
-
-    @property
-    def own(self) -> Tensor:
-        return torch.arange(self.job.graph.num_nodes)
-
-    @property
-    def blocks(self) -> tuple[Block, ...]:
-        return (self._block,)
+        self.blocks, self._twin = (self._block,), Decoupled(job.model)
 
     def load(self) -> Rows:
         return self.job.store.read(self._block.src_ids)
 
-    def outputs(self, whole: Whole) -> Tensor:
-        h: Rows = whole.features
+    def forward(self, ready: Whole) -> Tensor:
+        h: Rows = ready.features
         for index in range(self._twin.num_layers):
-            h = self._twin.run_layer(index, self._block, h, whole.batch.key)
+            h = self._twin.run_layer(index, self._block, h, ready.batch.key)
         assert isinstance(h, Tensor)
         return h
 

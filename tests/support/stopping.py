@@ -15,11 +15,13 @@ import torch
 
 from gnnexp.comm.agreement import Agreement
 from gnnexp.comm.environment import read_environment
+from gnnexp.experiment.build import experiment_of
+from gnnexp.ops.slices import slices_of
 from gnnexp.record.records import EpochLog, read_epochs
 from gnnexp.testing.exactness import cut_parts, parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.training.assemble import Artifacts, assemble
-from gnnexp.training.train import train
+from gnnexp.training.train import probe_memory, train
 
 
 def attempt(
@@ -32,8 +34,11 @@ def attempt(
         Who stopped it, the number of its steps, this rank's parameters, which of them are slices, all trained rows.
     """
     environment, directory = read_environment(), Path(folder)
-    job, paradigm = assemble(config, artifacts or _artifacts(config, environment.num_ranks), directory, environment)
-    steps, work = 0, paradigm.forward_backward
+    job = assemble(
+        experiment_of(config), artifacts or _artifacts(config, environment.num_ranks), directory, environment)
+    probed = probe_memory(job)
+    trainer = job.experiment.paradigm.trainer(job)
+    steps, work = 0, trainer.forward_backward
 
     def interrupted(batch: Any) -> Any:
         nonlocal steps
@@ -42,18 +47,18 @@ def attempt(
         steps += 1
         return work(batch)
 
-    paradigm.forward_backward = interrupted  # type: ignore[method-assign]
-    steps = -1  # the untimed first batch is no step of the run
+    trainer.forward_backward = interrupted  # type: ignore[method-assign]
     asked_at_every_step = partial(Agreement, period_s=1e-9)
     with patch("gnnexp.training.interruption.Agreement", asked_at_every_step):
-        stopped_by = train(job, paradigm, EpochLog(directory, environment.rank))
-    state = {name: value.clone().cpu() for name, value in paradigm.module.state_dict().items()}
+        stopped_by = train(job, trainer, EpochLog(directory, environment.rank), probed)
+    state = {name: value.clone().cpu() for name, value in trainer.module.state_dict().items()}
     rows = None
     if job.trained_rows is not None:
-        rows = torch.empty(job.graph.num_nodes, job.trained_rows.dim, dtype=getattr(torch, job.run.train.dtype))
+        rows = torch.empty(job.graph.num_nodes, job.trained_rows.dim, dtype=getattr(torch, job.experiment.train.dtype))
         job.trained_rows.gather(rows, job.comm)
     job.comm.release()
-    return {"stopped_by": stopped_by, "state": state, "steps": steps, "slices": dict(paradigm.slices()), "rows": rows}
+    slices = dict(slices_of(trainer.module))
+    return {"stopped_by": stopped_by, "state": state, "steps": steps, "slices": slices, "rows": rows}
 
 
 def _artifacts(config: dict[str, Any], size: int) -> Artifacts:
@@ -62,7 +67,7 @@ def _artifacts(config: dict[str, Any], size: int) -> Artifacts:
     needed = "split" in str(config["paradigm"]) or "Partitioned" in str(config["feature_store"])
     partition = parts(graph, size) if needed else None
     if any(name in str(config["paradigm"]) for name in ("vertex_parallel", "offload")):
-        partition = (cut_parts if config["paradigm"].get("delay") else parts)(graph, size)
+        partition = (cut_parts if "libra" in str(config["partitioner"]) else parts)(graph, size)
     return Artifacts(graph, partition)
 
 

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from experiments import data_problems
 
 from gnnexp.cli.running.prepare import problems_of
 from gnnexp.config.compose import compose
 from gnnexp.errors import Problem
-from gnnexp.experiment.check import check_data
+from gnnexp.experiment.build import read
 from gnnexp.graph.graph import Graph
 from gnnexp.testing.graphs import nasty_graph
 
@@ -52,7 +53,7 @@ def page() -> str:
 
 def refusals(config: Mapping[str, Any], graph: Graph) -> list[Problem]:
     """What is wrong with a combination."""
-    return problems_of(config) or check_data(config, graph)
+    return problems_of(read(config)) or data_problems(config, graph)
 
 
 def combined(system: str) -> Iterator[tuple[str, str, str, dict[str, Any]]]:

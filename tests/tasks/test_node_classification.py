@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from experiments import experiment_in
 from torch.nn import functional as F
 
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.graph import Graph
 from gnnexp.tasks.base import Examples
 from gnnexp.tasks.node_classification import NodeClassification
@@ -49,6 +51,7 @@ def test_the_loss_is_that_of_the_examples_labels(device, ids, multilabel):
 @pytest.mark.parametrize(("multilabel", "bytes_per_vertex"), [(False, 8 + 8), (True, 8 + 4 * 4)])
 def test_labels_on_a_gpu_are_in_the_preflight(multilabel, bytes_per_vertex):
     graph = _unsorted(multilabel)
-    assert NodeClassification().needs({"hardware": {"device": "cpu"}}, graph) == [], "there they are mapped"
-    (need,) = NodeClassification().needs({"hardware": {"device": "cuda"}}, graph)
+    on_cpu, on_gpu = (experiment_in({"hardware": {"device": device}}) for device in ("cpu", "cuda"))
+    assert NodeClassification().needs(on_cpu, GraphFacts.of(graph)) == [], "there they are mapped"
+    (need,) = NodeClassification().needs(on_gpu, GraphFacts.of(graph))
     assert (need.place, need.num_bytes) == ("device", 30 * bytes_per_vertex)

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import torch
+from experiments import assembled
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,24 +33,24 @@ from gnnexp.samplers.full import FullSampler
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.ranks import RankError
 from gnnexp.testing.steps import MODELS, small_config
-from gnnexp.training.assemble import Artifacts, assemble
+from gnnexp.training.assemble import Artifacts
 from gnnexp.training.evaluate import Evaluation, chunks_by_edges, split_by_edges
 
 
 def _inference(config: dict[str, Any], folder: Path) -> tuple[dict[int, list[float]], dict[str, float], list[str]]:
     """Logits by vertex, metrics and left-over files of this rank; `folder` is that of all ranks."""
-    job, paradigm = assemble(config, Artifacts(nasty_graph()), folder, read_environment())
-    evaluation = Evaluation(job, paradigm)
+    job, trainer = assembled(config, Artifacts(nasty_graph()), folder, read_environment())
+    evaluation = Evaluation(job, trainer)
     found = {}
     for ids, logits in evaluation.logits():
         found |= dict(zip(ids.tolist(), logits.tolist(), strict=True))
-    metrics = evaluation.after(job.run.train.epochs - 1)
+    metrics = evaluation.after(job.experiment.train.epochs - 1)
     return found, metrics, [str(path) for path in folder.rglob("*") if path.is_file()]
 
 
 def _whole_graph(config: dict[str, Any]) -> torch.Tensor:
     with tempfile.TemporaryDirectory() as folder:
-        job, _ = assemble(config, Artifacts(graph := nasty_graph()), Path(folder), read_environment())
+        job, _ = assembled(config, Artifacts(graph := nasty_graph()), Path(folder), read_environment())
         sampler = FullSampler()
         sampler.setup(Shard(graph, needs=job.model.needs), job.model.num_layers)
         batch = sampler.sample(torch.arange(graph.num_nodes, dtype=torch.int32), BatchKey(0, 0, 0), 0)
@@ -65,8 +66,8 @@ def test_sparse_rows_are_no_reason_for_small_chunks():
     one_hot = SparseRows(torch.arange(graph.num_nodes + 1), ids.int(), torch.ones(graph.num_nodes), graph.num_nodes)
     config = small_config({**MODELS["gcn"], "hidden": 8}, train={"eval_memory": 2 * 8 * 8 * 8 * (graph.num_edges + 60)})
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, Artifacts(replace(graph, features=one_hot)), Path(folder), read_environment())
-        evaluation = Evaluation(job, paradigm)
+        job, trainer = assembled(config, Artifacts(replace(graph, features=one_hot)), Path(folder), read_environment())
+        evaluation = Evaluation(job, trainer)
         chunks = list(evaluation._layer(job.model, 0, None))
         assert [chunk.numel() for chunk, _ in chunks] == [evaluation.reached[0].ids.numel()]
 
@@ -95,7 +96,7 @@ def test_inference_equals_the_whole_graph(ranks, model, size, memory, tmp_path):
 @pytest.mark.parametrize(("every", "due"), [(1, [0, 1, 2, 3, 4]), (2, [1, 3, 4]), (0, [4]), (None, [])])
 def test_it_is_due_every_few_epochs_after_the_last_one_or_never(every, due, tmp_path):
     config = small_config(MODELS["gcn"], train={"eval_every": every, "epochs": 5})
-    evaluation = Evaluation(*assemble(config, Artifacts(nasty_graph()), tmp_path, read_environment()))
+    evaluation = Evaluation(*assembled(config, Artifacts(nasty_graph()), tmp_path, read_environment()))
     assert [epoch for epoch in range(5) if evaluation.after(epoch)] == due
 
 
@@ -124,12 +125,12 @@ def test_chunks_respect_the_limit(limit):
 
 @pytest.mark.parametrize(("available", "released"), [(1 << 40, False), (1000, True)])
 def test_idle_buffers_make_room_only_where_there_is_none(monkeypatch, tmp_path, available, released):
-    job, paradigm = assemble(small_config(MODELS["gcn"]), Artifacts(nasty_graph()), tmp_path, read_environment())
+    job, trainer = assembled(small_config(MODELS["gcn"]), Artifacts(nasty_graph()), tmp_path, read_environment())
     pool = job.model.backend.pool
     monkeypatch.setattr("gnnexp.training.evaluate.psutil.virtual_memory", lambda: SimpleNamespace(available=available))
     freed = []
     monkeypatch.setattr(pool, "trim", lambda: freed.append(True))
-    assert "acc/val" in Evaluation(job, paradigm).after(job.run.train.epochs - 1)
+    assert "acc/val" in Evaluation(job, trainer).after(job.experiment.train.epochs - 1)
     assert bool(freed) == released
 
 
@@ -137,28 +138,34 @@ def test_idle_buffers_make_room_only_where_there_is_none(monkeypatch, tmp_path, 
 IN_FILES = 4000  # bytes of `train.eval_memory` that hold no layer
 
 
+def _mapped_files() -> set[tuple[str, int]]:
+    found = set()
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        _, rights, _, device, inode, *name = line.split(maxsplit=5)
+        if rights[3] == "s" and ".rows" in "".join(name):
+            found.add((device, int(inode)))
+    return found
+
+
 def _files(config: dict[str, Any], nodes: Sequence[str]) -> tuple[set[tuple[str, int]], dict[str, float], list[str]]:
     """Files that are mapped while a rank evaluates, by device and inode; metrics; files in the run directory then."""
     rank, folder = int(os.environ["RANK"]), Path(os.environ["TOGETHER"])
-    before = os.environ.get("GNNEXP_NODE")
+    before, earlier = os.environ.get("GNNEXP_NODE"), _mapped_files()
     os.environ["GNNEXP_NODE"] = nodes[rank]
     try:
-        job, paradigm = assemble(config, Artifacts(nasty_graph()), folder, read_environment())
-        evaluation = Evaluation(job, paradigm)
+        job, trainer = assembled(config, Artifacts(nasty_graph()), folder, read_environment())
+        evaluation = Evaluation(job, trainer)
         mapped, left = set(), []
         hidden = evaluation._hidden
 
         def watched(*args):
             held = hidden(*args)
-            for line in Path("/proc/self/maps").read_text().splitlines():
-                _, rights, _, device, inode, *name = line.split(maxsplit=5)
-                if rights[3] == "s" and ".rows" in "".join(name):
-                    mapped.add((device, int(inode)))
+            mapped.update(_mapped_files() - earlier)  # the process may have rows of another test
             left.extend(path.name for path in folder.rglob("*") if path.is_file())
             return held
 
         evaluation._hidden = watched
-        metrics = evaluation.after(job.run.train.epochs - 1)
+        metrics = evaluation.after(job.experiment.train.epochs - 1)
         job.comm.release()
         return mapped, metrics, left
     finally:
@@ -214,17 +221,19 @@ def test_a_killed_rank_leaves_no_file(tmp_path):
     code = (
         "import os, signal, sys; from pathlib import Path\n"
         "from gnnexp.training.evaluate import Evaluation\n"
-        "from test_evaluate import Artifacts, assemble, nasty_graph, read_environment, _deep, IN_FILES\n"
-        "job, paradigm = assemble(_deep('gcn', IN_FILES), Artifacts(nasty_graph()), Path(sys.argv[1]), "
+        "from test_evaluate import Artifacts, assembled, nasty_graph, read_environment, _deep, IN_FILES\n"
+        "job, trainer = assembled(_deep('gcn', IN_FILES), Artifacts(nasty_graph()), Path(sys.argv[1]), "
         "read_environment())\n"
         "layers = job.model.run_layer\n"
         "def killed(index, *args):\n"
         "    if index: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return layers(index, *args)\n"
         "job.model.run_layer = killed\n"
-        "Evaluation(job, paradigm).after(0)\n"
+        "Evaluation(job, trainer).after(0)\n"
     )
-    here = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[2])])}
+    tests = Path(__file__).parents[1]
+    folders = (tests / "training", tests / "support", tests.parent)
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))}
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], env=here, capture_output=True, text=True,
                           check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
@@ -233,7 +242,7 @@ def test_a_killed_rank_leaves_no_file(tmp_path):
 
 def test_an_empty_file_of_a_killed_rank_is_removed(tmp_path):
     (tmp_path / ".evaluation-7.rows").touch()
-    Evaluation(*assemble(small_config(MODELS["gcn"]), Artifacts(nasty_graph()), tmp_path, read_environment()))
+    Evaluation(*assembled(small_config(MODELS["gcn"]), Artifacts(nasty_graph()), tmp_path, read_environment()))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -241,8 +250,8 @@ def test_a_full_disk_is_named_with_the_file(monkeypatch, tmp_path):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    job, paradigm = assemble(_deep("gcn", IN_FILES), Artifacts(nasty_graph()), tmp_path, read_environment())
-    evaluation = Evaluation(job, paradigm)
+    job, trainer = assembled(_deep("gcn", IN_FILES), Artifacts(nasty_graph()), tmp_path, read_environment())
+    evaluation = Evaluation(job, trainer)
     monkeypatch.setattr("os.posix_fallocate", full)
     with pytest.raises(OSError) as caught:
         evaluation.after(0)
@@ -267,7 +276,7 @@ def test_a_full_disk_ends_all_ranks_with_the_first_one_named(ranks, monkeypatch,
 def _computed(graph: Graph, config: dict[str, Any]) -> tuple[Counter[int], dict[int, list[float]]]:
     """Vertices computed by layer, and logits by vertex."""
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, Artifacts(graph), Path(folder), read_environment())
+        job, trainer = assembled(config, Artifacts(graph), Path(folder), read_environment())
         counts: Counter[int] = Counter()
         layers = job.model.run_layer
 
@@ -276,7 +285,7 @@ def _computed(graph: Graph, config: dict[str, Any]) -> tuple[Counter[int], dict[
             return layers(index, block, *args)
 
         job.model.run_layer = counted
-        logits = {vertex: row for ids, rows in Evaluation(job, paradigm).logits()
+        logits = {vertex: row for ids, rows in Evaluation(job, trainer).logits()
                   for vertex, row in zip(ids.tolist(), rows.tolist(), strict=True)}
     return counts, logits
 

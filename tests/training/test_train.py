@@ -9,24 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from experiments import trained
 
 from gnnexp.comm.environment import read_environment
 from gnnexp.errors import ConfigError, RunError
 from gnnexp.measure.phases import PHASES
-from gnnexp.record.records import EpochLog, read_epochs, summarize
+from gnnexp.record.records import summarize
 from gnnexp.testing.exactness import parts
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, small_config
-from gnnexp.training.assemble import Artifacts, assemble
-from gnnexp.training.train import train
+from gnnexp.training.assemble import Artifacts
 
 
 def _train(config: dict[str, Any], graph_options: dict[str, Any]) -> list[dict[str, Any]]:
     environment = read_environment()
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, Artifacts(nasty_graph(**graph_options)), Path(folder), environment)
-        train(job, paradigm, EpochLog(Path(folder), environment.rank))
-        return read_epochs(Path(folder))
+        return trained(config, Artifacts(nasty_graph(**graph_options)), Path(folder), environment)
 
 
 LARGER = {"num_nodes": 3000, "num_edges": 60000, "num_features": 64}
@@ -46,9 +44,7 @@ def test_phases_add_up_on_every_rank(ranks):
 def _train_parts(config: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     environment, graph = read_environment(), nasty_graph(**LARGER)
     with tempfile.TemporaryDirectory() as folder:
-        job, paradigm = assemble(config, Artifacts(graph, parts(graph, 2, kind)), Path(folder), environment)
-        train(job, paradigm, EpochLog(Path(folder), environment.rank))
-        return read_epochs(Path(folder))
+        return trained(config, Artifacts(graph, parts(graph, 2, kind)), Path(folder), environment)
 
 
 @pytest.mark.parametrize("kind", ["random", "skewed", "empty"])

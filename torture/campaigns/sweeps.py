@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from gnnexp.cli.running.execute import lost_model
+from gnnexp.experiment.build import train_of
 from torture import checks
 from torture.processes.family import Role
 from torture.setups import Setup
@@ -89,7 +90,8 @@ def compare_sweep(storm: Storm, cases: list[Setup], *, full_disk: bool = False) 
     storm.check_store([run_dir for found in runs.values() for run_dir in found])
     for case in cases:
         for run_dir in runs[case.seed]:
-            if full_disk and lost_model(run_dir, json.loads((run_dir / "job.json").read_text())["config"]):
+            asked = train_of(json.loads((run_dir / "job.json").read_text())["config"])
+            if full_disk and lost_model(run_dir, asked):
                 storm.finished_without_a_checkpoint(run_dir, case)
             else:
                 storm.compare(run_dir, case)

@@ -9,6 +9,7 @@ import pytest
 from gnnexp.cli.running.prepare import checked
 from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError
+from gnnexp.experiment.build import hardware_of
 from gnnexp.planning.machine import machine_of
 
 CONF = str(Path(__file__).parent.parent / "conf")
@@ -50,5 +51,5 @@ def test_without_a_cluster_that_is_told(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
 
 def test_an_estimate_finds_all_that_it_needs() -> None:
-    machine = machine_of("our_cluster", compose(["hardware=our_cluster"], CONF).config["hardware"])
+    machine = machine_of("our_cluster", hardware_of(compose(["hardware=our_cluster"], CONF).config))
     assert (machine.nodes, machine.workers, machine.link) == (2, 4, 12.5e9 / 4), "four ranks share a node's network"

@@ -8,7 +8,7 @@ from my_layers.gated import Gated
 from my_layers.gatv2 import GATv2
 
 from gnnexp.graph.block import Block
-from gnnexp.models.layer import GraphFacts
+from gnnexp.models.layer import Degrees
 from gnnexp.testing.graphs import random_graph
 from gnnexp.testing.ways import SLICED, WAYS, assert_exact_in
 
@@ -34,7 +34,7 @@ def test_it_is_the_formula_edge_by_edge(kind):
     """The same in plain loops, on a multigraph with isolated vertices."""
     graph = random_graph(12, 30, 1)
     model = kind(hidden=8, layers=1, dropout=0.0)
-    model.setup(5, 3, GraphFacts.of(graph), seed=0, dtype=torch.float64, device=torch.device("cpu"))
+    model.setup(5, 3, Degrees.of(graph), seed=0, dtype=torch.float64, device=torch.device("cpu"))
     h = torch.randn(12, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     out = model.run_layer(0, Block(graph.indptr, graph.indices, torch.arange(12), 12), h, None)
     expected = (gated_by_loops if kind is Gated else gatv2_by_loops)(model.layers[0], graph, h)

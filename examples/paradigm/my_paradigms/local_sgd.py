@@ -9,49 +9,68 @@ With `sync_every=1` the mean of the steps is the step of data parallelism: then,
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts, Plan, Sizes
 from gnnexp.job import Job
 from gnnexp.paradigms.checks import plain_features, whole_topology
-from gnnexp.paradigms.data_parallel import DataParallel, Loaded
+from gnnexp.paradigms.data_parallel import DataParallel, DataParallelTrainer, Loaded
+from gnnexp.paradigms.trainer import Trainer
 
 
+@dataclass(frozen=True)
 class LocalSGD(DataParallel):
     """Data parallelism whose ranks meet every few steps.
 
-    Args:
+    Attributes:
         sync_every: steps between two averages.
     """
 
-    # Models differ from rank to rank within an epoch, and a checkpoint holds one: a run stops between epochs.
-    resumes_within_epoch = False
+    sync_every: int = 8
 
-    def __init__(self, sync_every: int = 8) -> None:
-        if sync_every < 1:
-            raise ConfigError(Problem("paradigm.sync_every", sync_every, "must be at least 1", "paradigm.sync_every=8"))
-        super().__init__()
-        self.sync_every, self.exact = sync_every, sync_every == 1
-        self.approximates = "" if self.exact else f"ranks train apart for up to {sync_every} steps, then are averaged"
+    def __post_init__(self) -> None:
+        if self.sync_every < 1:
+            raise ConfigError(Problem("paradigm.sync_every", self.sync_every, "must be at least 1",
+                                      "paradigm.sync_every=8"))
 
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
+    def check(self, experiment: Experiment) -> list[Problem]:
         """SGD keeps nothing between steps; another optimizer would have moments that differ from rank to rank."""
-        problems = [*super().check(config), *plain_features(config, "local_sgd"), *whole_topology(config, "local_sgd")]
-        optimizer = config["train"].get("optimizer", "adam")
+        problems = [*super().check(experiment), *plain_features(experiment, "local_sgd"),
+                    *whole_topology(experiment, "local_sgd")]
+        optimizer = experiment.train.optimizer
         if optimizer != "sgd":
             problems.append(Problem("train.optimizer", optimizer, "local_sgd averages models, not an optimizer's state",
                                     "set train.optimizer=sgd, and a train.lr that fits it (0.1)"))
         return problems
 
-    def setup(self, job: Job) -> None:
-        """Take the parts; parameters of all ranks are the same now."""
-        super().setup(job)
-        self._steps = 0
-        if job.comm.size == 1:
-            self.exact, self.approximates = True, ""
+    def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
+        """That of data parallelism; a single rank has nobody to differ from."""
+        plan = super().plan(experiment, facts, sizes)
+        if experiment.num_ranks == 1 or self.sync_every == 1:
+            return plan
+        apart = f"ranks train apart for up to {self.sync_every} steps, then are averaged"
+        return replace(plan, approximates=apart)
+
+    def trainer(self, job: Job) -> Trainer[Any]:
+        """Micro-batches of data parallelism."""
+        return LocalSGDTrainer(job, self)
+
+
+class LocalSGDTrainer(DataParallelTrainer):
+    """A model of the rank's own between two averages."""
+
+    # Models differ from rank to rank within an epoch, and a checkpoint holds one: a run stops between epochs.
+    resumes_within_epoch = False
+
+    def __init__(self, job: Job, options: LocalSGD) -> None:
+        super().__init__(job, options.assign)
+        self.sync_every, self._steps = options.sync_every, 0
 
     def batches(self, epoch: int, first: int = 0) -> Generator[Loaded, None, None]:
         """Those of data parallelism; after the last one the models become one."""

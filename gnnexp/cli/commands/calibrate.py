@@ -23,12 +23,11 @@ from gnnexp.cli.console import make_console, marked
 from gnnexp.cli.running.prepare import check_new_file, checked
 from gnnexp.cli.running.provenance import code_version, library_versions
 from gnnexp.config.folders import product_folder
-from gnnexp.datasets.base import Dataset
 from gnnexp.datasets.generated.rmat import Rmat
 from gnnexp.errors import ConfigError, Problem, RunError
-from gnnexp.experiment.build import build
-from gnnexp.experiment.schema import run_config
-from gnnexp.launchers.base import Launcher
+from gnnexp.experiment.build import experiment_of
+from gnnexp.experiment.experiment import Experiment, target_of
+from gnnexp.experiment.schema import HardwareConfig
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.planning.bench import QUICK, Extent
 from gnnexp.planning.figures import UNITS, Figure, figures_of
@@ -45,27 +44,27 @@ _BUSY = 0.5  # processes that ran, on average of a minute, before the first rank
 
 def main(options: argparse.Namespace) -> int:
     """Measure, print the figures, write the profile."""
-    config = checked_config(options.overrides, options.config_dir)
-    path = profile_path(options.out, config, Path(options.config_dir or "conf"))
+    experiment = checked_experiment(options.overrides, options.config_dir)
+    path = profile_path(options.out, experiment.hardware, Path(options.config_dir or "conf"))
     if options.json and (problems := check_new_file("--json", Path(options.json))):
         raise ConfigError(problems)
     console = make_console()
     extent, load = QUICK if options.quick else Extent(), os.getloadavg()[0]
-    measured = {**measure(config, extent, quick=options.quick), "load_average": load}
+    measured = {**measure(experiment, extent, quick=options.quick), "load_average": load}
     figures = figures_of(measured["ranks"])
     command = shlex.join(["gnnexp", "calibrate", *options.overrides, *(["--quick"] if options.quick else [])])
     source = describe(measured, quick=options.quick)
     console.print(table_of(figures))
-    write_profile(path, profile_text(config["hardware"], figures, source, command))
+    write_profile(path, profile_text(experiment.hardware, figures, source, command))
     if options.json:
         Path(options.json).parent.mkdir(parents=True, exist_ok=True)
-        write_json(Path(options.json), record_of(config, measured, figures, command))
+        write_json(Path(options.json), record_of(experiment.hardware, measured, figures, command))
     _tell(console, path, load)
     return 0
 
 
-def checked_config(overrides: Sequence[str], config_dir: str | None) -> dict[str, Any]:
-    """The configuration of the tiny runs, on the hardware that was asked for.
+def checked_experiment(overrides: Sequence[str], config_dir: str | None) -> Experiment:
+    """The experiment of the tiny runs, on the hardware that was asked for.
 
     Raises:
         ConfigError: an override is not of `hardware`, or ranks are not started by this machine.
@@ -75,26 +74,25 @@ def checked_config(overrides: Sequence[str], config_dir: str | None) -> dict[str
     if foreign:
         raise ConfigError(foreign)
     # Nothing runs in the run directory: any that is not there will do.
-    config = checked([*OVERRIDES, *overrides, "preflight=off"], config_dir).config
+    experiment = experiment_of(checked([*OVERRIDES, *overrides, "preflight=off"], config_dir).config)
     problems = []
-    if not isinstance(build(config["hardware"]["launcher"], Launcher), LocalLauncher):
-        problems.append(Problem("hardware.launcher", config["hardware"]["launcher"]["_target_"], "calibrated ranks "
+    if not isinstance(experiment.launcher, LocalLauncher):
+        problems.append(Problem("hardware.launcher", target_of(experiment.launcher), "calibrated ranks "
                                 "are started on this machine", "hardware=local, in a job on one of its nodes"))
-    if config["hardware"].get("straggler") or config["hardware"].get("throttle"):
+    if experiment.hardware.straggler or experiment.hardware.throttle:
         problems.append(Problem("hardware.straggler, hardware.throttle", "emulated", "what is emulated is not measured",
                                 "hardware=local"))
     if problems:
         raise ConfigError(problems)
-    return config
+    return experiment
 
 
-def profile_path(out: str | None, config: Mapping[str, Any], folder: Path) -> Path:
+def profile_path(out: str | None, hardware: HardwareConfig, folder: Path) -> Path:
     """Where the profile goes: `--out`, else `hardware/<host>_<ranks>x<threads>.yaml` of the user's folder.
 
     Raises:
         ConfigError: it is no place for a profile.
     """
-    hardware = run_config(config).hardware
     host = re.sub(r"\W+", "_", str(this_machine()["host"])).strip("_").lower() or "this_machine"
     threads = f"x{hardware.threads}" if hardware.threads else ""
     path = folder / "hardware" / f"{host}_{hardware.workers}{threads}.yaml" if out is None else Path(out)
@@ -106,7 +104,7 @@ def profile_path(out: str | None, config: Mapping[str, Any], folder: Path) -> Pa
     return path
 
 
-def measure(config: Mapping[str, Any], extent: Extent, *, quick: bool) -> dict[str, Any]:
+def measure(experiment: Experiment, extent: Extent, *, quick: bool) -> dict[str, Any]:
     """Start the ranks and wait for what they measured.
 
     Raises:
@@ -116,12 +114,12 @@ def measure(config: Mapping[str, Any], extent: Extent, *, quick: bool) -> dict[s
         folder = Path(place)
         graph = Rmat(num_nodes=extent.nodes, num_edges=extent.edges, num_features=1, num_classes=2, locality=0.0)
         write_json(folder / REQUEST, {
-            "config": config, "extent": asdict(extent), "quick": quick,
+            "config": experiment.config.mapping, "extent": asdict(extent), "quick": quick,
             "sampled": str(prepare_graph(graph, cache_root())[1]),
-            "tiny": str(prepare_graph(build(config["dataset"], Dataset), cache_root())[1]),
+            "tiny": str(prepare_graph(experiment.dataset, cache_root())[1]),
         })
         with closing(LocalLauncher(_WORKER)) as launcher:
-            outcome = launcher.launch(folder, config)
+            outcome = launcher.launch(folder, experiment.hardware)
         if outcome.exit_code:
             raise RunError(f"calibration {outcome.status}: {outcome.message or outcome.reason}")
         found: dict[str, Any] = json.loads((folder / FIGURES).read_text(encoding="utf-8"))
@@ -141,14 +139,14 @@ def describe(measured: Mapping[str, Any], *, quick: bool) -> str:
 
 
 def record_of(
-    config: Mapping[str, Any], measured: Mapping[str, Any], figures: Sequence[Figure], command: str
+    hardware: HardwareConfig, measured: Mapping[str, Any], figures: Sequence[Figure], command: str
 ) -> dict[str, Any]:
     """Every repetition, with machine and versions."""
     return {
         "machine": {**this_machine(), "versions": library_versions(), "gnnexp": code_version(),
                     "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")},
         "command": command, "figures": [asdict(figure) for figure in figures],
-        "hardware": {name: config["hardware"][name] for name in ("workers", "threads", "device")}, **measured,
+        "hardware": {"workers": hardware.workers, "threads": hardware.threads, "device": hardware.device}, **measured,
     }
 
 

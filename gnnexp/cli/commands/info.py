@@ -12,7 +12,7 @@ from gnnexp.cli.running.provenance import LIBRARIES, code_version, library_versi
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders
 from gnnexp.errors import ConfigError
-from gnnexp.experiment.check import check_config
+from gnnexp.experiment.build import read
 from gnnexp.experiment.packages import install_command
 from gnnexp.preparation.artifacts import cache_root
 from gnnexp.provenance.machine import hardware
@@ -53,7 +53,7 @@ def _systems() -> Table:
     table = Table("system", "runs here", title="systems", title_justify="left")
     for system in sorted(find_folders(None).choices("system")):
         try:
-            problems = check_config(compose([f"system={system}"]).config)
+            problems = list(read(compose([f"system={system}"]).config).problems)
         except ConfigError as error:
             problems = list(error.problems)
         table.add_row(system, " ".join(f"no: {problems[0]}".split()) if problems else "yes")

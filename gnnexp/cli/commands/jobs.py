@@ -17,7 +17,7 @@ from rich.table import Table
 from gnnexp.cli.commands.resume import read_job
 from gnnexp.cli.console import epoch_line, make_console
 from gnnexp.errors import ConfigError, Problem, RunError
-from gnnexp.experiment.schema import run_config
+from gnnexp.experiment.build import hardware_of, train_of
 from gnnexp.files.disk import refusal
 from gnnexp.files.pulse import process_table
 from gnnexp.files.regular import is_file
@@ -42,10 +42,10 @@ def status(options: argparse.Namespace) -> int:
     """Show how a run stands; 0 while it goes on or when it has finished, 1 if it has failed."""
     run_dir, console = Path(options.run), make_console()
     job = read_job(run_dir)
-    asked = run_config(job["config"])
-    state = _state(run_dir, asked.hardware.num_ranks)
+    state = _state(run_dir, hardware_of(job["config"]).num_ranks)
     epochs = read_epochs(run_dir)
-    console.print(f"{run_dir}: {state}, {len(epochs)} of {asked.train.epochs} epochs recorded, "
+    asked = train_of(job["config"]).epochs
+    console.print(f"{run_dir}: {state}, {len(epochs)} of {asked} epochs recorded, "
                   f"{len(checkpoint_folders(run_dir))} checkpoints", soft_wrap=True)
     if epochs:
         console.print(epoch_line(epochs[-1]), soft_wrap=True)

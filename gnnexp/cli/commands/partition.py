@@ -3,34 +3,32 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from gnnexp.cli.console import describe_graph, describe_presample, make_console
-from gnnexp.cli.running.prepare import checked, dataset_of, prepare_owners, told
+from gnnexp.cli.running.prepare import checked, prepare_owners, told
 from gnnexp.cli.running.progress import WatchedStream
 from gnnexp.errors import ConfigError
-from gnnexp.experiment.build import build, missing_module
-from gnnexp.experiment.schema import run_config
+from gnnexp.experiment.build import experiment_of
+from gnnexp.experiment.experiment import Experiment, target_of
+from gnnexp.experiment.locate import missing_module
+from gnnexp.experiment.seen import facts_of
 from gnnexp.graph.partition import Partition, open_partition
-from gnnexp.paradigms.base import Paradigm
-from gnnexp.partitioners.base import Partitioner
 from gnnexp.partitioners.streams.streaming import StreamPartitioner
 from gnnexp.preparation.artifacts import QUALITY, cache_root, prepare_graph, prepare_stream_partition, read_quality
 
 
 def main(options: argparse.Namespace) -> int:
     """Partition the dataset of the configuration."""
-    config = checked(options.overrides, options.config_dir).config
+    experiment = experiment_of(checked(options.overrides, options.config_dir).config)
     console = make_console()
     try:
-        partition, folder = _from_stream(config, console) or _from_graph(config, console)
+        partition, folder = _from_stream(experiment, console) or _from_graph(experiment, console)
     except ModuleNotFoundError as error:
-        raise ConfigError(missing_module("partitioner", config["partitioner"]["_target_"], error)) from error
+        raise ConfigError(missing_module("partitioner", target_of(experiment.partitioner), error)) from error
     report = read_quality(folder)
     console.print(_overall(report, partition))
     console.print(_parts(report))
@@ -38,26 +36,27 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
-def _from_graph(config: Mapping[str, Any], console: Console) -> tuple[Partition, Path]:
+def _from_graph(experiment: Experiment, console: Console) -> tuple[Partition, Path]:
     """Of the prepared graph."""
-    dataset = dataset_of(config)
+    dataset = experiment.dataset
     graph, _ = prepare_graph(dataset, cache_root())
     console.print(describe_graph(graph), soft_wrap=True)
-    paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
-    folder, sampled = prepare_owners(config, graph, dataset.key(), paradigm.num_parts(config, graph), console)
+    plan = experiment.paradigm.plan(experiment, facts_of(experiment, graph))
+    folder, sampled = prepare_owners(
+        experiment, graph, dataset.key(), plan.num_parts or experiment.num_ranks, console)
     for item in sampled.items():
         console.print(describe_presample(told(*item)), soft_wrap=True)
     return open_partition(folder, graph=graph), folder
 
 
-def _from_stream(config: Mapping[str, Any], console: Console) -> tuple[Partition, Path] | None:
+def _from_stream(experiment: Experiment, console: Console) -> tuple[Partition, Path] | None:
     """Of the dataset's stream of edges, without any graph; None where dataset or partitioner is of another kind."""
-    dataset, partitioner = dataset_of(config), build(config["partitioner"], Partitioner)
+    dataset, partitioner = experiment.dataset, experiment.partitioner
     edges = dataset.stream()
     if edges is None or not isinstance(partitioner, StreamPartitioner):
         return None
     watched = WatchedStream(edges, console)
-    num_parts = partitioner.resolve(run_config(config).hardware.num_ranks)
+    num_parts = partitioner.resolve(experiment.num_ranks)
     return prepare_stream_partition(partitioner, watched, dataset.key(), num_parts, cache_root())
 
 

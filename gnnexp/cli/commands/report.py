@@ -16,7 +16,7 @@ from gnnexp.cli.console import make_console
 from gnnexp.cli.page import Subject, publish
 from gnnexp.cli.running.prepare import check_folder
 from gnnexp.cli.tracking import tracker_node
-from gnnexp.config.compose import compose
+from gnnexp.config.compose import default_of
 from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError, unique
 from gnnexp.experiment.build import build
 from gnnexp.experiment.signature import unknown
@@ -181,9 +181,7 @@ def _below(folder: Path, command: str) -> list[Path]:
     return found
 
 
-def show(
-    console: Console, choice: Choice, out: Path | None = None, formats: Sequence[str] = ("md", "csv"),
-) -> None:
+def show(console: Console, choice: Choice, out: Path | None = None, formats: Sequence[str] = ("md", "csv")) -> None:
     """Print the table and save it with the figure in `reports/<name>`."""
     runs = [read_run(path) for path in choice.paths]
     if choice.going_on:
@@ -235,7 +233,7 @@ def sync(console: Console, folders: Sequence[Path]) -> int:
         ProblemsError: some records are damaged, or name a tracker that cannot be built or lacks a package; all others
             are delivered.
     """
-    default = compose([]).config["tracker"]
+    default = default_of("tracker")
     found = [(path, waits) for file, waits in ((JOB_FILE, _run_waits), (REPORT_FILE, _report_waits))
              for path in sorted({path for folder in folders for path in run_dirs(folder, file)})]
     counts = dict.fromkeys((_run_waits, _report_waits), 0)

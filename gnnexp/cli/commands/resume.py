@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,10 @@ from rich.console import Console
 from gnnexp.cli.console import make_console, marked
 from gnnexp.cli.running.execute import carry_out, complete, tell_preflight, tell_result, write_job
 from gnnexp.cli.running.prepare import inputs_of, prepare, problems_of
-from gnnexp.config.overrides import parse
+from gnnexp.config.changes import changed
 from gnnexp.errors import ConfigError, DataError, Problem
+from gnnexp.experiment.build import experiment_of, read, tracker_of
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.kept import Launchers
 from gnnexp.launchers.queue.answers import Alive, Unknown
@@ -34,10 +34,6 @@ from gnnexp.record.records import JOB_FILE, RESULT_FILE, load_job, read_epochs
 from gnnexp.record.runs import read_run
 from gnnexp.trackers.delivery import DELIVERY_FILE, reopen
 from gnnexp.training.checkpoint import checkpoint_folders, latest_checkpoint
-
-# What may be changed: where it runs and how records are kept, nothing that makes it another experiment.
-_CHANGEABLE = ("hardware.", "tracker.", "train.checkpoint_every", "train.checkpoints_kept", "train.overlap",
-               "train.eval_memory")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -75,20 +71,21 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed
             raise ConfigError(Problem("resume", " ".join(overrides), f"{run_dir} has finished: nothing of it changes",
                                       "gnnexp run with all overrides and these: another run"))
         console.print(f"{run_dir} has finished before", soft_wrap=True)
-        complete(run_dir, job["config"])
+        complete(run_dir, tracker_of(job["config"]))
         return Outcome(0, "finished")
     config, controller = changed(job["config"], overrides), Controller()
     check_job(run_dir, controller, job_ended=job_ended)
-    if problems := problems_of(config):
+    if problems := problems_of(read(config)):
         raise ConfigError(problems)
-    reopen_run(run_dir, config, console, changed_code=changed_code, job_ended=job_ended, controller=controller)
+    experiment = experiment_of(config)
+    reopen_run(run_dir, experiment, console, changed_code=changed_code, job_ended=job_ended, controller=controller)
     with Launchers() as launchers:
-        return carry_out(run_dir, config, console, launchers)
+        return carry_out(run_dir, experiment, console, launchers)
 
 
-def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console, *, changed_code: bool = False,
+def reopen_run(run_dir: Path, experiment: Experiment, console: Console, *, changed_code: bool = False,
                job_ended: bool = False, controller: Controller | None = None) -> None:
-    """Have the run in `run_dir` ready to be carried out again with a checked `config`.
+    """Have the run in `run_dir` ready to be carried out again.
 
     Raises:
         ConfigError, DataError: another process is working on it, or the data is not the run's any more.
@@ -96,7 +93,7 @@ def reopen_run(run_dir: Path, config: Mapping[str, Any], console: Console, *, ch
     refuse_imported(run_dir, read_job(run_dir))
     with alone(run_dir):
         check_job(run_dir, controller, job_ended=job_ended)  # here: nobody else can submit it now
-        _reopen(run_dir, config, console, changed_code=changed_code)
+        _reopen(run_dir, experiment, console, changed_code=changed_code)
 
 
 def check_job(run_dir: Path, controller: Controller | None = None, *, job_ended: bool = False) -> None:
@@ -122,11 +119,11 @@ def check_job(run_dir: Path, controller: Controller | None = None, *, job_ended:
             f"gnnexp resume --job-ended {run_dir}"))
 
 
-def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, changed_code: bool) -> None:
-    job = read_job(run_dir)
+def _reopen(run_dir: Path, experiment: Experiment, console: Console, *, changed_code: bool) -> None:
+    job, config = read_job(run_dir), experiment.config.mapping
     provenance = going_on(job, config, code_of_config(config), run_dir, changed_code=changed_code)
-    _check_inputs(config, job["provenance"])
-    prepared = prepare(config, run_dir / "checkpoints")
+    _check_inputs(experiment, job["provenance"])
+    prepared = prepare(experiment, run_dir / "checkpoints")
     if prepared.key != job["provenance"]["dataset_key"]:
         raise DataError(Problem("dataset", prepared.key, "is not the data that this run began with "
                                 f"({job['provenance']['dataset_key']})", "bring that data back, or start a new run"))
@@ -139,23 +136,24 @@ def _reopen(run_dir: Path, config: Mapping[str, Any], console: Console, *, chang
     for leftover in run_dir.glob(".*.tmp"):  # of a process that was killed while it wrote
         if not leftover.name.startswith(f".{DELIVERY_FILE}"):  # an earlier delivery may still go on
             leftover.unlink(missing_ok=True)
-    write_job(run_dir, config, prepared, provenance)
+    write_job(run_dir, experiment.config, prepared, provenance)
     forget_submission(run_dir)
     (run_dir / RESULT_FILE).unlink(missing_ok=True)
     reopen(run_dir)
 
 
-def _check_inputs(config: Mapping[str, Any], provenance: Mapping[str, Any]) -> None:
+def _check_inputs(experiment: Experiment, provenance: Mapping[str, Any]) -> None:
     """What components read from files is what the run began with.
 
     Raises:
         DataError: it is not.
     """
-    began, now = recorded_inputs(provenance), inputs_of(config)
+    began, now = recorded_inputs(provenance), inputs_of(experiment)
     if began is not None and began != now:
         names = [key for key in {**began, **now} if began.get(key) != now.get(key)]
-        raise DataError(Problem(f"{names[0]}.path", config[names[0]].get("path"), "holds something else than when the "
-                                "run began", "bring that back, or start a new run"))
+        file = experiment.partitioner.reads_file
+        raise DataError(Problem(f"{names[0]}.path", file, "holds something else than when the run began",
+                                "bring that back, or start a new run"))
 
 
 def going_on(job: Mapping[str, Any], config: Mapping[str, Any], code: Code, run_dir: Path, *, changed_code: bool,
@@ -218,27 +216,3 @@ def is_finished(run_dir: Path) -> bool:
         return read_run(run_dir).status == "finished"
     except DataError:
         return False
-
-
-def changed(config: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """The configuration with changes that leave it the same experiment.
-
-    Raises:
-        ConfigError: with every override that is not `key=value`, or changes something else.
-    """
-    parsed, problems = parse(overrides)
-    result = json.loads(json.dumps(config))
-    for override in parsed:
-        key, value = str(override.key_or_group), override.value()
-        if not key.startswith(_CHANGEABLE):
-            problems.append(Problem(key, value, f"a resumed run may only change {', '.join(_CHANGEABLE)}",
-                                    "leave it out, or start a new run"))
-            continue
-        *parents, last = key.split(".")
-        node = result
-        for parent in parents:
-            node = node.setdefault(parent, {}) if isinstance(node, dict) else {}
-        node[last] = value
-    if problems:
-        raise ConfigError([replace(problem, key=f"resume: {problem.key}") for problem in problems])
-    return dict(result)

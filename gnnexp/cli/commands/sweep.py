@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import re
 import shlex
 from collections import Counter
@@ -18,7 +17,7 @@ from rich.console import Console
 from gnnexp.cli.commands.report import of_sweep, show
 from gnnexp.cli.console import make_console, marked, states_table
 from gnnexp.cli.running.execute import complete
-from gnnexp.cli.running.prepare import check_folder, checked, dataset_of, inputs_of
+from gnnexp.cli.running.prepare import check_folder, checked, inputs_of
 from gnnexp.cli.running.provenance import with_root
 from gnnexp.cli.sweeping.cases import State, begun_jobs, keep_states, save_states
 from gnnexp.cli.sweeping.definition import Case, Sweep, load_sweep
@@ -29,7 +28,9 @@ from gnnexp.cli.sweeping.side_by_side import run_side_by_side
 from gnnexp.cli.sweeping.submitted import run_submitted, submits
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ConfigError, Problem, ProblemsError
-from gnnexp.experiment.build import missing_module
+from gnnexp.experiment.build import experiment_of, tracker_of
+from gnnexp.experiment.experiment import target_of
+from gnnexp.experiment.locate import missing_module
 from gnnexp.launchers.kept import Launchers
 from gnnexp.provenance.code import code_of_config
 from gnnexp.provenance.run_key import run_key
@@ -76,9 +77,7 @@ def _standing(state: State) -> str:
     return "to go on with" if state.status == "waiting" and state.run_dir else state.status
 
 
-def check_all(
-    sweep: Sweep, config_dir: str | None, looking: Looking
-) -> tuple[list[Composed], list[State]]:
+def check_all(sweep: Sweep, config_dir: str | None, looking: Looking) -> tuple[list[Composed], list[State]]:
     """Compose and check every case, and find the runs that are done and those that were begun.
 
     Args:
@@ -135,13 +134,14 @@ def _keys_of(composed: list[Composed]) -> list[tuple[str, str]]:
     known: dict[str, str] = {}
     keys = []
     for item in composed:
-        node = json.dumps(item.config["dataset"], sort_keys=True)
+        experiment = experiment_of(item.config)
+        node = experiment.config.group("dataset").text()
         if node not in known:
             try:
-                known[node] = dataset_of(item.config).key()
+                known[node] = experiment.dataset.key()
             except ModuleNotFoundError as error:
-                raise ConfigError(missing_module("dataset", item.config["dataset"]["_target_"], error)) from error
-        key = run_key(item.config, known[node], code_of_config(item.config), inputs_of(item.config))
+                raise ConfigError(missing_module("dataset", target_of(experiment.dataset), error)) from error
+        key = run_key(item.config, known[node], code_of_config(item.config), inputs_of(experiment))
         keys.append((key, known[node]))
     return keys
 
@@ -161,7 +161,7 @@ def run_all(
     save_states(sweep, states)  # where this cannot be written, nothing is started
     for one, state in zip(composed, states, strict=True):
         if state.status == "finished before":  # an earlier call may have been killed before it was delivered
-            complete(Path(state.run_dir), one.config)
+            complete(Path(state.run_dir), tracker_of(one.config))
     if all(submits(one) for one in composed):
         states = run_submitted(sweep, composed, states, console, save, looking)
     elif jobs > 1:

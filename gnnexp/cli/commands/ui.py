@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gnnexp.config.compose import compose
 from gnnexp.errors import ConfigError, Problem
+from gnnexp.experiment.build import tracker_of
 from gnnexp.experiment.packages import is_installed, missing_package
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ def main(options: argparse.Namespace) -> int:
     from gnnexp.trackers.mlflow import MlflowTracker
 
     check_port(options.port)
-    node = compose([]).config["tracker"]
-    tracker = MlflowTracker(uri=node.get("uri"), experiment=node.get("experiment", "gnnexp"))
+    tracker = tracker_of(compose([]).config)
+    assert isinstance(tracker, MlflowTracker), "conf/config.yaml chooses it"
     uri = tracker.uri
     if uri.startswith("http"):
         print(f"the runs are on a server: open {_page(tracker, tracker.where())}")

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,10 @@ from gnnexp.cli.running.prepare import Prepared, check_run_dir, prepare
 from gnnexp.cli.running.provenance import graph_sizes, make_provenance
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.build import build
-from gnnexp.experiment.schema import run_config
+from gnnexp.experiment.build import experiment_of, tracker_of, train_of
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.resolved import Resolved
+from gnnexp.experiment.schema import HardwareConfig, TrainConfig
 from gnnexp.files.disk import appearing, one_line, refusal, subfolder
 from gnnexp.launchers.base import Launcher, Outcome
 from gnnexp.launchers.interrupts import noted
@@ -50,17 +52,18 @@ def execute(composed: Composed, console: Console, launchers: Launchers) -> Outco
     Raises:
         ConfigError, DataError: before the run directory exists.
     """
-    return carry_out(start_run(composed, console, None), composed.config, console, launchers)
+    experiment = experiment_of(composed.config)
+    return carry_out(start_run(composed, experiment, console, None), experiment, console, launchers)
 
 
-def start_run(composed: Composed, console: Console, sweep: str | None) -> Path:
+def start_run(composed: Composed, experiment: Experiment, console: Console, sweep: str | None) -> Path:
     """Prepare graph and partition, and make the run directory.
 
     Raises:
         ConfigError, DataError: before the run directory exists.
     """
     started = time.perf_counter()
-    prepared = prepare(composed.config, composed.run_dir)
+    prepared = prepare(experiment, composed.run_dir)
     seconds = time.perf_counter() - started
     console.print(marked(f"ready in {seconds:.1f} s", "dim", before=f"{describe_graph(prepared.graph)}  "),
                   soft_wrap=True)
@@ -69,7 +72,7 @@ def start_run(composed: Composed, console: Console, sweep: str | None) -> Path:
     for told in prepared.presampled:
         console.print(f"  {describe_presample(told)}", soft_wrap=True)
     tell_preflight(prepared, console)
-    run_dir = create_run(composed, prepared, sweep)
+    run_dir = create_run(composed, experiment, prepared, sweep)
     console.print(f"run directory {run_dir}", soft_wrap=True)
     return run_dir
 
@@ -82,25 +85,24 @@ def tell_preflight(prepared: Prepared, console: Console) -> None:
         console.print(marked("warning", "yellow", f" {shortage}"), soft_wrap=True)
 
 
-def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console, launchers: Launchers) -> Outcome:
+def carry_out(run_dir: Path, experiment: Experiment, console: Console, launchers: Launchers) -> Outcome:
     """Have the ranks work on what `run_dir` holds, follow them, and settle how it ended.
 
     Raises:
         ConfigError: another process is working on this run.
     """
     with alone(run_dir):
-        tracker = build(config["tracker"], Tracker)
-        follower = _followed(run_dir, tracker, console)
+        follower = _followed(run_dir, experiment.tracker, console)
         printer = EpochPrinter(console, run_dir)
         printer.start()
-        outcome = _launched(run_dir, config, console, launchers.of(config["hardware"]["launcher"]), printer)
+        outcome = _launched(run_dir, experiment.hardware, console, launchers.of(experiment), printer)
         if outcome.asked is not None and outcome.status != "interrupted":
             signal.raise_signal(outcome.asked)
         if outcome.status == "finished":
             draw_or_say(run_dir)
         elif outcome.status != "submitted":
             remove_unfinished(run_dir)  # no rank goes on with it, and the disk may be full
-        deliver_rest(follower, min(tracker.timeout_s, run_config(config).hardware.timeout_s), console)
+        deliver_rest(follower, min(experiment.tracker.timeout_s, experiment.hardware.timeout_s), console)
     if outcome.status == "submitted":
         console.print(outcome.message, soft_wrap=True)
     elif outcome.message:
@@ -113,18 +115,17 @@ def carry_out(run_dir: Path, config: Mapping[str, Any], console: Console, launch
 
 
 def _launched(
-    run_dir: Path, config: Mapping[str, Any], console: Console, launcher: Launcher, printer: EpochPrinter
+    run_dir: Path, hardware: HardwareConfig, console: Console, launcher: Launcher, printer: EpochPrinter
 ) -> Outcome:
     """Launch, again from the last checkpoint where that may help, `hardware.max_restarts` times; and settle it.
 
     How it ended is written down, whatever is asked meanwhile: `Outcome.asked`.
     """
-    hardware = run_config(config).hardware
     spent = 0
     while True:
         try:
             note(run_dir, "start", ranks=hardware.num_ranks, host=platform.node(), pid=os.getpid(), restarts=spent)
-            outcome = launcher.launch(run_dir, config)
+            outcome = launcher.launch(run_dir, hardware)
         except KeyboardInterrupt:
             said = "interrupted while its ranks were started"
             outcome = Outcome(130, "interrupted", said, said, "interrupted")
@@ -146,19 +147,19 @@ def _launched(
                              f"{hardware.max_restarts - spent} restarts left"), soft_wrap=True)
 
 
-def create_run(composed: Composed, prepared: Prepared, sweep: str | None) -> Path:
+def create_run(composed: Composed, experiment: Experiment, prepared: Prepared, sweep: str | None) -> Path:
     """Make the run directory with `config.yaml` and `job.json`, all that the ranks need.
 
     Raises:
         ConfigError: if the directory is there already or cannot be made.
     """
-    run_dir, config = composed.run_dir, composed.config
-    refuse_edited(modules_of(config))  # what is prepared was made by the code that this process has imported
+    run_dir = composed.run_dir
+    refuse_edited(modules_of(composed.config))  # what is prepared was made by the code that this process has imported
     partition = None if prepared.partition is None else str(prepared.partition)
-    provenance = make_provenance(composed, prepared.key, partition, sweep)
+    provenance = make_provenance(composed, experiment, prepared.key, partition, sweep)
     try:
         with appearing(run_dir) as place:
-            write_job(place, config, prepared, provenance)
+            write_job(place, experiment.config, prepared, provenance)
     except (OSError, ValueError) as error:
         problems = check_run_dir(run_dir)
         if not problems and isinstance(error, OSError) and refusal(error) is not None:
@@ -169,14 +170,15 @@ def create_run(composed: Composed, prepared: Prepared, sweep: str | None) -> Pat
     return run_dir
 
 
-def write_job(run_dir: Path, config: Mapping[str, Any], prepared: Prepared, provenance: Mapping[str, Any]) -> None:
+def write_job(run_dir: Path, config: Resolved, prepared: Prepared, provenance: Mapping[str, Any]) -> None:
     """`config.yaml` for readers, `job.json` for the ranks."""
     partition, parts, presample = (None if folder is None else str(folder)
                                    for folder in (prepared.partition, prepared.parts, prepared.presample))
     found = {} if prepared.partition is None else read_quality(prepared.partition)
-    write_text(run_dir / "config.yaml", yaml.safe_dump(dict(config), sort_keys=False))
+    write_text(run_dir / "config.yaml", yaml.safe_dump(dict(config.mapping), sort_keys=False))
     write_json(run_dir / "job.json", {
-        "schema": 1, "config": config, "graph": str(prepared.folder), "partition": partition, "quality": found,
+        "schema": 1, "config": config.mapping, "graph": str(prepared.folder), "partition": partition, "quality": found,
+        "facts": asdict(prepared.facts), "plan": prepared.plan.digest,
         "parts": parts, "presample": presample, "presampled": list(prepared.presampled),
         "provenance": {**provenance, "graph": graph_sizes(prepared.graph)},
     })
@@ -198,21 +200,20 @@ def draw_or_say(run_dir: Path) -> None:
         print(f"gnnexp: {problem}", file=sys.stderr)
 
 
-def complete(run_dir: Path, config: Mapping[str, Any]) -> None:
+def complete(run_dir: Path, tracker: Tracker) -> None:
     """What a launcher that was killed after `result.json` has left to do: the run's figure and its delivery.
 
     A run that was not launched here, but imported, has no attempts, and no figure.
     """
     if read_attempts(run_dir) and not (run_dir / FIGURE).exists():
         draw_or_say(run_dir)
-    deliver(run_dir, config)
+    deliver(run_dir, tracker)
 
 
-def lost_model(run_dir: Path, config: Mapping[str, Any]) -> str:
+def lost_model(run_dir: Path, train: TrainConfig) -> str:
     """What a finished run lacks whose last checkpoint could not be written; empty where nothing is missing."""
-    train = config["train"]
     latest = next(iter(checkpoint_folders(run_dir)), run_dir).name
-    if not train.get("checkpoint_every") or latest == Position(train["epochs"]).folder:
+    if not train.checkpoint_every or latest == Position(train.epochs).folder:
         return ""
     return ("no checkpoint of the last epoch could be written, so its model is lost; "
             f"why: {run_dir / 'logs' / 'rank_0.log'}")
@@ -221,11 +222,11 @@ def lost_model(run_dir: Path, config: Mapping[str, Any]) -> str:
 def tell_result(run_dir: Path, console: Console) -> None:
     """What came out of a run that has finished, and where to look at it."""
     run = read_run(run_dir)
-    if lost := lost_model(run_dir, run.config):
+    if lost := lost_model(run_dir, train_of(run.config)):
         console.print(marked("warning", "yellow", f" {lost}"), soft_wrap=True)
     keys = row_keys([run], ("system", "dataset", "model"))
     console.print(make_table(group_runs([run], keys), keys).rich(console.width))
-    store = build(run.config["tracker"], Tracker).where()
+    store = tracker_of(run.config).where()
     delivered = store and read_delivery(run_dir, store).done
     console.print(f"result: {run_dir / RESULT_FILE}" + ("   dashboard: gnnexp ui" if delivered else ""), soft_wrap=True)
 

@@ -23,6 +23,7 @@ from gnnexp.config.composition import register_resolvers
 from gnnexp.config.folders import product_folder
 from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, Problem, ProblemsError
+from gnnexp.experiment.build import read
 from gnnexp.files.disk import in_words
 from gnnexp.launchers.kept import Launchers
 from gnnexp.record.runs import RUNS, read_run
@@ -57,7 +58,7 @@ class Jobs:
         label = " ".join(composed.overrides) or "run"
         self.console.print(marked(f"\njob {len(self.rows)}", "bold", f" {label}"), soft_wrap=True)
         try:
-            if problems := [*problems_of(composed.config), *_free(composed.run_dir)]:
+            if problems := [*problems_of(read(composed.config)), *_free(composed.run_dir)]:
                 raise ConfigError(problems)
             with in_words():
                 outcome = execute(composed, self.console, self.launchers)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,20 +14,18 @@ from rich.console import Console
 
 from gnnexp.cli.running.progress import WatchedStream
 from gnnexp.config.compose import Composed, draft
-from gnnexp.datasets.base import Dataset
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.experiment.build import build, check_fields, missing_module
-from gnnexp.experiment.check import check_config, check_data
-from gnnexp.experiment.schema import HardwareConfig
-from gnnexp.feature_stores.base import FeatureStore
+from gnnexp.experiment.build import Reading, read
+from gnnexp.experiment.check import check_data
+from gnnexp.experiment.experiment import Experiment, target_of
+from gnnexp.experiment.locate import missing_module
+from gnnexp.experiment.plan import GraphFacts, Plan
+from gnnexp.experiment.seen import facts_of
 from gnnexp.files.regular import what_is
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import open_partition
-from gnnexp.graph.parts import Parts, open_parts
+from gnnexp.graph.parts import open_parts
 from gnnexp.graph.storage.presample import Presample
-from gnnexp.launchers.base import Launcher
-from gnnexp.paradigms.base import Paradigm
-from gnnexp.partitioners.base import Partitioner
 from gnnexp.partitioners.streams.streaming import StreamPartitioner
 from gnnexp.preparation.artifacts import (
     cache_root,
@@ -39,8 +36,6 @@ from gnnexp.preparation.artifacts import (
     prepare_presample,
 )
 from gnnexp.preparation.preflight import Estimate, estimate, judge
-from gnnexp.provenance.code import remember_own
-from gnnexp.trackers.base import Tracker
 
 _MOST_NAME_BYTES = 255
 
@@ -51,6 +46,8 @@ class Prepared:
 
     Attributes:
         graph: validated and mapped.
+        facts: of the graph.
+        plan: of the paradigm, with the parts that were cut.
         folder: of the graph.
         key: content key of the dataset.
         partition: folder of the partition, None where nothing is placed by owner.
@@ -62,10 +59,12 @@ class Prepared:
     """
 
     graph: Graph
+    facts: GraphFacts
+    plan: Plan
     folder: Path
     key: str
-    partition: Path | None
-    presample: Path | None
+    partition: Path | None = None
+    presample: Path | None = None
     presampled: tuple[Mapping[str, Any], ...] = ()
     estimate: Estimate | None = None
     shortages: tuple[Problem, ...] = ()
@@ -81,58 +80,33 @@ def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
     made = draft(overrides, config_dir)
     problems = list(made.problems)
     if made.composed is not None:
-        config = made.composed.config
-        _remember(config)
-        problems += check_config(config, known=problems, unsure=made.unsure)
-        problems += check_run_dir(made.composed.run_dir)
-        if "hardware" not in made.unsure:
-            problems += _machine_problems(config)
-        if "tracker" not in made.unsure:
-            problems += _tracker_problems(config)
-        wrong = made.unsure | {problem.key.partition(".")[0] for problem in problems}
-        if problems and "dataset" not in wrong:
-            problems += _data_problems(config, wrong)
+        reading = read(made.composed.config, known=problems, unsure=made.unsure)
+        problems += [*reading.problems, *check_run_dir(made.composed.run_dir), *_machine_problems(reading)]
+        if problems:
+            problems += _data_problems(reading, problems)
     if problems:
         raise ConfigError(problems)
     assert made.composed is not None
     return made.composed
 
 
-def problems_of(config: Mapping[str, Any]) -> list[Problem]:
+def problems_of(reading: Reading) -> list[Problem]:
     """Everything wrong with a configuration that is resolved already."""
-    _remember(config)
-    return check_config(config) or [*_machine_problems(config), *_tracker_problems(config)]
+    return [*reading.problems] or _machine_problems(reading)
 
 
-def _remember(config: Mapping[str, Any]) -> None:
-    """Keep which code this command begins with, before it imports any; what cannot be read fails at its import."""
-    with suppress(DataError):
-        remember_own(config)
+def _machine_problems(reading: Reading) -> list[Problem]:
+    """What this machine cannot do, or lacks, for the launcher and the tracker."""
+    problems = [] if reading.launcher is None else reading.launcher.check_here(reading.hardware)
+    return problems if reading.tracker is None else [*problems, *reading.tracker.check_here()]
 
 
-def _machine_problems(config: Mapping[str, Any]) -> list[Problem]:
-    """What this machine cannot do, of a profile whose values are of the right types."""
-    profile = {key: value for key, value in config["hardware"].items() if key != "launcher"}
-    launcher = config["hardware"].get("launcher")
-    if check_fields("hardware", HardwareConfig, profile) or not isinstance(launcher, Mapping):
-        return []
-    try:
-        return build(launcher, Launcher).check_here(config)
-    except ConfigError:  # what its constructor refuses is said already
-        return []
-
-
-def _tracker_problems(config: Mapping[str, Any]) -> list[Problem]:
-    """What the tracker lacks on this machine."""
-    try:
-        return build(config["tracker"], Tracker).check_here()
-    except ConfigError:  # what its constructor refuses is said already
-        return []
-
-
-def _data_problems(config: Mapping[str, Any], wrong: Collection[str]) -> list[Problem]:
+def _data_problems(reading: Reading, problems: Sequence[Problem]) -> list[Problem]:
     """What is wrong with the data of a configuration that has mistakes elsewhere, as far as that can be judged."""
-    dataset = dataset_of(config)
+    wrong = reading.wrong | {problem.key.partition(".")[0] for problem in problems}
+    if reading.dataset is None or "dataset" in wrong:
+        return []
+    dataset = reading.dataset
     if missing := dataset.missing():
         return missing
     try:
@@ -145,7 +119,9 @@ def _data_problems(config: Mapping[str, Any], wrong: Collection[str]) -> list[Pr
     except DataError as error:
         return list(error.problems)
     judged = {"hardware", "train", "task", "feature_store", "model", "paradigm"}
-    return [] if judged & set(wrong) else check_data(config, graph)
+    if judged & wrong or reading.experiment is None:
+        return []
+    return check_data(reading.experiment, graph, facts_of(reading.experiment, graph))
 
 
 def check_run_dir(run_dir: Path) -> list[Problem]:
@@ -186,101 +162,89 @@ def _check_names(key: str, path: Path) -> list[Problem]:
     return [Problem(key, f"{str(path)[:40]}…", f"a name has at most {_MOST_NAME_BYTES} bytes", "take a shorter name")]
 
 
-def dataset_of(config: Mapping[str, Any]) -> Dataset:
-    """The dataset of a configuration.
-
-    Raises:
-        ConfigError: if it needs a package that is not installed.
-    """
-    return build(config["dataset"], Dataset)
-
-
-def inputs_of(config: Mapping[str, Any]) -> dict[str, str]:
+def inputs_of(experiment: Experiment) -> dict[str, str]:
     """Digests of what components other than the dataset read from files, by config key: of a stored partition.
 
     Raises:
         ConfigError, DataError: it is not there, or damaged.
     """
-    if not config["partitioner"].get("path"):
+    if not experiment.partitioner.reads_file:
         return {}
-    options = json.dumps(build(config["partitioner"], Partitioner).options(), sort_keys=True)
+    options = json.dumps(experiment.partitioner.options(), sort_keys=True)
     return {"partitioner": hashlib.sha256(options.encode()).hexdigest()[:16]}
 
 
-def prepare(config: Mapping[str, Any], run_dir: Path) -> Prepared:
+def prepare(experiment: Experiment, run_dir: Path) -> Prepared:
     """Graph and, if the paradigm wants one, partition, from the cache or made now.
 
     Raises:
-        ConfigError: the configuration does not fit the data or the memory, or needs a package that is not installed.
+        ConfigError: the experiment does not fit the data or the memory, or needs a package that is not installed.
         DataError: the data is damaged or missing.
     """
-    _remember(config)  # a process that makes one case of a sweep has not imported the user's code yet
     try:
-        dataset = dataset_of(config)
-        graph, folder = prepare_graph(dataset, cache_root())
-        if problems := check_data(config, graph):
+        graph, folder = prepare_graph(experiment.dataset, cache_root())
+        facts = facts_of(experiment, graph)
+        if problems := check_data(experiment, graph, facts):
             raise ConfigError(problems)
-        needed, shortages = _preflight(config, graph, folder, run_dir)
-        prepared = _with_parts(config, graph, folder, dataset.key())
-        if prepared.parts is not None:  # now it is known how large they are
-            parts = open_parts(prepared.parts)
-            paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
-            if problems := paradigm.check_parts(config, graph, parts):
-                raise ConfigError(problems)
-            needed, shortages = _preflight(config, graph, folder, run_dir, parts)
-        return replace(prepared, estimate=needed, shortages=shortages)
+        prepared = Prepared(graph, facts, experiment.paradigm.plan(experiment, facts), folder, experiment.dataset.key())
+        prepared = _placed(experiment, _fit(experiment, prepared, run_dir))
+        while prepared.parts is not None:  # now it is known how large they are
+            sizes = open_parts(prepared.parts).sizes
+            prepared = replace(prepared, plan=experiment.paradigm.plan(experiment, facts, sizes))
+            if prepared.plan.problems:
+                raise ConfigError(prepared.plan.problems)
+            if prepared.plan.num_parts == len(sizes):
+                return _fit(experiment, prepared, run_dir)
+            prepared = _placed(experiment, prepared)
+        return prepared
     except ModuleNotFoundError as error:
-        raise ConfigError(missing_module("dataset", config["dataset"]["_target_"], error)) from error
+        raise ConfigError(missing_module("dataset", target_of(experiment.dataset), error)) from error
 
 
-def _preflight(
-    config: Mapping[str, Any], graph: Graph, folder: Path, run_dir: Path, parts: Parts | None = None
-) -> tuple[Estimate | None, tuple[Problem, ...]]:
-    """What the run needs, and what of it is not there.
+def _fit(experiment: Experiment, prepared: Prepared, run_dir: Path) -> Prepared:
+    """With what the run needs of memories, and what of it is not there.
 
     Raises:
         ConfigError: something is not there, and `preflight=refuse`.
     """
-    if config.get("preflight") == "off":
-        return None, ()
-    needed = estimate(config, graph, sum(file.stat().st_size for file in folder.iterdir()), parts)
-    shortages = judge(needed, config, run_dir)
-    if shortages and config.get("preflight", "refuse") == "refuse":
+    if experiment.preflight == "off":
+        return prepared
+    num_bytes = sum(file.stat().st_size for file in prepared.folder.iterdir())
+    needed = estimate(experiment, prepared.facts, prepared.plan, num_bytes)
+    shortages = judge(needed, experiment, run_dir)
+    if shortages and experiment.preflight == "refuse":
         raise ConfigError(shortages)
-    return needed, tuple(shortages)
+    return replace(prepared, estimate=needed, shortages=tuple(shortages))
 
 
-def _with_parts(config: Mapping[str, Any], graph: Graph, folder: Path, key: str) -> Prepared:
-    """Pre-sampled epochs and the partition, where they are wanted."""
-    paradigm: Paradigm[Any] = build(config["paradigm"], Paradigm)
-    store = build(config["feature_store"], FeatureStore)
-    presample = partition = None
+def _placed(experiment: Experiment, prepared: Prepared) -> Prepared:
+    """With pre-sampled epochs, the partition and its parts, where they are wanted."""
+    store, graph, key, plan = experiment.feature_store.options, prepared.graph, prepared.key, prepared.plan
+    presample = partition = parts = None
     found: dict[Path, Presample] = {}
     if store.needs_presampling:
-        counts, presample = prepare_presample(config, graph, key, store.presampled_epochs, cache_root())
+        counts, presample = prepare_presample(experiment, graph, key, store.presampled_epochs, cache_root())
         found[presample] = counts
-    if paradigm.wants_partition(config):
-        num_parts = paradigm.num_parts(config, graph)
-        partition, sampled = prepare_owners(config, graph, key, num_parts)
+    if plan.num_parts is not None:
+        partition, sampled = prepare_owners(experiment, graph, key, plan.num_parts)
         found |= sampled
-    parts = None
-    if partition is not None and paradigm.works_on_parts:
-        full = bool(config["paradigm"].get("full_neighbors", True))
+    if partition is not None and plan.works_on_parts:
         owners = open_partition(partition, graph=graph)
-        parts = prepare_parts(graph, owners, partition, cache_root(), full_neighbors=full)[1]
-    return Prepared(graph, folder, key, partition, presample, tuple(told(*item) for item in found.items()), parts=parts)
+        parts = prepare_parts(graph, owners, partition, cache_root(), full_neighbors=plan.full_neighbors)[1]
+    return replace(prepared, partition=partition, presample=presample, parts=parts,
+                   presampled=tuple(told(*item) for item in found.items()))
 
 
 def prepare_owners(
-    config: Mapping[str, Any], graph: Graph, key: str, num_ranks: int, console: Console | None = None
+    experiment: Experiment, graph: Graph, key: str, num_ranks: int, console: Console | None = None
 ) -> tuple[Path, dict[Path, Presample]]:
-    """The folder of the partition of `config` for `num_ranks` ranks (of a group), and what was pre-sampled for it.
+    """The folder of the partition for `num_ranks` ranks (of a group), and what was pre-sampled for it.
 
     Passes over a stream are shown on the `console`, if there is one.
     """
-    partitioner = build(config["partitioner"], Partitioner)
+    partitioner = experiment.partitioner
     num_parts, epochs = partitioner.resolve(num_ranks), partitioner.presampled_epochs
-    sampled = prepare_presample(config, graph, key, epochs, cache_root()) if epochs else None
+    sampled = prepare_presample(experiment, graph, key, epochs, cache_root()) if epochs else None
     watched = None
     if console is not None and isinstance(partitioner, StreamPartitioner):
         watched = WatchedStream(partitioner.stream(graph), console)

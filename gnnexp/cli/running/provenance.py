@@ -18,9 +18,8 @@ from gnnexp.cli.running.prepare import inputs_of
 from gnnexp.config.compose import Composed
 from gnnexp.config.folders import files_of
 from gnnexp.datasets.base import ROOT_VARIABLE
-from gnnexp.experiment.build import build
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.graph import Graph
-from gnnexp.paradigms.base import Paradigm
 from gnnexp.provenance.code import code_of_config, own_files
 from gnnexp.provenance.machine import hardware, output_of
 from gnnexp.provenance.repository import repositories
@@ -30,9 +29,11 @@ LIBRARIES = ("torch", "numpy", "numba", "scipy", "dgl", "hydra-core", "omegaconf
              "scikit-learn", "matplotlib")
 
 
-def make_provenance(composed: Composed, dataset_key: str, partition: str | None, sweep: str | None) -> dict[str, Any]:
+def make_provenance(
+    composed: Composed, experiment: Experiment, dataset_key: str, partition: str | None, sweep: str | None
+) -> dict[str, Any]:
     """Everything but the configuration itself."""
-    code, inputs = code_of_config(composed.config), inputs_of(composed.config)
+    code, inputs = code_of_config(composed.config), inputs_of(experiment)
     return {
         "uid": uuid.uuid4().hex,
         "run_key": run_key(composed.config, dataset_key, code, inputs),
@@ -46,10 +47,10 @@ def make_provenance(composed: Composed, dataset_key: str, partition: str | None,
         "cwd": str(Path.cwd()),
         "choices": composed.choices,
         "sweep": sweep,
-        "seed": composed.config["seed"],
+        "seed": experiment.seed,
         "dataset_key": dataset_key,
         "partition": partition,
-        "partitioned": build(composed.config["paradigm"], Paradigm).wants_partition(composed.config),
+        "partitioned": experiment.paradigm.wants_partition(experiment),
         "libraries": library_versions(),
         "hardware": hardware(),
     }

@@ -19,6 +19,9 @@ from gnnexp.cli.running.provenance import make_provenance
 from gnnexp.cli.sweeping.definition import Sweep
 from gnnexp.config.compose import Composed
 from gnnexp.errors import DataError, ProblemsError
+from gnnexp.experiment.build import experiment_of, tracker_of
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.schema import TrainConfig
 from gnnexp.files.disk import DiskError, appearing, in_words, locked, refusal, remove_unfinished, shortened
 from gnnexp.launchers.base import Outcome
 from gnnexp.launchers.kept import Launchers
@@ -94,39 +97,42 @@ def begun_jobs(states: Sequence[State]) -> list[str]:
     return found
 
 
-def ready(sweep: Sweep, composed: Composed, state: State, console: Console, controller: Controller) -> Path:
+def ready(
+    sweep: Sweep, composed: Composed, experiment: Experiment, state: State, console: Console, controller: Controller
+) -> Path:
     """The run directory of a case, made or reopened, with all that its ranks need.
 
     Raises:
         ConfigError, DataError: its data or memory is not there, or another process works on it.
     """
     if state.run_dir:
-        reopen_run(Path(state.run_dir), composed.config, console, controller=controller)
+        reopen_run(Path(state.run_dir), experiment, console, controller=controller)
         return Path(state.run_dir)
-    return start_run(composed, console, sweep.name)
+    return start_run(composed, experiment, console, sweep.name)
 
 
 def run_case(sweep: Sweep, composed: Composed, state: State, console: Console, launchers: Launchers) -> State:
     """Run it to its end, whatever end that is."""
     try:
         with in_words(f"gnnexp sweep {sweep.name}"):
-            run_dir = ready(sweep, composed, state, console, launchers.controller)
+            experiment = experiment_of(composed.config)
+            run_dir = ready(sweep, composed, experiment, state, console, launchers.controller)
     except ProblemsError as error:  # found in the data, which is only read when its turn comes
         return refused(sweep, composed, state, error)
     except Exception as error:  # memory ran out, or a dataset of the user's own is wrong
         return broken(sweep, composed, state, error)
     try:
         with in_words(f"gnnexp sweep {sweep.name}"):
-            outcome = carry_out(run_dir, composed.config, console, launchers)
+            outcome = carry_out(run_dir, experiment, console, launchers)
     except ProblemsError as error:
         return refused(sweep, composed, state, error)
-    now = ended(state, run_dir, outcome, composed.config)
+    now = ended(state, run_dir, outcome, experiment.train)
     if outcome.status == "finished" and now.reason:
         console.print(marked("warning", "yellow", f" {now.reason}"), soft_wrap=True)
     return now
 
 
-def ended(state: State, run_dir: Path, outcome: Outcome, config: Mapping[str, Any]) -> State:
+def ended(state: State, run_dir: Path, outcome: Outcome, train: TrainConfig) -> State:
     """The state of a case after its launch.
 
     A finished run is the case's only if its ranks executed the code of the plan: code may have been edited while data
@@ -138,7 +144,7 @@ def ended(state: State, run_dir: Path, outcome: Outcome, config: Mapping[str, An
     if read_run(run_dir).key != state.key:
         return replace(now, status="failed", reason="its ranks executed other code than the sweep planned (it was "
                        f"edited meanwhile): start the sweep again; the run is {run_dir}")
-    return replace(now, reason=lost_model(run_dir, config))
+    return replace(now, reason=lost_model(run_dir, train))
 
 
 def refused(sweep: Sweep, composed: Composed, state: State, error: ProblemsError) -> State:
@@ -179,13 +185,14 @@ def _recorded(sweep: Sweep, composed: Composed, state: State, outcome: Outcome) 
         if refusal(full) is None and run_dir.is_dir():
             raise
         return now  # without a record: there is no room for one
-    deliver(run_dir, composed.config)
+    deliver(run_dir, tracker_of(composed.config))
     return replace(now, run_dir=str(run_dir))
 
 
 def _record(run_dir: Path, composed: Composed, state: State, sweep: Sweep) -> None:
     """A run directory without anything prepared."""
-    provenance: Mapping[str, Any] = make_provenance(composed, state.dataset_key, None, sweep.name)
+    experiment = experiment_of(composed.config)
+    provenance: Mapping[str, Any] = make_provenance(composed, experiment, state.dataset_key, None, sweep.name)
     with appearing(run_dir) as place:
         write_text(place / "config.yaml", yaml.safe_dump(composed.config, sort_keys=False))
         write_json(place / "job.json", {"schema": 1, "config": composed.config, "graph": None, "partition": None,

@@ -12,7 +12,9 @@ from gnnexp.cli.commands.resume import is_finished
 from gnnexp.cli.sweeping.cases import State
 from gnnexp.config.compose import Composed
 from gnnexp.errors import DataError
-from gnnexp.experiment.signature import TARGET
+from gnnexp.experiment.build import experiment_of
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.resolved import Resolved
 from gnnexp.launchers.local import LocalLauncher
 from gnnexp.provenance.code import as_known_today
 from gnnexp.provenance.imported import imported_from
@@ -53,22 +55,22 @@ class Known:
     """
 
     path: Path
-    launcher: Mapping[str, Any]
+    launcher: str
     launched_on: str
     machine: str
     finished: bool
     imported: str = ""
 
-    def is_own(self, config: Mapping[str, Any]) -> bool:
-        """Whether a run with this configuration would be made on the same kind of machine.
+    def is_own(self, experiment: Experiment) -> bool:
+        """Whether a run of this experiment would be made on the same kind of machine.
 
         Nobody knows on which nodes a job will run: such a run is one's own if the same was asked of the cluster from a
         machine of this kind. An imported run is nobody's own, whatever its record says of machines.
         """
         if self.imported:
             return False
-        launcher, here = _launcher(config), this_node().kind
-        if launcher[TARGET] == _class_name(LocalLauncher):
+        launcher, here = _launcher(experiment.config), this_node().kind
+        if type(experiment.launcher) is LocalLauncher:
             return self.machine == here
         return (self.launcher, self.launched_on) == (launcher, here)
 
@@ -76,7 +78,7 @@ class Known:
 def stand(composed: Composed, state: State, known: Mapping[str, list[Known]], *, accept_foreign: bool) -> State:
     """`state` with the run directory of its case, if there is one to take or to go on with."""
     runs = known.get(state.key, [])
-    mine = [run for run in runs if run.is_own(composed.config)]
+    mine = [run for run in runs if run.is_own(experiment_of(composed.config))]
     others = [run for run in runs if run not in mine]
     own = [*(others if accept_foreign else ()), *mine]
     for run in reversed(own):
@@ -161,15 +163,10 @@ def _begun(path: Path, job: Mapping[str, Any]) -> Known:
 def _known(path: Path, config: Mapping[str, Any], provenance: Mapping[str, Any], machine: str, *,
            finished: bool) -> Known:
     node = node_of_launch(provenance)
-    return Known(path, _launcher(config), UNKNOWN if node is None else kind_of([node]), machine, finished,
+    return Known(path, _launcher(Resolved(config)), UNKNOWN if node is None else kind_of([node]), machine, finished,
                  imported_from(provenance))
 
 
-def _launcher(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def _launcher(config: Resolved) -> str:
     """The class of the launcher, and its options but for those that choose no nodes and nothing on them."""
-    options = config["hardware"].get("launcher") or {}
-    return {TARGET: "", **{key: value for key, value in options.items() if key not in _ANYWHERE}}
-
-
-def _class_name(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
+    return config.group("hardware.launcher").text(without=_ANYWHERE)

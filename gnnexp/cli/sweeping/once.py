@@ -17,6 +17,7 @@ from gnnexp.cli.sweeping.definition import Sweep
 from gnnexp.cli.sweeping.known_runs import Looking, known_of, stand
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ProblemsError
+from gnnexp.experiment.build import experiment_of
 from gnnexp.files.disk import DiskError, in_words, one_line, try_lock
 from gnnexp.launchers.kept import Launchers
 from gnnexp.provenance.code import code_of_config
@@ -62,7 +63,7 @@ def _changed(composed: Composed, state: State) -> str:
     """What is not as it was when the sweep was planned; empty where everything is."""
     config = composed.config
     try:
-        code, inputs = code_of_config(config), inputs_of(config)
+        code, inputs = code_of_config(config), inputs_of(experiment_of(config))
     except ProblemsError:  # it is not there any more
         return "code or its stored partition was"
     if run_key(config, state.dataset_key, code, inputs) == state.key:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from rich.console import Console
 
-from gnnexp.cli.running.prepare import dataset_of
 from gnnexp.cli.sweeping.cases import State
 from gnnexp.cli.sweeping.definition import Sweep
 from gnnexp.config.compose import Composed
+from gnnexp.experiment.build import experiment_of
+from gnnexp.experiment.check import check_data
+from gnnexp.experiment.seen import facts_of
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.storage.format import open_graph
 from gnnexp.preparation.artifacts import cache_root, graph_folder
@@ -24,15 +25,17 @@ def disk_of(composed: Sequence[Composed], states: Sequence[State]) -> tuple[int,
     for one, state in zip(composed, states, strict=True):
         if state.status != "waiting":
             continue
-        node = json.dumps(one.config["dataset"], sort_keys=True)
+        experiment = experiment_of(one.config)
+        node = experiment.config.group("dataset").text()
         if node not in graphs:
-            folder = graph_folder(dataset_of(one.config), cache_root())
+            folder = graph_folder(experiment.dataset, cache_root())
             graphs[node] = open_graph(folder) if folder.exists() else None
         graph = graphs[node]
-        if graph is None:
+        facts = None if graph is None else facts_of(experiment, graph)
+        if graph is None or facts is None or check_data(experiment, graph, facts):
             unknown += 1
         else:
-            total += estimate(one.config, graph, 0).total("disk")
+            total += estimate(experiment, facts, experiment.paradigm.plan(experiment, facts), 0).total("disk")
     return total, unknown
 
 

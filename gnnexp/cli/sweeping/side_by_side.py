@@ -23,7 +23,7 @@ from gnnexp.cli.sweeping.definition import Sweep
 from gnnexp.cli.sweeping.known_runs import Looking
 from gnnexp.cli.sweeping.once import not_started, run_once
 from gnnexp.config.compose import Composed
-from gnnexp.experiment.schema import run_config
+from gnnexp.experiment.build import hardware_of
 from gnnexp.files.disk import DiskError, held, in_words, remove_abandoned, subfolder
 from gnnexp.files.pulse import Pulse, kill
 from gnnexp.launchers.interrupts import noted
@@ -111,9 +111,7 @@ def _run_all(
     return states
 
 
-def _start(
-    sweep: Sweep, composed: Composed, state: State, position: int, looking: Looking, above: Path
-) -> _Child:
+def _start(sweep: Sweep, composed: Composed, state: State, position: int, looking: Looking, above: Path) -> _Child:
     folder = subfolder(above, f"{position:03d}")
     write_json(folder / "case.json", {
         "composed": {**asdict(composed), "run_dir": str(composed.run_dir)}, "state": asdict(state), "sweep": sweep.name,
@@ -124,7 +122,7 @@ def _start(
         # A group of its own: Ctrl-C on a terminal reaches it once, from the sweep.
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0,
                                    env=os.environ | {LAUNCHER_VARIABLE: str(os.getpid())})
-    return _Child(position, folder, process, Pulse(process.pid), run_config(composed.config).hardware.timeout_s)
+    return _Child(position, folder, process, Pulse(process.pid), hardware_of(composed.config).timeout_s)
 
 
 def _outcome(state: State, child: _Child) -> State:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,10 +18,9 @@ from gnnexp.cli.sweeping.known_runs import Looking
 from gnnexp.cli.sweeping.once import not_started, turn_of
 from gnnexp.config.compose import Composed
 from gnnexp.errors import ProblemsError, RunError
-from gnnexp.experiment.build import build
-from gnnexp.experiment.schema import run_config
+from gnnexp.experiment.build import experiment_of
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.disk import DiskError, in_words
-from gnnexp.launchers.base import Launcher
 from gnnexp.launchers.queue.controller import Controller
 from gnnexp.launchers.queue.slurm_jobs import cancel
 from gnnexp.launchers.slurm import SlurmLauncher, following
@@ -35,7 +33,7 @@ _POLL_S = 2.0
 
 def submits(composed: Composed) -> bool:
     """Whether the case is for a cluster's queue."""
-    return isinstance(build(composed.config["hardware"]["launcher"], Launcher), SlurmLauncher)
+    return isinstance(experiment_of(composed.config).launcher, SlurmLauncher)
 
 
 def run_submitted(
@@ -43,19 +41,19 @@ def run_submitted(
     save: Callable[[list[State]], None], looking: Looking,
 ) -> list[State]:
     """Submit the waiting cases, one array for each kind of job, and follow them unless `hardware.detach`."""
-    states = list(states)
+    states, experiments = list(states), [experiment_of(one.config) for one in composed]
     controller = Controller()
     controller.watch(begun_jobs(states))
     with ExitStack() as turns:  # until it is known which job works on a run, no other sweep may start it
-        alike = _ready_alike(sweep, composed, states, console, looking, turns, controller)
+        alike = _ready_alike(sweep, composed, experiments, states, console, looking, turns, controller)
         save(states)
-        jobs = _submit(composed, states, alike, console)
+        jobs = _submit(experiments, states, alike, console)
     save(states)
-    if any(run_config(one.config).hardware.detach for one in composed):
+    if any(one.hardware.detach for one in experiments):
         return states
     controller.submitted(jobs.values())
     try:
-        return _follow(composed, states, jobs, console, save, controller)
+        return _follow(experiments, states, jobs, console, save, controller)
     except KeyboardInterrupt:
         return _cancelled(states, jobs)
 
@@ -73,8 +71,8 @@ def _cancelled(states: list[State], jobs: Mapping[int, str]) -> list[State]:
 
 
 def _ready_alike(
-    sweep: Sweep, composed: Sequence[Composed], states: list[State], console: Console, looking: Looking,
-    turns: ExitStack, controller: Controller,
+    sweep: Sweep, composed: Sequence[Composed], experiments: Sequence[Experiment], states: list[State],
+    console: Console, looking: Looking, turns: ExitStack, controller: Controller,
 ) -> list[list[int]]:
     """Make the waiting cases ready, as far as that is possible; positions of those that ask for the same job."""
     alike: dict[str, list[int]] = {}
@@ -86,7 +84,7 @@ def _ready_alike(
                 now = states[position] = turns.enter_context(turn_of(composed[position], state, looking))
                 if now.status != "waiting":
                     continue
-                run_dir = ready(sweep, composed[position], now, console, controller)
+                run_dir = ready(sweep, composed[position], experiments[position], now, console, controller)
         except ProblemsError as error:
             states[position] = refused(sweep, composed[position], states[position], error)
             continue
@@ -94,21 +92,21 @@ def _ready_alike(
             states[position] = broken(sweep, composed[position], states[position], error)
             continue
         states[position] = replace(now, run_dir=str(run_dir))
-        alike.setdefault(json.dumps(composed[position].config["hardware"], sort_keys=True), []).append(position)
+        alike.setdefault(experiments[position].config.group("hardware").text(), []).append(position)
     return list(alike.values())
 
 
 def _submit(
-    composed: Sequence[Composed], states: list[State], alike: Sequence[Sequence[int]], console: Console
+    experiments: Sequence[Experiment], states: list[State], alike: Sequence[Sequence[int]], console: Console
 ) -> dict[int, str]:
     """Submit an array for each kind of job; the job of each position."""
     jobs: dict[int, str] = {}
     for positions in alike:
-        config = composed[positions[0]].config
-        launcher = build(config["hardware"]["launcher"], SlurmLauncher)
+        first = experiments[positions[0]]
+        assert isinstance(first.launcher, SlurmLauncher)
         try:
             with in_words():
-                ids = launcher.submit([Path(states[n].run_dir) for n in positions], config)
+                ids = first.launcher.submit([Path(states[n].run_dir) for n in positions], first.hardware)
         except DiskError as error:
             for position in positions:
                 states[position] = not_started(states[position], error)
@@ -123,13 +121,12 @@ def _submit(
 
 
 def _follow(
-    composed: Sequence[Composed], states: list[State], jobs: dict[int, str], console: Console,
+    experiments: Sequence[Experiment], states: list[State], jobs: dict[int, str], console: Console,
     save: Callable[[list[State]], None], controller: Controller,
 ) -> list[State]:
     """Until every job has ended; each is settled and delivered when it has."""
     followed = {
-        position: following(Path(states[position].run_dir), job_id,
-                            run_config(composed[position].config).hardware.num_ranks, controller)
+        position: following(Path(states[position].run_dir), job_id, experiments[position].num_ranks, controller)
         for position, job_id in jobs.items()
     }
     while followed:
@@ -148,8 +145,8 @@ def _follow(
                 draw_or_say(run_dir)
             else:
                 remove_unfinished(run_dir)
-            deliver(run_dir, composed[position].config)
-            states[position] = ended(states[position], run_dir, outcome, composed[position].config)
+            deliver(run_dir, experiments[position].tracker)
+            states[position] = ended(states[position], run_dir, outcome, experiments[position].train)
             told = states[position]
             console.print(f"{told.status}: {told.label}  {told.reason or told.run_dir}", soft_wrap=True)
             save(states)

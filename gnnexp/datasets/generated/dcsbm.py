@@ -8,13 +8,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from gnnexp.datasets.generated.shapes import ShapeName, resolve_sizes
-from gnnexp.datasets.generated.synthetic import EdgeModel, Ids, Plan, Synthetic, check_ids, local_window
+from gnnexp.datasets.generated.synthetic import EdgeModel, Plan, Synthetic, check_ids, local_window
 from gnnexp.datasets.splits.split import check_shares
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.kernels.graph.generate import dcsbm_pairs
 
 
+@dataclass(kw_only=True, eq=False)
 class Dcsbm(Synthetic):
     """Communities with power-law degrees; the class of a vertex is its community (modulo C).
 
@@ -22,68 +22,22 @@ class Dcsbm(Synthetic):
     close triangles), the rest joins vertices by degree: inside one community with probability `homophily`, else
     anywhere. Features are the class centroid plus noise, too weak for one vertex alone and strong in a neighbourhood.
 
-    Args:
-        name: of the graph.
-        shape: sizes of a known dataset; null = `small`.
-        scale: factor on its vertices and edges.
-        num_nodes: V, instead of the shape's.
-        num_edges: directed edges, instead of the shape's; what is drawn meets it within about 1 %.
-        num_features: D, instead of the shape's.
-        num_classes: C, instead of the shape's.
+    Attributes:
         communities: how many; null = one per class.
         homophily: share of the degree-driven edges that stay in their community.
-        locality: share of the edges that are local, 0 to 1.
         skew: degrees follow a power law with exponent 1 + skew / (skew - 1): 2 gives 3.0, 3 gives 2.5; 1 = no skew.
         max_degree_ratio: cap of the expected degree, in mean degrees.
-        ids: `scrambled`, or `latent`: vertices with near ids are near in the graph, as pages of a crawl sorted by
-            address; ranges of ids then have locality.
-        signal: length of the class centroids, in standard deviations of the noise.
-        label_noise: share of labels that are drawn at random.
-        train: share of training vertices, instead of the shape's.
-        val: share of validation vertices, instead of the shape's.
-        test: share of test vertices; null = the rest, or the shape's.
-        seed: of everything.
-        buffer_bytes: memory for edges while it is written to disk; never changes the graph.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str = "dcsbm",
-        shape: ShapeName | None = None,
-        scale: float = 1.0,
-        num_nodes: int | None = None,
-        num_edges: int | None = None,
-        num_features: int | None = None,
-        num_classes: int | None = None,
-        communities: int | None = None,
-        homophily: float = 0.7,
-        locality: float = 0.3,
-        skew: int = 3,
-        max_degree_ratio: float = 300.0,
-        ids: Ids = "scrambled",
-        signal: float = 1.0,
-        label_noise: float = 0.05,
-        train: float | None = None,
-        val: float | None = None,
-        test: float | None = None,
-        seed: int = 0,
-        buffer_bytes: int = 2 << 30,
-    ) -> None:
-        check_shares(train=train, val=val, test=test)
-        self.name, self.shape, self.scale = name, shape, scale
-        self.num_nodes, self.num_edges = num_nodes, num_edges
-        self.num_features, self.num_classes = num_features, num_classes
-        self.communities, self.homophily, self.locality = communities, homophily, locality
-        self.skew, self.max_degree_ratio = skew, max_degree_ratio
-        self.ids = ids
-        self.signal, self.label_noise = signal, label_noise
-        self.train, self.val, self.test = train, val, test
-        self.seed = seed
-        self.buffer_bytes = buffer_bytes
-        self._check()
+    name: str = "dcsbm"
+    communities: int | None = None
+    homophily: float = 0.7
+    locality: float = 0.3
+    skew: int = 3
+    max_degree_ratio: float = 300.0
 
-    def _check(self) -> None:
+    def __post_init__(self) -> None:
+        check_shares(train=self.train, val=self.val, test=self.test)
         plan = self.plan()
         most = plan.sizes.num_nodes // 8
         rules = (
@@ -104,25 +58,11 @@ class Dcsbm(Synthetic):
 
     def plan(self) -> Plan:
         """Sizes and parameters."""
-        sizes = resolve_sizes(
-            self.shape,
-            self.scale,
-            num_nodes=self.num_nodes,
-            num_edges=self.num_edges,
-            num_features=self.num_features,
-            num_classes=self.num_classes,
-            train=self.train,
-            val=self.val,
-            test=self.test,
-        )
+        sizes = self.sizes
         return Plan(
-            name=self.name,
-            sizes=sizes,
+            name=self.name, sizes=sizes,
             num_communities=sizes.num_classes if self.communities is None else self.communities,
-            signal=self.signal,
-            label_noise=self.label_noise,
-            seed=self.seed,
-            ids=self.ids,
+            signal=self.signal, label_noise=self.label_noise, seed=self.seed, ids=self.ids,
             buffer_bytes=self.buffer_bytes,
             notes=("synthetic: the label is the community that edges and features follow",),
         )

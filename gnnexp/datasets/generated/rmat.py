@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gnnexp.datasets.generated.shapes import ShapeName, resolve_sizes
-from gnnexp.datasets.generated.synthetic import EdgeModel, Ids, Plan, Synthetic, check_ids, local_window
+from gnnexp.datasets.generated.synthetic import EdgeModel, Plan, Synthetic, check_ids, local_window
 from gnnexp.datasets.splits.held_out import SAME_TYPE, LinkSplit, check_link_split, hold_out
 from gnnexp.datasets.splits.split import check_shares
 from gnnexp.errors import ConfigError, Problem
@@ -16,6 +15,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.kernels.graph.generate import rmat_pairs
 
 
+@dataclass(kw_only=True, eq=False)
 class Rmat(Synthetic):
     """Recursive quadrants; the class of a vertex is which of C equal stretches of the latent order it lies in.
 
@@ -23,114 +23,53 @@ class Rmat(Synthetic):
     near each other in the latent order, which makes classes homophilous and closes triangles. Features are the class
     centroid plus noise. With `locality=0` it is plain R-MAT, whose classes are learnt from features almost alone.
 
-    Args:
-        name: of the graph.
-        shape: sizes of a known dataset; null = `small`.
-        scale: factor on its vertices and edges.
-        num_nodes: V, instead of the shape's; need not be a power of two.
-        num_edges: directed edges, instead of the shape's; what is drawn meets it within about 1 %.
-        num_features: D, instead of the shape's.
-        num_classes: C, instead of the shape's.
+    Attributes:
         a: probability of the first quadrant.
         b: of the second (source in the first half, destination in the second).
         c: of the third; the fourth has the rest. Graph500: 0.57, 0.19, 0.19.
-        locality: share of the edges that are local, 0 to 1.
         relations: R types of edges, drawn for every pair of vertices, each rarer than the one before; null = none.
         inverse_relations: the reverse of an edge of type r has type R + r, so there are 2R.
         link_split: shares `val` and `test` of the links to hold out (`gnnexp.datasets.splits.held_out`), or null; with
             it, the graph is made in memory.
-        ids: `scrambled`, or `latent`: vertices with near ids are near in the graph, as pages of a crawl sorted by
-            address; ranges of ids then have locality.
-        signal: length of the class centroids, in standard deviations of the noise.
-        label_noise: share of labels that are drawn at random.
-        train: share of training vertices, instead of the shape's.
-        val: share of validation vertices, instead of the shape's.
-        test: share of test vertices; null = the rest, or the shape's.
-        seed: of everything.
-        buffer_bytes: memory for edges while it is written to disk; never changes the graph.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str = "rmat",
-        shape: ShapeName | None = None,
-        scale: float = 1.0,
-        num_nodes: int | None = None,
-        num_edges: int | None = None,
-        num_features: int | None = None,
-        num_classes: int | None = None,
-        a: float = 0.57,
-        b: float = 0.19,
-        c: float = 0.19,
-        locality: float = 0.5,
-        relations: int | None = None,
-        inverse_relations: bool = True,
-        link_split: LinkSplit = None,
-        ids: Ids = "scrambled",
-        signal: float = 1.0,
-        label_noise: float = 0.05,
-        train: float | None = None,
-        val: float | None = None,
-        test: float | None = None,
-        seed: int = 0,
-        buffer_bytes: int = 2 << 30,
-    ) -> None:
-        check_shares(train=train, val=val, test=test)
-        check_link_split(link_split)
-        shares = {"a": a, "b": b, "c": c, "locality": locality, "label_noise": label_noise}
+    name: str = "rmat"
+    a: float = 0.57
+    b: float = 0.19
+    c: float = 0.19
+    locality: float = 0.5
+    relations: int | None = None
+    inverse_relations: bool = True
+    link_split: LinkSplit = None
+
+    def __post_init__(self) -> None:
+        check_shares(train=self.train, val=self.val, test=self.test)
+        check_link_split(self.link_split)
+        shares = {key: getattr(self, key) for key in ("a", "b", "c", "locality", "label_noise")}
         problems = [
             Problem(f"dataset.{key}", share, "must be 0 to 1", f"set dataset.{key} within these bounds")
             for key, share in shares.items()
             if not 0 <= share <= 1
         ]
-        problems += check_ids(ids)
-        if a + b + c > 1:
+        problems += check_ids(self.ids)
+        if self.a + self.b + self.c > 1:
             allowed = "must add up to 1 at most"
-            problems.append(Problem("dataset.a, b, c", [a, b, c], allowed, "use 0.57, 0.19, 0.19"))
-        if relations is not None and not 1 <= relations <= 1 << 20:
-            problems.append(Problem("dataset.relations", relations, "must be 1 to 1048576, or null",
+            problems.append(Problem("dataset.a, b, c", [self.a, self.b, self.c], allowed, "use 0.57, 0.19, 0.19"))
+        if self.relations is not None and not 1 <= self.relations <= 1 << 20:
+            problems.append(Problem("dataset.relations", self.relations, "must be 1 to 1048576, or null",
                                     "set dataset.relations=null"))
         if problems:
             raise ConfigError(problems)
-        self.name, self.shape, self.scale = name, shape, scale
-        self.num_nodes, self.num_edges = num_nodes, num_edges
-        self.num_features, self.num_classes = num_features, num_classes
-        self.a, self.b, self.c, self.locality = a, b, c, locality
-        self.relations, self.inverse_relations = relations, inverse_relations
-        self.link_split = link_split
-        self.ids = ids
-        self.signal, self.label_noise = signal, label_noise
-        self.train, self.val, self.test = train, val, test
-        self.seed = seed
-        self.buffer_bytes = buffer_bytes
         self.plan()
 
     def plan(self) -> Plan:
         """Sizes and parameters."""
-        sizes = resolve_sizes(
-            self.shape,
-            self.scale,
-            num_nodes=self.num_nodes,
-            num_edges=self.num_edges,
-            num_features=self.num_features,
-            num_classes=self.num_classes,
-            train=self.train,
-            val=self.val,
-            test=self.test,
-        )
+        sizes = self.sizes
         return Plan(
-            name=self.name,
-            sizes=sizes,
-            num_communities=sizes.num_classes,
-            signal=self.signal,
-            label_noise=self.label_noise,
-            seed=self.seed,
-            ids=self.ids,
-            buffer_bytes=self.buffer_bytes,
+            name=self.name, sizes=sizes, num_communities=sizes.num_classes, signal=self.signal,
+            label_noise=self.label_noise, seed=self.seed, ids=self.ids, buffer_bytes=self.buffer_bytes,
             notes=("synthetic: the label is a stretch of the latent order that local edges and features follow",),
-            relations=self.relations or 0,
-            inverses=self.inverse_relations,
+            relations=self.relations or 0, inverses=self.inverse_relations,
         )
 
     def load(self) -> Graph:

@@ -64,24 +64,16 @@ def sizes_of(shape: str) -> Sizes:
 
 
 def resolve_sizes(
-    shape: str | None,
-    scale: float,
-    *,
-    num_nodes: int | None,
-    num_edges: int | None,
-    num_features: int | None,
-    num_classes: int | None,
-    train: float | None,
-    val: float | None,
-    test: float | None,
+    shape: str | None, scale: float, *, num_nodes: int | None, num_edges: int | None, num_features: int | None,
+    num_classes: int | None, train: float | None, val: float | None, test: float | None,
 ) -> Sizes:
     """The sizes of `shape` (None = `small`), vertices and edges times `scale`, with whatever is given explicitly.
 
     Raises:
         ConfigError: sizes that no simple graph can have.
     """
-    if not scale > 0:
-        raise ConfigError(Problem("dataset.scale", scale, "must be above 0", "set dataset.scale=1"))
+    if not 0 < scale < float("inf"):
+        raise ConfigError(Problem("dataset.scale", scale, "must be above 0 and finite", "set dataset.scale=1"))
     base = _SHAPES[shape or "small"]
     sizes = Sizes(
         num_nodes=round(base.num_nodes * scale) if num_nodes is None else num_nodes,

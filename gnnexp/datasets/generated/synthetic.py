@@ -10,17 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 
 from gnnexp.datasets.base import Dataset, check_memory
-from gnnexp.datasets.generated.shapes import Sizes
+from gnnexp.datasets.generated.shapes import ShapeName, Sizes, resolve_sizes
 from gnnexp.datasets.splits.split import random_split
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph, Splits
-from gnnexp.graph.storage.external import Bucket, Chunks, EdgeRules, csc_buckets, write_csc
+from gnnexp.graph.storage.external import Chunks, EdgeRules, csc_buckets, write_csc
 from gnnexp.graph.storage.format import GraphWriter, open_graph
 from gnnexp.kernels.counter import Purpose, stream
 from gnnexp.kernels.graph.generate import (
@@ -35,7 +35,7 @@ from gnnexp.kernels.graph.generate import (
 # Words that keep the streams of one seed apart.
 _PAIRS, _PILOT, _ORDER, _CENTROIDS, _NOISE, _LABELS, _RELATIONS = range(7)
 _CHUNK = 1 << 22
-_RULES = EdgeRules(symmetrize=True, drop_loops=True, merge=True)
+RULES = EdgeRules(symmetrize=True, drop_loops=True, merge=True)
 # Standard error of the estimated number of distinct edges: below 0.3 %.
 _PILOT_PAIRS = 1 << 16
 _FEATURE_BYTES = 64 << 20
@@ -97,10 +97,55 @@ class Plan:
         return mixed
 
 
+@dataclass(kw_only=True, eq=False)
 class Synthetic(Dataset):
-    """A dataset that is drawn from a plan and a model of its edges."""
+    """A dataset that is drawn from a plan and a model of its edges.
 
-    unkeyed = frozenset({"buffer_bytes"})
+    Attributes:
+        name: of the graph.
+        shape: sizes of a known dataset; null = `small`.
+        scale: factor on its vertices and edges.
+        num_nodes: V, instead of the shape's; need not be a power of two.
+        num_edges: directed edges, instead of the shape's; what is drawn meets it within about 1 %.
+        num_features: D, instead of the shape's.
+        num_classes: C, instead of the shape's.
+        locality: share of the edges that are local, 0 to 1.
+        ids: `scrambled`, or `latent`: vertices with near ids are near in the graph, as pages of a crawl sorted by
+            address; ranges of ids then have locality.
+        signal: length of the class centroids, in standard deviations of the noise.
+        label_noise: share of labels that are drawn at random.
+        train: share of training vertices, instead of the shape's.
+        val: share of validation vertices, instead of the shape's.
+        test: share of test vertices; null = the rest, or the shape's.
+        seed: of everything.
+        buffer_bytes: memory for edges while it is written to disk; never changes the graph.
+    """
+
+    name: str
+    shape: ShapeName | None = None
+    scale: float = 1.0
+    num_nodes: int | None = None
+    num_edges: int | None = None
+    num_features: int | None = None
+    num_classes: int | None = None
+    locality: float
+    ids: Ids = "scrambled"
+    signal: float = 1.0
+    label_noise: float = 0.05
+    train: float | None = None
+    val: float | None = None
+    test: float | None = None
+    seed: int = 0
+    buffer_bytes: int = 2 << 30
+    unkeyed: ClassVar[frozenset[str]] = frozenset({"buffer_bytes"})
+
+    @property
+    def sizes(self) -> Sizes:
+        """Of the shape, with whatever is given."""
+        return resolve_sizes(
+            self.shape, self.scale, num_nodes=self.num_nodes, num_edges=self.num_edges, num_features=self.num_features,
+            num_classes=self.num_classes, train=self.train, val=self.val, test=self.test,
+        )
 
     @property
     def at_hand(self) -> bool:
@@ -127,21 +172,15 @@ class Synthetic(Dataset):
         needed = (16 if plan.relations else 12) * sizes.num_edges + sizes.num_nodes * (4 * sizes.num_features + 64)
         check_memory(needed, f"dataset={plan.name}")
         order = plan.order()
-        indptr, buckets = csc_buckets(_passes(plan, self.model(), order), sizes.num_nodes, _RULES, 2**62)
+        indptr, buckets = csc_buckets(passes_of(plan, self.model(), order), sizes.num_nodes, RULES, 2**62)
         indices = next(buckets).indices
         classes, labels, splits = _vertices(plan, order)
         features = np.empty((sizes.num_nodes, sizes.num_features), np.float32)
         _fill_features(plan, classes, features)
         return Graph(
-            torch.from_numpy(indptr),
-            torch.from_numpy(indices),
-            features=torch.from_numpy(features),
-            labels=torch.from_numpy(labels),
-            num_classes=sizes.num_classes,
-            splits=splits,
-            edge_types=_relations(plan, indptr, indices),
-            name=plan.name,
-            notes=plan.notes,
+            torch.from_numpy(indptr), torch.from_numpy(indices), features=torch.from_numpy(features),
+            labels=torch.from_numpy(labels), num_classes=sizes.num_classes, splits=splits,
+            edge_types=_relations(plan, indptr, indices), name=plan.name, notes=plan.notes,
         )
 
     def generate(self, folder: Path) -> Graph | None:
@@ -157,7 +196,7 @@ class Synthetic(Dataset):
         order = plan.order()
         with GraphWriter(folder) as writer:
             indptr, indices = write_csc(
-                _passes(plan, self.model(), order), sizes.num_nodes, _RULES, plan.buffer_bytes, writer
+                passes_of(plan, self.model(), order), sizes.num_nodes, RULES, plan.buffer_bytes, writer
             )
             if plan.relations:
                 _fill_relations(plan, indptr, indices, writer.array("edge_types", indices.shape, np.int32))
@@ -171,14 +210,7 @@ class Synthetic(Dataset):
         return open_graph(folder)
 
 
-def edge_buckets(dataset: Synthetic) -> Iterator[Bucket]:
-    """The topology alone; see `csc_buckets`."""
-    plan = dataset.plan()
-    passes = _passes(plan, dataset.model(), plan.order())
-    return csc_buckets(passes, plan.sizes.num_nodes, _RULES, plan.buffer_bytes // 4)[1]
-
-
-def _passes(plan: Plan, model: EdgeModel, order: np.ndarray) -> Chunks:
+def passes_of(plan: Plan, model: EdgeModel, order: np.ndarray) -> Chunks:
     """What begins a pass over all candidates."""
     total = num_candidates(plan, model)
     return lambda: _chunks(plan, model, order, total)

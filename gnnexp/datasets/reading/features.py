@@ -80,7 +80,7 @@ def typed_rows(features: np.ndarray | None, types: np.ndarray | None, sparse: Sp
 def features_by_type(features: np.ndarray | None, types: np.ndarray) -> scipy.sparse.csr_array:
     """`[V, T + F * D]`: every vertex's type in one-hot code, and its features in the columns of its type.
 
-    So any linear layer of them is a projection with a bias for each type (docs/architecture.md, "Node types").
+    So any linear layer of them is a projection with a bias for each type (docs/rooms.md, "Node types").
 
     Args:
         features: `[V, D]`, zero in types without any; F types have some. None = of no type.

@@ -8,9 +8,7 @@ from gnnexp.kernels.compiled import compiled
 
 
 @compiled(nogil=True)
-def transpose_csc(
-    indptr: np.ndarray, sources: np.ndarray, num_src: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def transpose_csc(indptr: np.ndarray, sources: np.ndarray, num_src: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Edges by source: `(indptr [S + 1] int64, destinations [E] int32, edges [E] int64)`, ties in edge order."""
     starts = np.zeros(num_src + 1, np.int64)
     for edge in range(sources.size):

@@ -31,9 +31,7 @@ def lowest_bit(typing: Any, word: Any) -> tuple[Any, Callable[..., Any]] | None:
 
 
 @compiled(inline="always")
-def least_loaded(
-    held: np.ndarray, one: int, other: int, outside: np.uint64, words: int, loads: np.ndarray
-) -> int:
+def least_loaded(held: np.ndarray, one: int, other: int, outside: np.uint64, words: int, loads: np.ndarray) -> int:
     """The part with the fewest edges among those in both sets, the lowest on ties; -1 if there is none.
 
     Args:

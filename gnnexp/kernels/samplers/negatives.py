@@ -31,9 +31,7 @@ _HEAD, _TAIL, _EITHER = int(Replaced.HEAD), int(Replaced.TAIL), int(Replaced.EIT
 
 
 @compiled(nogil=True)
-def _end(
-    word: np.uint64, links: np.ndarray, others: np.ndarray, place: int, column: int, num_nodes: int
-) -> np.int64:
+def _end(word: np.uint64, links: np.ndarray, others: np.ndarray, place: int, column: int, num_nodes: int) -> np.int64:
     """The vertex that `word` draws: an end of one of `others`, that at `place` left out, or any vertex."""
     if others.size < 2:
         return np.int64(bounded(word, _U(num_nodes)))

@@ -12,9 +12,7 @@ _1, _AHEAD = _U(1), _U(64)
 
 
 @compiled(nogil=True)
-def tally_vertices(
-    vertices: np.ndarray, num_dst: np.ndarray, destinations: np.ndarray, inputs: np.ndarray
-) -> None:
+def tally_vertices(vertices: np.ndarray, num_dst: np.ndarray, destinations: np.ndarray, inputs: np.ndarray) -> None:
     """Count the vertices of a batch.
 
     Args:

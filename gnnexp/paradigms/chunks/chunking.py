@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 
 from gnnexp.errors import DataError, Problem
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.block import Block
-from gnnexp.graph.graph import Graph
 from gnnexp.placement.chunks import Chunk, ChunkCost, cut, even_ranges, ranges_in_budget
 
 
@@ -41,12 +41,12 @@ class Chunking:
                                  "set paradigm.chunks=null, or paradigm.device_memory=null"))
         return found
 
-    def check_data(self, graph: Graph, costs: Iterable[ChunkCost], self_loops: bool) -> list[Problem]:
+    def check_data(self, facts: GraphFacts, costs: Iterable[ChunkCost], self_loops: bool) -> list[Problem]:
         """The largest vertex with its in-edges must fit, in each layer."""
         if self.budget is None:
             return []
-        largest = int(graph.in_degree.max()) + self_loops if graph.num_nodes else 0
-        sources = min(graph.num_nodes, largest + 1)
+        largest = facts.top_degrees[0] + self_loops if facts.num_nodes else 0
+        sources = min(facts.num_nodes, largest + 1)
         needed = max(cost.per_dst + largest * cost.per_edge + sources * cost.per_src for cost in costs)
         if needed <= self.budget:
             return []
@@ -68,6 +68,9 @@ class Chunking:
             raise DataError(Problem("paradigm.device_memory", self.budget, f"a single vertex takes {dearest} bytes",
                                     f"set paradigm.device_memory={dearest} or more"))
         return cut(block, bounds)
+
+
+UNCUT = Chunking(1, None)
 
 
 def itemsize(dtype: torch.dtype) -> int:

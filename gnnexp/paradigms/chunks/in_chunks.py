@@ -103,9 +103,7 @@ def run_transposed(
 
 
 @contextmanager
-def visit(
-    chunk: Chunk, tier: DeviceTier, host: Iterable[Tensor | None], what: Pass = "forward"
-) -> Iterator[Chunk]:
+def visit(chunk: Chunk, tier: DeviceTier, host: Iterable[Tensor | None], what: Pass = "forward") -> Iterator[Chunk]:
     """The chunk on the device; `host` is what it is worked on with and lies elsewhere."""
     block = chunk.block
     arrays = _topology(block, what, reads_transpose=tier.reads_transpose)

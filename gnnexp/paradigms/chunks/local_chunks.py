@@ -5,7 +5,7 @@ Vertex parallelism with it is the "baseline + CS" of Figure 11. Chunks are a ran
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from gnnexp.errors import Problem
-from gnnexp.experiment.build import build
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.block import BatchKey, Block
-from gnnexp.graph.graph import Graph
-from gnnexp.graph.sparse import Rows, SparseRows
+from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.models.model import Model
-from gnnexp.paradigms.chunks.chunking import Chunking, itemsize
+from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking, itemsize
 from gnnexp.paradigms.chunks.in_chunks import in_chunks
 from gnnexp.placement.chunks import Chunk, ChunkCost
 
@@ -66,23 +66,23 @@ def cost_of(layer: Layer, dtype: torch.dtype) -> ChunkCost:
     )
 
 
-def check_chunks(config: Mapping[str, Any], graph: Graph, chunking: Chunking) -> list[Problem]:
+def check_chunks(experiment: Experiment, facts: GraphFacts, chunking: Chunking) -> list[Problem]:
     """What does not fit the data: sparse features, a budget that is too small for the largest vertex."""
-    if chunking == Chunking(1, None):
+    if chunking == UNCUT:
         return []
-    if isinstance(graph.features, SparseRows):
+    if facts.sparse:
         return [Problem("paradigm.chunks", chunking.count, "chunks take dense rows, and the features are sparse",
                         "set dataset.sparse=false, or paradigm.chunks=1 and paradigm.device_memory=null")]
-    model, dtype = build(config["model"], Model), getattr(torch, config["train"]["dtype"])
-    layers = [layer for layer in layers_of(model, graph) if isinstance(layer, Layer)]
+    model, dtype = experiment.model.options, getattr(torch, experiment.train.dtype)
+    layers = [layer for layer in layers_of(model, facts) if isinstance(layer, Layer)]
     if not layers:
         return []  # a budget is refused by `check`
-    return chunking.check_data(graph, [cost_of(layer, dtype) for layer in layers], model.needs.self_loops)
+    return chunking.check_data(facts, [cost_of(layer, dtype) for layer in layers], model.needs.self_loops)
 
 
-def layers_of(model: Model, graph: Graph) -> list[Layer | BlockLayer]:
+def layers_of(model: Model, facts: GraphFacts) -> list[Layer | BlockLayer]:
     """The layers that `model` will have on `graph`, without memory for parameters: sizes are not checked yet."""
-    dims = [graph.num_features, *[model.hidden] * (model.num_layers - 1), graph.num_classes]
-    model.num_relations = graph.num_relations
+    dims = [facts.num_features, *[model.hidden] * (model.num_layers - 1), facts.num_classes]
+    model.num_relations = facts.num_relations
     with torch.device("meta"):
         return [model.make_layer(index, *pair) for index, pair in enumerate(pairwise(dims))]

@@ -10,12 +10,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from gnnexp.experiment.build import build
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.models.decoupled import Keys, dense_update
-from gnnexp.models.layer import GraphFacts
+from gnnexp.models.layer import Degrees
 from gnnexp.models.model import Model
 
 
@@ -38,8 +37,8 @@ class HostUpdates:
 
     def __init__(self, job: Job) -> None:
         self._model = job.model
-        here, model = build(job.config["model"], Model), job.model
-        here.setup(model.in_dim, model.num_classes, GraphFacts.of(job.graph), seed=0, dtype=job.dtype,
+        here, model = job.experiment.model.make(), job.model
+        here.setup(model.in_dim, model.num_classes, Degrees.of(job.graph), seed=0, dtype=job.dtype,
                    device=torch.device("cpu"))
         self._updates = _Updates(here)
 

@@ -7,24 +7,24 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+from collections.abc import Generator
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from gnnexp.errors import Problem
-from gnnexp.experiment.build import locate
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.graph.subset import contains
 from gnnexp.job import Job
 from gnnexp.paradigms.checks import pairs, whole_rows
-from gnnexp.paradigms.loops.global_batch import ByAutograd, GlobalBatch, Ready
+from gnnexp.paradigms.loops.global_batch import AutogradTrainer, GlobalBatchTrainer, Ready
 from gnnexp.paradigms.loops.share import Share, from_owners, owners
-from gnnexp.paradigms.loops.targets import TargetSchedule, share
+from gnnexp.paradigms.loops.targets import share
+from gnnexp.paradigms.trainer import EpochCounts
 from gnnexp.samplers.full import FullSampler
 
 
@@ -39,24 +39,25 @@ class Whole(Ready):
     features: Rows
 
 
-class FullGraph(GlobalBatch[Whole]):
+class FullGraphTrainer(GlobalBatchTrainer[Whole]):
     """Full-graph training: a paradigm says which vertices are its own and what it holds of them.
 
-    What a rank works on is built once, in `setup`; features are read in the first epoch, and are there ever after,
-    unless they are trained.
+    What a rank works on is built once; features are read in the first epoch, and are there ever after, unless they are
+    trained.
+
+    Attributes:
+        own: `[n]` original ids of the vertices whose outputs this rank finishes, ascending; set by the constructor.
+        blocks: the graph of every layer here, on the device; likewise.
     """
 
+    own: Tensor
+    blocks: tuple[Block, ...]
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self._loaded: Rows | None = None
+
     # --- what a paradigm says --------------------------------------------------------------------------------------
-    @property
-    @abstractmethod
-    def own(self) -> Tensor:
-        """`[n]` original ids of the vertices whose outputs this rank finishes, ascending."""
-
-    @property
-    @abstractmethod
-    def blocks(self) -> tuple[Block, ...]:
-        """The graph of every layer here, on the device."""
-
     @abstractmethod
     def load(self) -> Rows:
         """The features that this rank holds, on the device; may communicate."""
@@ -77,7 +78,7 @@ class FullGraph(GlobalBatch[Whole]):
     @cached_property
     def _whole_share(self) -> Share:
         """Of all training vertices: the same in every epoch."""
-        return self._on_device(self.share_of(self.schedule.targets, BatchKey(self.job.run.seed, 0, 0)))
+        return self._on_device(self.share_of(self.schedule.targets, BatchKey(self.job.experiment.seed, 0, 0)))
 
     def _on_device(self, own: Share) -> Share:
         return own.to(self.job.device, outputs=self.outputs_device)
@@ -93,32 +94,6 @@ class FullGraph(GlobalBatch[Whole]):
         return self.blocks
 
     # --- the iteration ---------------------------------------------------------------------------------------------
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
-        """Everything in one batch, with all neighbours, the same draws for every number of ranks."""
-        name, sampler = type(self).__module__.rpartition(".")[2], config["sampler"]
-        problems = [*whole_rows(config, name)]
-        found = locate(sampler["_target_"])
-        if not (isinstance(found, type) and issubclass(found, FullSampler)):
-            problems.append(Problem("sampler", sampler["_target_"], f"{name} trains on the full graph",
-                                    "choose sampler=full"))
-        elif sampler.get("key", "global") != "global":
-            problems.append(Problem("sampler.key", sampler["key"], f"{name} trains one batch on all ranks",
-                                    "set sampler.key=global"))
-        if config["train"].get("batch_size") is not None and not pairs(config):
-            problems.append(Problem("train.batch_size", config["train"]["batch_size"], f"{name} trains all targets in "
-                                    "one batch", "set train.batch_size=null"))
-        if config["task"].get("exclude_targets"):
-            problems.append(Problem("task.exclude_targets", True, f"{name} has one graph for all batches, whose "
-                                    "edges are the training links", "set task.exclude_targets=false"))
-        return problems
-
-    def setup(self, job: Job) -> None:
-        """Take the parts."""
-        super().setup(job)
-        run = job.run
-        self.schedule = TargetSchedule(job.task.targets(), run.train.batch_size, run.seed, run.train.shuffle)
-        self._loaded: Rows | None = None
-
     def batches(self, epoch: int, first: int = 0) -> Generator[Whole, None, None]:
         """One batch, or one of links after the other; topology is that of every epoch, randomness is not."""
         assert first == 0, "an epoch is not gone on with"
@@ -126,7 +101,7 @@ class FullGraph(GlobalBatch[Whole]):
         with timer.phase("sample"):
             order = self.schedule.order(epoch)
         for step in range(self.schedule.num_steps):
-            key = BatchKey(self.job.run.seed, epoch, step)
+            key = BatchKey(self.job.experiment.seed, epoch, step)
             with timer.phase("negatives" if pairs else "sample"):
                 batch = self.schedule.global_batch(order, step)
                 own = self._on_device(self.share_of(batch, key)) if pairs else self._whole_share
@@ -137,10 +112,6 @@ class FullGraph(GlobalBatch[Whole]):
                 if self._loaded is None or self.job.trained_rows is not None:
                     self._loaded = self.load()
             yield Whole(Batch(own.seeds, self.blocks, key, own.global_count), self._loaded, share=own)
-
-    def forget_batches(self) -> None:
-        """Features are read again."""
-        self._loaded = None
 
     def count_computed(self, ready: Whole) -> None:
         """Nothing is sampled; a destination that is another rank's own is computed once more: redundantly."""
@@ -159,11 +130,12 @@ class FullGraph(GlobalBatch[Whole]):
         """Edges of an epoch here into destinations that are other ranks' own."""
         return sum(block.num_edges - int(block.indptr[self.own.numel()]) for block in self.blocks)
 
-    def end_epoch(self) -> dict[str, int]:
+    def end_epoch(self) -> EpochCounts:
         """What crossed into the device tier with chunks, and back, beside the rest."""
-        counts = Counter(super().end_epoch())
+        found = super().end_epoch()
+        counts = Counter(found.work)
         counts.update(self.job.tier.take_counts())
-        return dict(counts)
+        return replace(found, work=dict(counts))
 
     def memory(self) -> dict[str, int]:
         """Topology is that of the blocks, not of the graph they were cut from."""
@@ -171,13 +143,24 @@ class FullGraph(GlobalBatch[Whole]):
         return {**held, "topology_bytes": sum(block.nbytes() for block in set(self.blocks))}
 
 
-class WholeInMemory(FullGraph, ByAutograd[Whole]):
+class WholeGraphTrainer(FullGraphTrainer, AutogradTrainer[Whole]):
     """Full-graph training that keeps what it computes until the backward pass: a paradigm says how its model runs."""
 
-    @abstractmethod
-    def outputs(self, whole: Whole) -> Tensor:
-        """`[n, classes]` outputs of the rank's own vertices."""
 
-    def forward(self, ready: Whole) -> Tensor:
-        """Outputs of the rank's own vertices."""
-        return self.outputs(ready)
+def check_full_graph(experiment: Experiment, name: str) -> list[Problem]:
+    """Everything in one batch, with all neighbours, the same draws for every number of ranks."""
+    sampler = experiment.sampler.options
+    problems = [*whole_rows(experiment, name)]
+    if not isinstance(sampler, FullSampler):
+        problems.append(Problem("sampler", experiment.sampler.target, f"{name} trains on the full graph",
+                                "choose sampler=full"))
+    elif sampler.key != "global":
+        problems.append(Problem("sampler.key", sampler.key, f"{name} trains one batch on all ranks",
+                                "set sampler.key=global"))
+    if experiment.train.batch_size is not None and not pairs(experiment):
+        problems.append(Problem("train.batch_size", experiment.train.batch_size, f"{name} trains all targets in "
+                                "one batch", "set train.batch_size=null"))
+    if experiment.task.options.exclude_targets:
+        problems.append(Problem("task.exclude_targets", True, f"{name} has one graph for all batches, whose "
+                                "edges are the training links", "set task.exclude_targets=false"))
+    return problems

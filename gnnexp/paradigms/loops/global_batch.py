@@ -15,9 +15,10 @@ from gnnexp.graph.block import Batch
 from gnnexp.job import Job
 from gnnexp.measure.tally import Counts
 from gnnexp.models.model import Model
-from gnnexp.paradigms.base import Paradigm
-from gnnexp.paradigms.loops.gradients import FlatGradients, assert_same_parameters
+from gnnexp.paradigms.loops.gradients import FlatGradients, Trained, assert_same_parameters
 from gnnexp.paradigms.loops.share import Share
+from gnnexp.paradigms.loops.targets import TargetSchedule
+from gnnexp.paradigms.trainer import EpochCounts, Trainer
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,18 +37,18 @@ class Ready:
 R = TypeVar("R", bound=Ready)
 
 
-class GlobalBatch(Paradigm[R]):
+class GlobalBatchTrainer(Trainer[R]):
     """One replicated model, one optimizer step per global batch.
 
     Exact: the loss is the global sum over the global count (never a mean of means), whatever part of a batch's targets
-    a rank has.
+    a rank has. All ranks start from the same parameters.
     """
 
-    def setup(self, job: Job) -> None:
-        """Take the parts; all ranks start from the same parameters."""
-        self.job = job
+    def __init__(self, job: Job) -> None:
+        self.job, train = job, job.experiment.train
+        self.schedule = TargetSchedule(job.task.targets(), train.batch_size, job.experiment.seed, train.shuffle)
         assert_same_parameters(job.model, job.comm)
-        self.gradients = FlatGradients(job.model.parameters(), job.dtype, job.device)
+        self.gradients = FlatGradients(job.model.parameters(), job.comm, job.dtype, job.device)
         self.work = Counts()
         self._batches: dict[str, list[list[int]]] = {}
 
@@ -56,6 +57,12 @@ class GlobalBatch(Paradigm[R]):
         """The model."""
         return self.job.model
 
+    @property
+    def trained(self) -> tuple[Trained, ...]:
+        """The model's parameters, and rows of the feature store where these are trained."""
+        rows = self.job.trained_rows
+        return (self.gradients,) if rows is None else (self.gradients, rows)
+
     def evaluation_model(self) -> Model:
         """The model: replicated, so already here."""
         return self.job.model
@@ -63,31 +70,27 @@ class GlobalBatch(Paradigm[R]):
     def synchronize(self) -> None:
         """One all-reduce of all gradients; those of trained rows go home."""
         with self.job.timer.phase("sync"):
-            self.gradients.all_reduce(self.job.comm)
-            if self.job.trained_rows is not None:
-                self.job.trained_rows.collect()
+            for one in self.trained:
+                one.collect()
 
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         """Parameters, and trained rows where they live."""
-        super().update(optimizer)
-        if self.job.trained_rows is not None:
-            self.job.trained_rows.update()
+        optimizer.step()
+        for one in self.trained:
+            one.update()
 
     def clear_gradients(self) -> None:
-        """Zero the flat buffer."""
-        self.gradients.clear()
+        """Of all that is trained."""
+        for one in self.trained:
+            one.forget()
 
     # --- counts ----------------------------------------------------------------------------------------------------
-    def end_epoch(self) -> dict[str, int]:
-        """Counters of this rank."""
-        counts = Counter(self.work.take())
+    def end_epoch(self) -> EpochCounts:
+        """Counters of this rank, and edges of every batch by layer."""
+        counts, batches = Counter(self.work.take()), self._batches
         counts.update(self.job.store.take_counts())
-        return dict(counts)
-
-    def batch_counts(self) -> dict[str, list[list[int]]]:
-        """Edges of every batch by layer."""
-        counts, self._batches = self._batches, {}
-        return counts
+        self._batches = {}
+        return EpochCounts(dict(counts), batches)
 
     def memory(self) -> dict[str, int]:
         """Topology and features that this rank holds; gradients are the buffers."""
@@ -142,7 +145,7 @@ class GlobalBatch(Paradigm[R]):
         return loss.detach(), outputs.grad
 
 
-class ByAutograd(GlobalBatch[R]):
+class AutogradTrainer(GlobalBatchTrainer[R]):
     """Gradients come from one backward pass through all that was computed."""
 
     @abstractmethod

@@ -14,39 +14,38 @@ from typing import Generic, TypeVar
 
 from torch import Tensor
 
-from gnnexp.errors import ConfigError
+from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
-from gnnexp.paradigms.loops.global_batch import ByAutograd, Ready
+from gnnexp.paradigms.loops.global_batch import AutogradTrainer, Ready
 from gnnexp.paradigms.loops.pipeline import prepared
 from gnnexp.paradigms.loops.share import Share
-from gnnexp.paradigms.loops.targets import Assign, StratifiedSchedule, TargetSchedule, check_assign, share
+from gnnexp.paradigms.loops.targets import Assign, StratifiedSchedule, share
 from gnnexp.placement.exclude import Excluded, excluded
 
 S = TypeVar("S")
 R = TypeVar("R", bound=Ready)
 
 
-class MiniBatch(ByAutograd[R], Generic[S, R]):
+class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
     """Training by global mini-batches; `S` is what sampling gives, `R` what loading makes of it.
 
     Exact: what a rank has of a batch may be uneven or empty; with `sampler.key=global` the draws are those of a single
     worker.
 
     Args:
+        job: of the rank.
         assign: who trains which targets of a global batch: `even` shares; the `owner` of each target; `stratified` (the
             published systems' habit: every owner draws from its own targets, so a batch is no uniform sample of all).
     """
 
     resumes_within_epoch = True  # batches are a pure function of (seed, epoch, step)
 
-    def __init__(self, assign: Assign) -> None:
-        if problems := check_assign(assign):
-            raise ConfigError(problems)
+    def __init__(self, job: Job, assign: Assign) -> None:
+        super().__init__(job)
         self.assign = assign
-        self.exact = assign != "stratified"
-        self.approximates = "" if self.exact else "batches are drawn part by part, not uniformly from all targets"
+        self._crossed: tuple[Block, ...] | None = None
 
     # --- what a paradigm says --------------------------------------------------------------------------------------
     @abstractmethod
@@ -90,19 +89,9 @@ class MiniBatch(ByAutograd[R], Generic[S, R]):
         return None if links is None else excluded(links, task.num_relations, self.job.graph.num_relations)
 
     # --- the iteration ---------------------------------------------------------------------------------------------
-    def setup(self, job: Job) -> None:
-        """Take the parts."""
-        super().setup(job)
-        self.schedule = TargetSchedule(
-            job.task.targets(), job.run.train.batch_size, job.run.seed, job.run.train.shuffle
-        )
-        if job.comm.size > 1 and job.config["model"].get("degrees") == "block":
-            self.exact, self.approximates = False, "degrees are those of each rank's own block"
-        self._crossed: tuple[Block, ...] | None = None
-
     def batches(self, epoch: int, first: int = 0) -> Generator[R, None, None]:
         """This rank's part of every global batch, sampled and loaded."""
-        timer, sampler, seed = self.job.timer, self.job.sampler, self.job.run.seed
+        timer, sampler, seed = self.job.timer, self.job.sampler, self.job.experiment.seed
         with timer.phase("sample"):
             targets_of = self.targets_of(epoch)
         micro = self.drawing_unit if sampler.key == "micro" else -1
@@ -136,6 +125,9 @@ class MiniBatch(ByAutograd[R], Generic[S, R]):
             self.count("tier/h2d_bytes", beside + sum(block.nbytes() for block in batch.blocks))
         return batch.to(self.job.device)
 
-    def forget_batches(self) -> None:
-        """What crossed before crosses again."""
-        self._crossed = None
+
+def approximated(experiment: Experiment, assign: Assign) -> str:
+    """What training by mini-batches approximates of serial training; empty if it is exact."""
+    if experiment.num_ranks > 1 and experiment.model.options.degrees_of == "block":
+        return "degrees are those of each rank's own block"
+    return "batches are drawn part by part, not uniformly from all targets" if assign == "stratified" else ""

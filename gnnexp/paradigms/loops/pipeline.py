@@ -41,7 +41,7 @@ def prepared(
     threads = job.sampler.threads if threads is None else threads
     depth = job.sampler.prefetch if depth is None else depth
     # One batch has none to overlap with; rows that are trained are others after every step.
-    if not job.run.train.overlap or len(steps) == 1 or threads == 0 or job.trained_rows is not None:
+    if not job.experiment.train.overlap or len(steps) == 1 or threads == 0 or job.trained_rows is not None:
         for step in steps:
             yield prepare(step)
         return

@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from gnnexp.errors import Problem
 from gnnexp.kernels.counter import Purpose, permutation, stream
 
 # Who trains which targets of a global batch: contiguous shares of equal size; each target at its vertex's owner; or,
 # the labelled habit of the published systems, every owner shuffles its own and takes its share of each batch.
 Assign = Literal["even", "owner", "stratified"]
-
-
-def check_assign(assign: str) -> list[Problem]:
-    """Whether `assign` is one of the choices."""
-    if assign in get_args(Assign):
-        return []
-    return [Problem("paradigm.assign", assign, f"must be one of: {', '.join(get_args(Assign))}",
-                    "paradigm.assign=even")]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,8 @@ import torch
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import DataError, Problem
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.block import Block
-from gnnexp.graph.graph import Graph
 from gnnexp.models.layer import BlockLayer, Layer
 from gnnexp.paradigms.chunks.chunking import itemsize
 from gnnexp.paradigms.offloading.start import Widths
@@ -142,13 +142,13 @@ def largest(found: Readings, chunks: np.ndarray, dedup: Dedup, rank: int) -> Chu
 
 
 def smallest_budget(
-    graph: Graph, works: Sequence[LayerWork], dtype: torch.dtype, ranks: int, self_loops: bool
+    facts: GraphFacts, works: Sequence[LayerWork], dtype: torch.dtype, ranks: int, self_loops: bool
 ) -> int | None:
     """Bytes with which single vertices always work as chunks: the largest ones, one per rank at a time."""
-    degrees = graph.in_degree + int(self_loops)
-    top = torch.topk(degrees, min(ranks, degrees.numel())).values
-    rows = min(graph.num_nodes, int((top + 1).sum()))
-    return chunk_bytes(works, dtype, ChunkSize(rows, np.ones(1, np.int64), np.array([int(degrees.max())])))
+    degrees = [degree + self_loops for degree in facts.top_degrees]
+    top = (degrees + degrees[-1:] * ranks)[: min(ranks, facts.num_nodes)]
+    rows = min(facts.num_nodes, sum(degree + 1 for degree in top))
+    return chunk_bytes(works, dtype, ChunkSize(rows, np.ones(1, np.int64), np.array(degrees[:1])))
 
 
 def fewest_chunks(

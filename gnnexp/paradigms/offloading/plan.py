@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
+from gnnexp.experiment.plan import GraphFacts
 from gnnexp.graph.graph import Graph
 from gnnexp.job import Job
 from gnnexp.measure.memory import give_back_heap
@@ -27,12 +28,15 @@ from gnnexp.paradigms.offloading.memory import (
     least_chunks,
     over_ranks,
 )
-from gnnexp.paradigms.offloading.options import Keep, OffloadOptions
+from gnnexp.paradigms.offloading.options import Keep
 from gnnexp.paradigms.offloading.rows import RowWidths, Slots
 from gnnexp.paradigms.offloading.start import ReadRows, Widths, ends_with_own_rows, projects_rows, widths_of
 from gnnexp.placement.halo import Level, levels
 from gnnexp.placement.reorganise import Order, Rates, Volumes, choose_order, ranges, volumes_by_batch
 from gnnexp.placement.transitions import Readings, Transitions, empty_chunk, readings, transitions
+
+if TYPE_CHECKING:
+    from gnnexp.paradigms.offload import Offload
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,14 +71,14 @@ class OffloadPlan:
                    for it in self.transitions.visits)
 
     @staticmethod
-    def of(job: Job, own: Tensor, options: OffloadOptions) -> OffloadPlan:
+    def of(job: Job, own: Tensor, options: Offload) -> OffloadPlan:
         """Plan for a rank's `own` vertices `[n]`; called by all ranks."""
         start = time.perf_counter()
-        comm, dedup = job.batch_comm, options.duplicates
+        comm, dedup = job.batch_comm, options.dedup
         (level,) = levels(job.shard, own, 1, lambda _, ids: torch.zeros(ids.shape, dtype=torch.bool))
         layers = [layer for layer in job.model.layers if isinstance(layer, Layer | BlockLayer)]
         projects, reads = planned_reads(layers, options.rows, job.graph)
-        rates = Rates.of(job.run.hardware, sum(read.rows for read in reads) // len(reads) * itemsize(job.dtype))
+        rates = Rates.of(job.experiment.hardware, sum(read.rows for read in reads) // len(reads) * itemsize(job.dtype))
         known = sums_known(constant_layers(layers, level), options.keep)
         # Chunks are sought for kept sums wherever those are possible: they need less, and mostly they are kept.
         hoped = [kept is not False for kept in known]
@@ -87,12 +91,12 @@ class OffloadPlan:
             return over_ranks(chunk_bytes(works_of(sums), job.dtype, size) or 0, comm)
 
         budget = options.device_memory
-        if options.chunks == "auto":
-            assert budget is not None
+        if budget is not None:
             most = max(1, over_ranks(own.numel(), comm))
             least = over_ranks(least_chunks(works_of(hoped), job.dtype, level.block, budget), comm)
             found = fewest_chunks(lambda count: readings(level, own, count, comm), needed, most, budget, least)
         else:
+            assert options.chunks is not None
             found = readings(level, own, options.chunks, comm)
         order = choose_order(found, comm, rates, reorganise=options.reorganise)
         if budget is not None and needed(found, order.chunks) > budget:
@@ -128,7 +132,7 @@ def facts_of_order(found: Readings, order: Order, comm: Communicator) -> dict[st
 
 
 def planned_reads(
-    layers: Sequence[Layer | BlockLayer], rows: ReadRows, graph: Graph
+    layers: Sequence[Layer | BlockLayer], rows: ReadRows, graph: Graph | GraphFacts
 ) -> tuple[tuple[bool, ...], list[Widths]]:
     """`(whether each layer's chunks read projected rows, columns that they read)`."""
     projects = tuple((index == 0 and graph.trains_features)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -14,13 +14,15 @@ from gnnexp.measure.ledger import Tag
 from gnnexp.paradigms.chunks.in_chunks import visit
 from gnnexp.paradigms.offloading.layer import OffloadLayer, backward_through
 from gnnexp.paradigms.offloading.neighbour_buffer import NeighbourBuffer
-from gnnexp.paradigms.offloading.options import OffloadOptions
 from gnnexp.paradigms.offloading.outputs import Outputs
 from gnnexp.paradigms.offloading.plan import OffloadPlan
 from gnnexp.paradigms.offloading.start import LayerStart, Start
 from gnnexp.placement.chunks import Chunk
 from gnnexp.placement.transitions import Move, Visit
 from gnnexp.tiers.host_tier import HostTier
+
+if TYPE_CHECKING:
+    from gnnexp.paradigms.offload import Offload
 
 _PIECE_BYTES = 64 << 20
 
@@ -35,8 +37,8 @@ class Sweeps:
         options: of the paradigm.
     """
 
-    def __init__(self, job: Job, own: Tensor, plan: OffloadPlan, options: OffloadOptions) -> None:
-        self._job, self._own, self._prefetch, inter = job, own, options.prefetch, options.duplicates.inter
+    def __init__(self, job: Job, own: Tensor, plan: OffloadPlan, options: Offload) -> None:
+        self._job, self._own, self._prefetch, inter = job, own, options.prefetch, options.dedup.inter
         self._visits = tuple(it.to(job.device, inter) for it in plan.transitions.visits)
         self._capacity = plan.transitions.capacity
         self._neighbours = NeighbourBuffer(job.tier, job.comm, job.batch_comm, inter)
@@ -161,9 +163,7 @@ class Sweeps:
         if sums is not None and wanted is not None:
             tier.settle(sums, wanted)
 
-    def _run_again(
-        self, index: int, chunk: Chunk, key: BatchKey, buffer: Tensor | None, into: Tensor | None
-    ) -> None:
+    def _run_again(self, index: int, chunk: Chunk, key: BatchKey, buffer: Tensor | None, into: Tensor | None) -> None:
         tier, layer, host = self._job.tier, self._layers[index], self._rows[index]
         with visit(chunk, tier, (buffer, into, *self._host_rows), "again") as here:
             gradient, own = self._gradients_of(index + 1, here), self._own_rows(index, here)

@@ -42,6 +42,15 @@ class LocalModels:
         self._turn: int | None = None
         self.optimizer: torch.optim.Optimizer | None = None
 
+    def use(self, optimizer: torch.optim.Optimizer) -> None:
+        """The optimizer whose states they are; the first time, the part whose turn it is brings its own."""
+        if self.optimizer is not None:
+            return
+        self.optimizer = optimizer
+        if self._turn is not None:
+            for parameter, state in zip(self._parameters, self._states[self._turn], strict=True):
+                self._set_state(parameter, state)
+
     def begin(self, part: int) -> None:
         """The part's turn: module and optimizer are its own, without a copy."""
         self.end()

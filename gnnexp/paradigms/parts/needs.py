@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gnnexp.experiment.needs import Drawn, Need
-from gnnexp.graph.graph import Graph
+from gnnexp.experiment.plan import Drawn, GraphFacts, Need
 from gnnexp.graph.parts import BYTES_PER_EDGE, BYTES_PER_TYPED_EDGE, PartSizes
-from gnnexp.graph.sparse import row_nbytes
 
 
-def least_sizes(graph: Graph, parts: int) -> list[PartSizes]:
+def least_sizes(facts: GraphFacts, parts: int) -> list[PartSizes]:
     """Of `parts` parts that are not cut yet: the largest one has no less than an even share, without any halo."""
-    totals = graph.num_nodes, graph.num_nodes, graph.num_edges, int(graph.splits.train.numel())
+    totals = facts.num_nodes, facts.num_nodes, facts.num_edges, facts.num_train
     return [PartSizes(*(-(-total // parts) for total in totals))] * parts
 
 
@@ -37,25 +35,25 @@ def drawn_from_parts(sizes: Sequence[PartSizes], ranks: int, batch_size: int | N
     )
 
 
-def topology_bytes(graph: Graph, size: PartSizes) -> int:
+def topology_bytes(facts: GraphFacts, size: PartSizes) -> int:
     """Of a part: edges, their types, and the ids of its vertices and of its own."""
-    name = graph.indices.element_size()
-    edge = name if graph.edge_types is None else name + 4
+    name = facts.id_bytes
+    edge = name + 4 if facts.typed else name
     return 8 * (size.vertices + 1) + edge * size.edges + name * size.vertices + 8 * size.owned
 
 
-def feature_bytes(graph: Graph, size: PartSizes) -> int:
+def feature_bytes(facts: GraphFacts, size: PartSizes) -> int:
     """Of a part, its halo included, in its file; of sparse rows, with the mean entries of a row."""
-    return 0 if graph.features is None else row_nbytes(graph.features, 4) * size.vertices
+    return facts.row_bytes(4) * size.vertices
 
 
-def part_needs(graph: Graph, sizes: Sequence[PartSizes], ranks: int) -> list[Need]:
+def part_needs(facts: GraphFacts, sizes: Sequence[PartSizes], ranks: int) -> list[Need]:
     """Topology and ids are in memory, features and labels are mapped; cutting comes before any rank starts."""
     held, most = at_once(sizes, ranks), max(size.edges for size in sizes)
-    cutting = BYTES_PER_EDGE if graph.edge_types is None else BYTES_PER_TYPED_EDGE
+    cutting = BYTES_PER_TYPED_EDGE if facts.typed else BYTES_PER_EDGE
     return [
         Need(f"topology of {len(held)} parts" if len(held) > 1 else "topology of a part", "host",
-             sum(topology_bytes(graph, size) for size in held)),
-        Need("features of parts, mapped", "shared", sum(feature_bytes(graph, size) for size in held)),
-        Need("cutting the parts", "host", 9 * graph.num_nodes + cutting * most, per_rank=False),
+             sum(topology_bytes(facts, size) for size in held)),
+        Need("features of parts, mapped", "shared", sum(feature_bytes(facts, size) for size in held)),
+        Need("cutting the parts", "host", 9 * facts.num_nodes + cutting * most, per_rank=False),
     ]

@@ -1,69 +1,79 @@
-"""Options of model averaging, and what does not go with them."""
+"""Which options of model averaging go together, and with what."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from gnnexp.errors import Problem
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts
+from gnnexp.graph.parts import PartSizes
 from gnnexp.paradigms.checks import plain_features, vertices_only, whole_topology
-from gnnexp.paradigms.parts.local_models import OptimizerState
+from gnnexp.paradigms.parts.needs import feature_bytes, topology_bytes
+
+if TYPE_CHECKING:
+    from gnnexp.paradigms.model_averaging import ModelAveraging
 
 _NAME = "model_averaging"
+# Halos may take this many times the parts of section III-C: more of them hardly shrink.
+_MOST_TIMES = 8
 
 
-@dataclass(frozen=True)
-class AveragingOptions:
-    """See `ModelAveraging`."""
+def batch_size_of(options: ModelAveraging, whole: int | None, parts: int) -> int | None:
+    """Targets of a part's batch, of `whole` in a global one (`train.batch_size`); None: all that the part has."""
+    if options.local_batch_size is not None or whole is None:
+        return options.local_batch_size
+    return -(-whole // parts)
 
-    sync_every: int
-    optimizer_state: OptimizerState
-    full_neighbors: bool
-    local_batch_size: int | None
-    memory: int | None
-    reserve: int | None
 
-    def batch_size(self, whole: int | None, parts: int) -> int | None:
-        """Targets of a part's batch, of `whole` in a global one (`train.batch_size`); None: all that the part has."""
-        if self.local_batch_size is not None or whole is None:
-            return self.local_batch_size
-        return -(-whole // parts)
+def memory_of(experiment: Experiment, options: ModelAveraging) -> int | None:
+    """M: bytes of a rank; None: nobody said."""
+    return experiment.hardware.device_memory if options.memory is None else options.memory
 
-    def memory_of(self, config: Mapping[str, Any]) -> int | None:
-        """M: bytes of a rank; None: nobody said."""
-        memory = config["hardware"].get("device_memory") if self.memory is None else self.memory
-        return None if memory is None else int(memory)
 
-    def problems(self) -> list[Problem]:
-        """What no configuration can have."""
-        found = []
-        if self.sync_every < 1:
-            found.append(Problem("paradigm.sync_every", self.sync_every, "must be 1 or more epochs",
-                                 "set paradigm.sync_every=1"))
-        if self.optimizer_state not in get_args(OptimizerState):
-            found.append(Problem("paradigm.optimizer_state", self.optimizer_state,
-                                 f"must be one of: {', '.join(get_args(OptimizerState))}",
-                                 "set paradigm.optimizer_state=kept"))
-        if self.local_batch_size is not None and self.local_batch_size < 1:
-            found.append(Problem("paradigm.local_batch_size", self.local_batch_size, "must be 1 or more, or null",
-                                 "set paradigm.local_batch_size=null"))
-        if self.memory is not None and self.memory < 1:
-            found.append(Problem("paradigm.memory", self.memory, "must be bytes, or null",
-                                 "set paradigm.memory=null"))
-        return found
+def option_problems(options: ModelAveraging) -> list[Problem]:
+    """What no configuration can have."""
+    found = []
+    if options.sync_every < 1:
+        found.append(Problem("paradigm.sync_every", options.sync_every, "must be 1 or more epochs",
+                             "set paradigm.sync_every=1"))
+    if options.local_batch_size is not None and options.local_batch_size < 1:
+        found.append(Problem("paradigm.local_batch_size", options.local_batch_size, "must be 1 or more, or null",
+                             "set paradigm.local_batch_size=null"))
+    if options.memory is not None and options.memory < 1:
+        found.append(Problem("paradigm.memory", options.memory, "must be bytes, or null", "set paradigm.memory=null"))
+    return found
 
-    def check(self, config: Mapping[str, Any]) -> list[Problem]:
-        """What does not go with the rest of the resolved `config`."""
-        every, train = self.sync_every, config["train"]
-        problems = [*plain_features(config, _NAME), *whole_topology(config, _NAME),
-                    *vertices_only(config, _NAME, "the ends of a link are in different parts")]
-        if (train["eval_every"] or 0) % every:
-            problems.append(Problem("train.eval_every", train["eval_every"], f"must be a multiple of {every} "
-                                    "(paradigm.sync_every): between averages there is no model to evaluate",
-                                    f"set train.eval_every={every}"))
-        memory = self.memory_of(config)
-        if self.reserve is not None and not (memory is not None and 0 <= self.reserve < memory):
-            problems.append(Problem("paradigm.reserve", self.reserve, f"must be 0 or more and below the memory of a "
-                                    f"rank ({memory})", "set paradigm.reserve=null, or paradigm.memory"))
-        return problems
+
+def check_averaging(experiment: Experiment, options: ModelAveraging) -> list[Problem]:
+    """What does not go with the rest of the experiment."""
+    every, eval_every = options.sync_every, experiment.train.eval_every
+    problems = [*plain_features(experiment, _NAME), *whole_topology(experiment, _NAME),
+                *vertices_only(experiment, _NAME, "the ends of a link are in different parts")]
+    if (eval_every or 0) % every:
+        problems.append(Problem("train.eval_every", eval_every, f"must be a multiple of {every} (paradigm.sync_every): "
+                                "between averages there is no model to evaluate", f"set train.eval_every={every}"))
+    memory, reserve = memory_of(experiment, options), options.reserve
+    if reserve is not None and not (memory is not None and 0 <= reserve < memory):
+        problems.append(Problem("paradigm.reserve", reserve, f"must be 0 or more and below the memory of a rank "
+                                f"({memory})", "set paradigm.reserve=null, or paradigm.memory"))
+    return problems
+
+
+def fitting_parts(
+    experiment: Experiment, facts: GraphFacts, options: ModelAveraging, sizes: Sequence[PartSizes], least: int
+) -> int | Problem:
+    """How many parts fit what a rank has, where section III-C counts `least` without their halos.
+
+    Those that are cut, if each fits; else twice as many, where nobody told how many.
+    """
+    memory, count = memory_of(experiment, options), len(sizes)
+    largest = max(topology_bytes(facts, size) + feature_bytes(facts, size) for size in sizes)
+    if memory is None or largest <= memory:
+        return count
+    if experiment.partitioner.num_parts == "auto" and 2 * count <= min(_MOST_TIMES * least, facts.num_nodes):
+        return 2 * count
+    key = "hardware.device_memory" if options.memory is None else "paradigm.memory"
+    return Problem(key, memory, f"the largest of {count} parts has {largest} bytes of topology and features, its halo "
+                   "included", f"set partitioner.num_parts={2 * count}, or {key}={largest} or more")

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from gnnexp.experiment.build import build
 from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.block import Batch, BatchKey, Block
 from gnnexp.graph.parts import Part, in_memory
@@ -70,9 +69,9 @@ def take_turn(job: Job, number: int, batch_size: int | None, pool: Pool) -> Turn
     assert job.parts is not None
     part = in_memory(job.parts.open(number))
     shard = Shard(part.graph, needs=job.model.needs, names=part.names)
-    sampler, store = build(job.config["sampler"], Sampler), build(job.config["feature_store"], FeatureStore)
+    sampler, store = job.experiment.sampler.make(), job.experiment.feature_store.make()
     sampler.pool = store.pool = pool
     sampler.setup(shard, job.model.num_layers)
     store.setup(shard, job.dtype, job.device, job.batch_comm)
-    schedule = TargetSchedule(part.graph.splits.train, batch_size, job.run.seed, job.run.train.shuffle)
+    schedule = TargetSchedule(part.graph.splits.train, batch_size, job.experiment.seed, job.experiment.train.shuffle)
     return Turn(number, part, sampler, store, schedule)

@@ -9,10 +9,9 @@ out, so it follows the paper's description.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -42,18 +41,16 @@ class Costs:
         return Costs(itemsize / hardware.gather, 1 / hardware.flops, itemsize / hardware.links.network)
 
 
-def check_profile(hardware: Mapping[str, Any]) -> list[Problem]:
+def check_profile(hardware: HardwareConfig) -> list[Problem]:
     """The profile must say what computing and sending cost."""
-    said = {"hardware.flops": hardware.get("flops"), "hardware.gather": hardware.get("gather"),
-            "hardware.links.network": (hardware.get("links") or {}).get("network")}
+    said = {"hardware.flops": hardware.flops, "hardware.gather": hardware.gather,
+            "hardware.links.network": None if hardware.links is None else hardware.links.network}
     return [Problem(key, value, "paradigm.dependency=hybrid weighs computing against sending by it: must be a positive "
                     "number", f"choose a profile that says it (hardware=local_measured), or set {key}=<per second>")
-            for key, value in said.items() if not isinstance(value, int | float) or value <= 0]
+            for key, value in said.items() if value is None or value <= 0]
 
 
-def cheapest(
-    shard: Shard, own: Tensor, dims: Sequence[int], costs: Costs
-) -> Callable[[int, Tensor], Tensor]:
+def cheapest(shard: Shard, own: Tensor, dims: Sequence[int], costs: Costs) -> Callable[[int, Tensor], Tensor]:
     """Which foreign inputs of a layer are computed here: `(layer from 0, ids [m])` to `[m]` bool.
 
     Args:

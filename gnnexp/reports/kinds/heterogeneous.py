@@ -10,7 +10,7 @@ from gnnexp.record.runs import Run
 from gnnexp.reports.published.cells import number_of, printed
 from gnnexp.reports.published.graphs import published_graph
 from gnnexp.reports.table import Table, megabytes_cell, seconds_cell
-from gnnexp.reports.values.labels import ALWAYS, label_runs
+from gnnexp.reports.values.labels import ALWAYS, last_of_settings
 
 BASELINE = "distdgl"
 _COLUMNS = ("epoch s", f"x {BASELINE}", "edges computed", "MB sent", "paper s", f"paper x {BASELINE}")
@@ -47,8 +47,7 @@ class Epoch:
 def find_epochs(runs: Iterable[Run]) -> list[Epoch]:
     """Of finished runs, the last of each setting, in order of first appearance."""
     chosen = [run for run in runs if run.status == "finished"]
-    last = {tuple(labels.values()): (labels, run) for labels, run in zip(label_runs(chosen), chosen, strict=True)}
-    return [_epoch(labels, run) for labels, run in last.values()]
+    return [_epoch(labels, run) for labels, run in last_of_settings(chosen)]
 
 
 def _epoch(labels: Mapping[str, str], run: Run) -> Epoch:

@@ -13,7 +13,7 @@ from gnnexp.record.runs import Run
 from gnnexp.reports.figures.drawing import Part, empty_figure, save, stack
 from gnnexp.reports.published.cells import number_of, printed
 from gnnexp.reports.table import Table, seconds_cell
-from gnnexp.reports.values.labels import ALWAYS, figure_name, label_runs
+from gnnexp.reports.values.labels import ALWAYS, figure_name, last_of_settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,8 +70,7 @@ class Spent:
 def find_spent(runs: Iterable[Run]) -> list[Spent]:
     """Finished runs that time the task apart, the last of each setting, in order of first appearance."""
     chosen = [run for run in runs if run.status == "finished" and _tells_task(run)]
-    last = {tuple(labels.values()): (labels, run) for labels, run in zip(label_runs(chosen), chosen, strict=True)}
-    return [_spent(labels, run) for labels, run in last.values()]
+    return [_spent(labels, run) for labels, run in last_of_settings(chosen)]
 
 
 def _tells_task(run: Run) -> bool:

@@ -12,7 +12,7 @@ from gnnexp.reports.kinds.rank_load import tells_redundancy
 from gnnexp.reports.offload.chunk_plan import ChunkPlan, plan_of
 from gnnexp.reports.offload.crossings import Breakdown, breakdown_of
 from gnnexp.reports.table import Table
-from gnnexp.reports.values.labels import ALWAYS, figure_name, label_runs
+from gnnexp.reports.values.labels import ALWAYS, figure_name, last_of_settings
 
 _KINDS = ("topology", "vertex", "intermediate")
 _MEMORY = (*(f"{kind} MB" for kind in _KINDS), "device peak MB", "promised MB")
@@ -70,8 +70,7 @@ class Offloaded:
 def find_offloaded(runs: Iterable[Run]) -> list[Offloaded]:
     """Finished full-graph runs, the last of each setting, in order of first appearance."""
     chosen = [run for run in runs if run.status == "finished" and _is_full_graph(run)]
-    last = {tuple(labels.values()): (labels, run) for labels, run in zip(label_runs(chosen), chosen, strict=True)}
-    return [_offloaded(labels, run) for labels, run in last.values()]
+    return [_offloaded(labels, run) for labels, run in last_of_settings(chosen)]
 
 
 def _is_full_graph(run: Run) -> bool:

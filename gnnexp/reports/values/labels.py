@@ -28,6 +28,12 @@ def label_runs(runs: Sequence[Run]) -> list[dict[str, str]]:
     return [{column: labels[column] for column in shown} for labels in wide]
 
 
+def last_of_settings(runs: Sequence[Run]) -> list[tuple[dict[str, str], Run]]:
+    """The last run of each setting with its labels, in order of first appearance."""
+    return list({tuple(labels.values()): (labels, run)
+                 for labels, run in zip(label_runs(runs), runs, strict=True)}.values())
+
+
 def _names(run: Run) -> dict[str, str]:
     setting = setting_of(run)
     # Only what was partitioned has a partitioner, whatever the configuration says.

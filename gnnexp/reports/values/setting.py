@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gnnexp.experiment.schema import run_config
+from gnnexp.experiment.build import batch_size_of
 from gnnexp.record.runs import Run
 
 
@@ -57,7 +57,7 @@ def setting_of(run: Run) -> Setting:
 def _global_batch(run: Run) -> str:
     if run.value("train.batch_of") in ("null", "run"):
         return run.value("train.batch_size")
-    return str(run_config(run.config).train.batch_size)
+    return str(batch_size_of(run.config))
 
 
 def setting_columns(settings: Sequence[Setting]) -> tuple[str, ...]:

@@ -13,9 +13,10 @@ from typing import Any
 import torch
 
 from gnnexp.comm.environment import read_environment
+from gnnexp.experiment.build import experiment_of
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
-from gnnexp.paradigms.base import Paradigm
+from gnnexp.paradigms.trainer import Trainer
 from gnnexp.testing.emulated import counting
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.train import make_optimizer
@@ -50,7 +51,7 @@ class Step:
 
 def steady_step(
     config: Mapping[str, Any], graph: Graph, partition: Partition | None,
-    formula: Callable[[Paradigm[Any], int], int],
+    formula: Callable[[Trainer[Any], int], int],
 ) -> Step:
     """Train on this rank's GPU for `WARM_UP` steps, and count what the next one does.
 
@@ -62,27 +63,29 @@ def steady_step(
     """
     with tempfile.TemporaryDirectory() as folder:
         frequency = torch.arange(graph.num_nodes) % 7
-        job, paradigm = assemble(config, Artifacts(graph, partition, frequency), Path(folder), read_environment())
-        optimizer, batches = make_optimizer(paradigm.module, job.run.train), _endless(paradigm)
-        paradigm.module.train()
+        job = assemble(
+            experiment_of(config), Artifacts(graph, partition, frequency), Path(folder), read_environment())
+        trainer = job.experiment.paradigm.trainer(job)
+        optimizer, batches = make_optimizer(trainer.module, job.experiment.train), _endless(trainer)
+        trainer.module.train()
 
         def step() -> None:
-            paradigm.forward_backward(next(batches))
-            paradigm.synchronize()
-            paradigm.update(optimizer)
+            trainer.forward_backward(next(batches))
+            trainer.synchronize()
+            trainer.update(optimizer)
 
         for _ in range(WARM_UP):
             step()
-        paradigm.end_epoch()
+        trainer.end_epoch()
         with counting() as counts:
             step()
-        expected = formula(paradigm, paradigm.end_epoch()["tier/h2d_bytes"])
+        expected = formula(trainer, trainer.end_epoch().work["tier/h2d_bytes"])
         job.comm.release()
     totals = counts.totals
     return Step(totals["waits"], totals["launches"], totals["h2d_bytes"], totals["pageable_h2d_bytes"], expected,
                 counts.places)
 
 
-def _endless(paradigm: Paradigm[Any]) -> Iterator[Any]:
+def _endless(trainer: Trainer[Any]) -> Iterator[Any]:
     for epoch in count():
-        yield from paradigm.batches(epoch)
+        yield from trainer.batches(epoch)

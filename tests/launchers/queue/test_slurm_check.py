@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gnnexp.config.compose import compose
 from gnnexp.errors import Problem
-from gnnexp.experiment.schema import run_config
+from gnnexp.experiment.build import hardware_of
 from gnnexp.launchers.queue.slurm_check import check_against_cluster, read_partitions
 from gnnexp.launchers.slurm import SlurmLauncher
 
@@ -25,7 +25,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def problems() -> list[Problem]:
-    return check_against_cluster(SlurmLauncher(mem_gb=1.0), run_config(compose(["hardware=slurm_cpu"]).config).hardware)
+    return check_against_cluster(SlurmLauncher(mem_gb=1.0), hardware_of(compose(["hardware=slurm_cpu"]).config))
 
 
 @pytest.mark.parametrize("script", [

@@ -8,14 +8,13 @@ from functools import cache
 from typing import Any
 
 import torch
+from experiments import check_config, data_problems, experiment_in, planned
 from small_graphs import sparse_rows
 
 from gnnexp.config.compose import compose
 from gnnexp.experiment.build import build
-from gnnexp.experiment.check import check_config, check_data
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
-from gnnexp.paradigms.base import Paradigm
 from gnnexp.partitioners.base import Partitioner
 from gnnexp.testing.exactness import cut_parts, parts
 from gnnexp.testing.graphs import nasty_graph
@@ -56,10 +55,11 @@ def partition_of(case: Case) -> Partition | None:
     """Who owns what, where the way wants to know."""
     chosen, graph = named(case), graph_of(case)
     config = config_of(case)
-    paradigm = build(config["paradigm"], Paradigm)
-    if not paradigm.wants_partition(config):
+    experiment = experiment_in(config)
+    paradigm = experiment.paradigm
+    if not paradigm.wants_partition(experiment):
         return None
-    size = PARTS if paradigm.works_on_parts else int(chosen["ranks"])
+    size = PARTS if planned(experiment, graph).works_on_parts else int(chosen["ranks"])
     cut = paradigm.takes_vertex_cut and build(config["partitioner"], Partitioner).vertex_cut
     kind = chosen["parts"]
     found = (cut_parts if cut else parts)(graph, size, "random" if kind == "idle" else kind)
@@ -132,16 +132,16 @@ def reference_of(case: Case) -> tuple[Case, dict[str, Any] | None]:
     is compared with itself, so; who averages models of parts, with one rank that trains all of them.
     """
     chosen, config = named(case), config_of(case)
-    paradigm = build(config["paradigm"], Paradigm)
+    plan = planned(experiment_in(config), graph_of(case))
     plain = {"rows": "trained" if chosen["rows"] == "trained" else "dense", "stopped": "never", "kernel": "auto",
              "overlap": "off", "device": "cpu"}
     decoupled = config["paradigm"].get("mode") == "decoupled"
-    alone = paradigm.exact or decoupled
+    alone = plan.exact or decoupled
     if alone and "dgl" not in config["sampler"]["_target_"].lower():
         plain |= {"ranks": "1", "parts": "random"}
         same = _case({**chosen, **plain})
         return same, _serial(config_of(same), TWIN if decoupled else _composed("system=dgl")["paradigm"])
-    return _case({**chosen, **plain, **({"ranks": "1"} if paradigm.works_on_parts else {})}), None
+    return _case({**chosen, **plain, **({"ranks": "1"} if plan.works_on_parts else {})}), None
 
 
 def _case(chosen: Mapping[str, str]) -> Case:
@@ -174,5 +174,5 @@ def refusal(case: Case) -> str:
 @cache
 def _refused(case: Case) -> str:
     config = config_of(case)
-    problems = check_config(config) or check_data(config, graph_of(case))
+    problems = check_config(config) or data_problems(config, graph_of(case))
     return f"{problems[0].key}: {problems[0].allowed}" if problems else ""

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from experiments import experiment_in, planned
 from stopping import attempt
 from torch import Tensor
 
-from gnnexp.experiment.build import build
 from gnnexp.graph.parts import write_parts
 from gnnexp.graph.stream import GraphStream
-from gnnexp.paradigms.base import Paradigm
 from gnnexp.record.records import read_epochs
 from gnnexp.testing.steps import worst_loss_error
 from gnnexp.training.assemble import Artifacts
@@ -71,13 +70,17 @@ def reference(ranks: Any, case: Case) -> Trained:
 _REFERENCES: dict[str, Trained] = {}
 
 
+def _on_parts(config: Mapping[str, Any], case: Case) -> bool:
+    return planned(experiment_in(config), graph_of(case)).works_on_parts
+
+
 def trained(ranks: Any, case: Case, config: Mapping[str, Any] | None = None) -> Trained:
     """Run a case, with another configuration if one is given; stopped and gone on with if the case says so."""
     chosen, config = named(case), dict(config_of(case) if config is None else config)
     size = int(chosen["ranks"])
     with tempfile.TemporaryDirectory() as folder:
         given = partition = partition_of(case)
-        if given is not None and build(config["paradigm"], Paradigm).works_on_parts:
+        if given is not None and _on_parts(config, case):
             full = config["paradigm"].get("full_neighbors", True)
             write_parts(graph_of(case), GraphStream(graph_of(case)), given, Path(folder) / "parts", full_neighbors=full)
             partition = None
@@ -86,7 +89,7 @@ def trained(ranks: Any, case: Case, config: Mapping[str, Any] | None = None) -> 
             assert ended[-1]["stopped_by"] == "SIGTERM", "it was to be stopped"
         ended = ranks(size).run(_attempt, case, config, folder, None, partition)
         epochs = read_epochs(Path(folder))
-    on_parts = build(config["paradigm"], Paradigm).works_on_parts
+    on_parts = _on_parts(config, case)
     losses = [loss for epoch in epochs for loss in ([epoch["metrics"]["loss/train"]] if on_parts else epoch["losses"])]
     metrics = [{name: value for name, value in epoch["metrics"].items() if name.partition("/")[2] in ("val", "test")}
                for epoch in epochs]

@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from gnnexp.experiment.schema import run_config
+from gnnexp.experiment.build import batch_size_of
 from gnnexp.planning.work import num_steps
 from gnnexp.record.runs import Run
 from gnnexp.reports.claims.claim import Expects
@@ -52,7 +52,7 @@ def is_of_balance(value: str) -> bool:
 def chance_of(run: Run) -> Chance:
     """Of a batch of `run`; the full graph is dealt once, all of its vertices, and not anew in every epoch."""
     sizes, ranks = run.provenance["graph"], setting_of(run).ranks
-    batch = run_config(run.config).train.batch_size
+    batch = batch_size_of(run.config)
     targets = min(int(batch), int(sizes["num_train"])) if batch else int(sizes["num_nodes"])
     batches = num_steps(run) * run.num_warm if batch else 1
     mean, deviation = dealt(targets, ranks)

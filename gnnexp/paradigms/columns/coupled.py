@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from gnnexp.comm.tensor_split import Shares, even_bounds, gather, share_rows, split
-from gnnexp.feature_stores.base import FeatureStore
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.job import Job
@@ -22,9 +21,11 @@ from gnnexp.kernels.counter import Purpose
 from gnnexp.models.decoupled import contract_layer
 from gnnexp.models.layer import Cuts, Destinations, Layer
 from gnnexp.models.local import normalised_weights
+from gnnexp.paradigms.chunks.chunking import Chunking
 from gnnexp.paradigms.chunks.in_chunks import in_chunks, static_weights
+from gnnexp.paradigms.columns.trainer import ColumnTrainer
 from gnnexp.paradigms.loops.full_graph import Whole
-from gnnexp.placement.chunks import Chunk
+from gnnexp.placement.chunks import Chunk, ChunkCost
 
 
 def projects_first(layer: Layer, index: int, sparse: bool) -> bool:
@@ -40,39 +41,33 @@ def shared_columns(layer: Layer, index: int, sparse: bool) -> Cuts:
     return Cuts(everywhere, everywhere)
 
 
-class CoupledLayers:
-    """The layers of a model, exact.
+class CoupledTrainer(ColumnTrainer):
+    """The model's own layers, exact; see `ColumnTrainer` for the arguments."""
 
-    Args:
-        job: of the rank.
-        chunks: of the whole graph.
-        own: `[n]` ids whose dense updates are this rank's, a contiguous range, on the device.
-        lengths: how many of every rank.
-    """
-
-    def __init__(self, job: Job, chunks: Sequence[Chunk], own: Tensor, lengths: Sequence[int]) -> None:
-        self._job, self._chunks, self._own, self._lengths = job, chunks, own, lengths
+    def __init__(self, job: Job, chunking: Chunking, cost: ChunkCost) -> None:
+        super().__init__(job, chunking, cost)
         self._features: Rows | None = None
         self._weights: dict[Hashable, Tensor | None] = {}
-        degree = torch.cat([chunk.block.degree for chunk in chunks])
-        self._degree = degree.to(own.device)[own]
+        self._own_here = self.own.to(job.device)
+        degree = torch.cat([chunk.block.degree for chunk in self.chunks])
+        self._degree = degree.to(job.device)[self._own_here]
 
-    def bounds(self, index: int) -> list[int]:
-        """Columns of every rank in the aggregation of layer `index`."""
-        return list(self._split(index).bounds)
+    def bounds_of(self, layer: int) -> Sequence[int]:
+        """Of what the layer aggregates."""
+        return self._split(layer).bounds
 
     def _projects_first(self, index: int) -> bool:
-        return projects_first(contract_layer(self._job.model, index), index, self._sparse)
+        return projects_first(contract_layer(self.job.model, index), index, self._sparse)
 
     @property
     def _sparse(self) -> bool:
-        return isinstance(self._job.graph.features, SparseRows)
+        return isinstance(self.job.graph.features, SparseRows)
 
     def _static(self, index: int) -> Tensor | None:
         """Weights of all edges that are the same in every epoch; layers that weigh alike share them."""
-        layer = contract_layer(self._job.model, index)
+        layer = contract_layer(self.job.model, index)
         if layer.weights_key not in self._weights:
-            self._weights[layer.weights_key] = static_weights(layer, self._chunks, self._job.device)
+            self._weights[layer.weights_key] = static_weights(layer, self.chunks, self.job.device)
         return self._weights[layer.weights_key]
 
     def _split(self, index: int) -> Shares:
@@ -84,34 +79,35 @@ class CoupledLayers:
         return self._shares(self._cuts(index).sums)
 
     def _cuts(self, index: int) -> Cuts:
-        return shared_columns(contract_layer(self._job.model, index), index, self._sparse)
+        return shared_columns(contract_layer(self.job.model, index), index, self._sparse)
 
     def _shares(self, cuts: Sequence[int]) -> Shares:
-        comm = self._job.comm
+        comm = self.job.comm
         bounds = [cuts[stretch] for stretch in even_bounds(len(cuts) - 1, comm.size)]
-        return Shares(self._lengths, bounds, comm.rank)
+        return Shares(self.counts_per_rank, bounds, comm.rank)
 
-    def load(self, store: FeatureStore) -> None:
-        """Columns of all vertices' features, where layer 1 aggregates them."""
-        if self._projects_first(0) or store.trainable:
-            return
-        columns = self._split(0).columns
-        features = self._job.graph.features
-        assert isinstance(features, Tensor)
-        self._features = features[:, columns].to(self._job.dtype).contiguous().to(self._job.device)
-        store.count("host", features.shape[0], self._features.numel() * self._features.element_size())
+    def load(self) -> Rows:
+        """Whole rows of the own vertices; columns of all vertices' features beside them, where layer 1 sums those."""
+        store = self.job.store
+        if not (self._projects_first(0) or store.trainable):
+            features = self.job.graph.features
+            assert isinstance(features, Tensor)
+            columns = features[:, self._split(0).columns].to(self.job.dtype).contiguous()
+            self._features = columns.to(self.job.device)
+            store.count("host", features.shape[0], self._features.numel() * self._features.element_size())
+        return store.read(self.own.to(self.job.graph.indices.dtype))
 
-    def run(self, whole: Whole) -> Tensor:
+    def forward(self, ready: Whole) -> Tensor:
         """`[n, classes]` of the own vertices."""
-        h: Rows = whole.features
-        for index in range(self._job.model.num_layers):
-            h = self._layer(index, h, whole.batch.key)
+        h: Rows = ready.features
+        for index in range(self.job.model.num_layers):
+            h = self._layer(index, h, ready.batch.key)
         assert isinstance(h, Tensor)
         return h
 
     def _layer(self, index: int, h: Rows, key: BatchKey) -> Tensor:
-        model, layer = self._job.model, contract_layer(self._job.model, index)
-        dropped = model.drop_input(index, self._own, h, key)
+        model, layer = self.job.model, contract_layer(self.job.model, index)
+        dropped = model.drop_input(index, self._own_here, h, key)
         if self._projects_first(index):
             projected = layer.neighbour(dropped)
             aggregated = self._projected(index, projected, dropped, key)
@@ -119,12 +115,12 @@ class CoupledLayers:
         else:
             aggregated = layer.project_aggregated(self._aggregated(index, dropped, key))
             own = layer.neighbour(dropped) if layer.self_is_neighbour else layer.self_(dropped)
-        mixed = layer.mix(Destinations(self._own, self._degree), aggregated, own)
+        mixed = layer.mix(Destinations(self._own_here, self._degree), aggregated, own)
         return model.finish_layer(index, layer.preactivation(mixed), layer.residual_part(h))
 
     def _aggregated(self, index: int, dropped: Rows, key: BatchKey) -> Tensor:
         """`[n, Din]` sums of the inputs; features that take no gradient are here by columns already."""
-        job, shares, layer = self._job, self._split(index), contract_layer(self._job.model, index)
+        job, shares, layer = self.job, self._split(index), contract_layer(self.job.model, index)
         if index == 0 and self._features is not None:
             everyone = torch.arange(job.graph.num_nodes, device=job.device)
             x = job.model.drop_features(everyone, self._features, shares.columns, key)
@@ -139,20 +135,20 @@ class CoupledLayers:
         def back(chunk: Chunk, gradient: Tensor, weight: Tensor | None) -> Tensor:
             return layer.aggregate_back(chunk.block, gradient, weight)
 
-        summed = in_chunks(work, x, self._static(index), self._chunks, job.tier, width=shares.width,
+        summed = in_chunks(work, x, self._static(index), self.chunks, job.tier, width=shares.width,
                            transposed=back if layer.num_weights == 1 else None)
         return gather(summed, shares, job.comm, "activations" if index else "features")
 
     def _projected(self, index: int, projected: Tensor, dropped: Rows, key: BatchKey) -> Tensor:
         """`[n, C]` sums of projected rows, already divided by the mass where weights come from shared keys."""
-        job, layer, shares = self._job, contract_layer(self._job.model, index), self._split(index)
+        job, layer, shares = self.job, contract_layer(self.job.model, index), self._split(index)
         x, summed_shares = split(projected, shares, job.comm, "activations"), self._gathered(index)
         heads = layer.num_weights
         drop = job.model.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
         if layer.kind == "projected":
             keys = layer.keys_of_projected(projected) or layer.keys(dropped)
             assert keys is not None, "a layer with projected weights has keys"
-            x = torch.cat((x, share_rows(torch.cat(keys, 1), self._lengths, job.comm, "activations")), 1)
+            x = torch.cat((x, share_rows(torch.cat(keys, 1), self.counts_per_rank, job.comm, "activations")), 1)
 
         def work(chunk: Chunk, rows: Tensor, weight: Tensor | None) -> Tensor:
             keyed = None
@@ -163,5 +159,5 @@ class CoupledLayers:
                 weight = normalised_weights(layer, chunk.block, keyed, drop)
             return layer.aggregate_projected(chunk.block, rows, weight, shares.columns)
 
-        summed = in_chunks(work, x, self._static(index), self._chunks, job.tier, width=summed_shares.width)
+        summed = in_chunks(work, x, self._static(index), self.chunks, job.tier, width=summed_shares.width)
         return gather(summed, summed_shares, job.comm, "activations")

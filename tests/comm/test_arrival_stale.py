@@ -1,4 +1,4 @@
-"""Old rows: fetched when they are due, gradients home in every epoch, and what was not sent is counted."""
+"""Old rows and sums: fetched when they are due, gradients home in every epoch, what was not sent is counted."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import torch
 from exchanging import alone, connect, indices, local_rows, traffic
 from small_graphs import sparse_rows
 
+from gnnexp.comm.arrival import Arrival, Fresh, Stale, restore_all, states_of
 from gnnexp.comm.broadcast import WholeParts
 from gnnexp.comm.communicator import Communicator
-from gnnexp.comm.shuffle import Halo, shuffle
-from gnnexp.comm.stale import StaleRows
+from gnnexp.comm.shuffle import Halo, reduce_home, shuffle
 from gnnexp.graph.sparse import SparseRows
 
 EPOCHS, SIZE = 6, 3
@@ -30,12 +30,11 @@ def _epochs(kind: str, bound: int, stop_after: int | None) -> list[tuple[tuple[i
     """Per epoch: what was sent forwards, what backwards, what a fetch would have sent, what was not sent so far."""
     comm = connect()
     halo = halo_of(kind, comm)
-    stale, found = StaleRows(halo, bound), []
+    stale, found = Arrival("stale", bound).at(halo), []
     for epoch in range(EPOCHS):
         if stop_after == epoch:  # as a checkpoint does
-            rows, fetched_in = stale.rows, stale.fetched_in
-            stale = StaleRows(halo, bound)
-            stale.rows, stale.fetched_in = rows, fetched_in
+            kept, stale = states_of([stale]), Arrival("stale", bound).at(halo)
+            restore_all([stale], kept, torch.device("cpu"))
         x = rows_in(epoch, comm.rank).requires_grad_()
         mixed = stale.gather(x, epoch, comm, "activations")
         assert isinstance(mixed, torch.Tensor)
@@ -52,11 +51,9 @@ def _epochs(kind: str, bound: int, stop_after: int | None) -> list[tuple[tuple[i
         old = shuffle(rows_in(due, comm.rank), halo, comm, "features")
         assert isinstance(old, torch.Tensor)
         assert torch.equal(mixed.detach(), torch.cat((x.detach(), old[halo.num_local :])))
-        assert bound or stale.rows is None, "nothing is kept that is never used again"
+        assert bound or type(stale) is Fresh, "nothing is kept that is never used again"
         traffic(comm)
         found.append((forwards, backwards, halo.fetch_bytes(x.detach()), stale.skipped_bytes))
-    stale.forget()
-    assert (stale.rows, stale.fetched_in, stale.skipped_bytes) == (None, 0, 0)
     return found
 
 
@@ -85,7 +82,7 @@ def _sparse(kind: str, bound: int) -> list[tuple[int, int]]:
     """Per epoch: bytes sent, and bytes that a fetch would send."""
     comm, found, before = connect(), [], 0
     halo = halo_of(kind, comm)
-    stale = StaleRows(halo, bound)
+    stale = Arrival("stale", bound).at(halo)
     for epoch in range(4):
         local = sparse_in(epoch, comm.rank)
         mixed = stale.gather(local, epoch, comm, "features")
@@ -112,6 +109,46 @@ def test_sparse_rows_grow_old_too(ranks, kind, bound):
 
 def test_a_single_rank_has_everything():
     comm, rows = alone(), torch.rand(4, 2)
-    stale = StaleRows(WholeParts([4], 0), 3)
+    stale = Stale(WholeParts([4], 0), 3)
     assert all(stale.gather(rows, epoch, comm, "features") is rows for epoch in range(3))
     assert stale.skipped_bytes == 0 and traffic(comm) == {}
+
+
+def whole_rows_in(epoch: int, rank: int) -> torch.Tensor:
+    """`[num_local + F, 3]`, other ones in every epoch."""
+    index = indices(SIZE)[rank]
+    generator = torch.Generator().manual_seed(1000 * epoch + rank)
+    return torch.rand((index.num_local + index.num_foreign, 3), generator=generator, dtype=torch.float64)
+
+
+def _sums(bound: int) -> list[tuple[tuple[int, int], tuple[int, int], int]]:
+    """Per epoch: what was sent forwards, what backwards, and what was not sent so far."""
+    comm, found = connect(), []
+    index = indices(comm.size)[comm.rank]
+    stale = Arrival("stale", bound).at(index)
+    for epoch in range(EPOCHS):
+        rows = whole_rows_in(epoch, comm.rank).requires_grad_()
+        home = stale.reduce(rows, epoch, comm, "activations")
+        forwards = traffic(comm).get("activations", (0, 0))
+        y = rows_in(epoch, comm.rank)
+        home.backward(y)
+        backwards = traffic(comm)["activations"]
+        then = whole_rows_in(epoch - epoch % (bound + 1), comm.rank)
+        others = reduce_home(then, index, comm, "features") - then[: index.num_local]
+        expected = shuffle(y, index, comm, "features")
+        assert torch.allclose(home.detach(), rows.detach()[: index.num_local] + others, rtol=0, atol=1e-14)
+        assert rows.grad is not None and torch.equal(rows.grad, expected)
+        traffic(comm)
+        found.append((forwards, backwards, stale.skipped_bytes))
+    return found
+
+
+@pytest.mark.parametrize("bound", [0, 1, 2])
+def test_sums_are_at_most_as_old_as_the_bound_and_gradients_are_never(ranks, bound):
+    for index, found in zip(indices(SIZE), ranks(SIZE).run(_sums, bound), strict=True):
+        one, skipped = sum(index.received) * 3 * 8, 0
+        for epoch, (forwards, backwards, so_far) in enumerate(found):
+            fresh = epoch % (bound + 1) == 0
+            skipped += 0 if fresh else one
+            assert forwards == ((one, 1) if fresh else (0, 0)) and so_far == skipped
+            assert backwards == (sum(index.sent) * 3 * 8, 1)

@@ -1,0 +1,106 @@
+"""The shape of what a configuration holds: keys, types and kinds of components, by annotations; nothing is called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import is_dataclass
+from typing import Any, TypeGuard
+
+from gnnexp.errors import Problem
+from gnnexp.experiment.locate import component
+from gnnexp.experiment.signature import (
+    TARGET,
+    Parameter,
+    check_keys,
+    component_kinds,
+    parameters_of,
+    parameters_of_dataclass,
+)
+
+
+def options_in(value: object, kinds: tuple[type, ...]) -> type | None:
+    """The dataclass that a mapping without `_target_` is of, where a component takes its options in groups."""
+    if not isinstance(value, Mapping) or is_node(value):
+        return None
+    return next((kind for kind in kinds if is_dataclass(kind)), None)
+
+
+def is_node(value: object) -> TypeGuard[Mapping[str, Any]]:
+    """Whether it is the mapping of a component."""
+    return isinstance(value, Mapping) and TARGET in value
+
+
+def kinds_of(allowed: Mapping[str, Parameter] | None, key: object) -> tuple[type, ...]:
+    """What a component under this key must inherit from; empty where the annotation names no class."""
+    parameter = (allowed or {}).get(str(key))
+    return () if parameter is None else component_kinds(parameter.hint)
+
+
+def check_node(path: str, node: object, *kinds: type) -> list[Problem]:
+    """Everything wrong with a component's mapping: target, unknown, missing and mistyped keys, nested ones too.
+
+    Args:
+        path: config key of the mapping (`sampler`), for the messages.
+        node: what the config has there.
+        kinds: classes of which the component must be one. What is of another kind has that problem only.
+    """
+    if not isinstance(node, Mapping) or not isinstance(node.get(TARGET), str):
+        mend = f"set {path}.{TARGET}=package.module.Class" if "." in path else f"choose one: {path}=<name>"
+        return [Problem(path, node, f"must be a mapping with {TARGET}", mend)]
+    found = component(f"{path}.{TARGET}", node[TARGET], kinds)
+    if isinstance(found, Problem):
+        return [found]
+    allowed = parameters_of(found)
+    keys = {key: value for key, value in node.items() if key != TARGET}
+    problems = [] if allowed is None else check_keys(path, keys, allowed)
+    wrong = {problem.key for problem in problems}
+    nested = [problem for key, value in keys.items() if f"{path}.{key}" not in wrong
+              for problem in _check_value(f"{path}.{key}", value, kinds_of(allowed, key))]
+    return [*problems, *nested]
+
+
+def _check_value(path: str, value: object, kinds: tuple[type, ...]) -> list[Problem]:
+    """What is wrong with the component at a key, or with components where the annotation names no class of them."""
+    if kinds and is_node(value):
+        return check_node(path, value, *kinds)
+    if (options := options_in(value, kinds)) is not None:
+        return check_fields(path, options, value)
+    return [
+        Problem(f"{place}.{TARGET}", target, "no component can stand here: no annotation names its class",
+                "leave it out, or annotate the parameter with the class of the component")
+        for place, target in _targets_in(path, value)
+    ]
+
+
+def _targets_in(path: str, value: object) -> Iterator[tuple[str, object]]:
+    """Every `_target_` below a value, with the key of its mapping."""
+    waiting = [(path, value)]
+    while waiting:
+        place, inner = waiting.pop()
+        if isinstance(inner, Mapping):
+            if TARGET in inner:
+                yield place, inner[TARGET]
+            waiting += [(f"{place}.{key}", below) for key, below in inner.items()]
+        elif isinstance(inner, (list, tuple)):
+            waiting += [(f"{place}.{number}", below) for number, below in enumerate(inner)]
+
+
+def check_fields(path: str, cls: type, node: object) -> list[Problem]:
+    """Everything wrong with a mapping that becomes the dataclass `cls` (nested dataclasses too)."""
+    if not isinstance(node, Mapping):
+        return [Problem(path, node, "must be a mapping", f"see the fields of {cls.__name__}")]
+    allowed: dict[str, Parameter] = {}
+    problems: list[Problem] = []
+    for name, parameter in parameters_of_dataclass(cls).items():
+        inner = _dataclass_in(parameter.hint)
+        if inner is None or not isinstance(node.get(name), Mapping):
+            allowed[name] = parameter
+        else:
+            allowed[name] = Parameter(name, Any, required=False)
+            problems += check_fields(f"{path}.{name}", inner, node[name])
+    return [*check_keys(path, node, allowed), *problems]
+
+
+def _dataclass_in(hint: object) -> type | None:
+    options = getattr(hint, "__args__", (hint,))
+    return next((option for option in options if isinstance(option, type) and is_dataclass(option)), None)

@@ -1,0 +1,87 @@
+"""What training by columns asks of model and data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from gnnexp.errors import Problem
+from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.plan import GraphFacts
+from gnnexp.models.layer import Layer
+from gnnexp.paradigms.checks import attends, block_layers, projects_edges
+from gnnexp.paradigms.chunks.chunking import Chunking, itemsize
+from gnnexp.paradigms.chunks.local_chunks import layers_of
+from gnnexp.paradigms.columns.coupled import projects_first, shared_columns
+from gnnexp.placement.chunks import ChunkCost
+
+
+def check_coupled(experiment: Experiment) -> list[Problem]:
+    """Layers on the contract, and a hidden column for every rank."""
+    problems, model = _on_contract(experiment), experiment.model.options
+    if model.num_layers > 1 and model.hidden < experiment.num_ranks:
+        problems.append(_too_few("model.hidden", model.hidden, experiment))
+    return problems
+
+
+def check_decoupled(experiment: Experiment, attention: str) -> list[Problem]:
+    """Layers on the contract, whose edges are weighed after rows were projected; attention where it is frozen."""
+    problems = _on_contract(experiment)
+    if projects_edges(experiment):
+        problems.append(Problem("model", experiment.model.target, "decoupled layers project rows, then weigh edges, "
+                                "and its edges are projected each in their own way",
+                                "set model.decomposition=basis, or paradigm.mode=coupled"))
+    if attention == "frozen" and not attends(experiment):
+        problems.append(Problem("paradigm.attention", "frozen", f"{experiment.model.target} has no attention",
+                                "choose model=gat, or set paradigm.attention=trained"))
+    return problems
+
+
+def _on_contract(experiment: Experiment) -> list[Problem]:
+    if not block_layers(experiment):
+        return []
+    return [Problem("model", experiment.model.target, "its layers need whole rows of all neighbours in one place",
+                    "choose model=gcn, sage, gin or gat, or paradigm=vertex_parallel")]
+
+
+def check_columns(experiment: Experiment, facts: GraphFacts, chunking: Chunking, *, decoupled: bool) -> list[Problem]:
+    """A column for every rank, also of features and classes; a budget for the largest vertex."""
+    ranks, model = experiment.num_ranks, experiment.model.options
+    layers = [layer for layer in layers_of(model, facts) if isinstance(layer, Layer)]
+    if len(layers) < model.num_layers:
+        return []  # refused by `check_coupled` and `check_decoupled`
+    widths = {"dataset classes": facts.num_classes} if decoupled else _split_widths(layers, facts)
+    problems = [_too_few(what, width, experiment) for what, width in widths.items() if 0 < width < ranks]
+    cost = chunk_cost(layers, ranks, getattr(torch, experiment.train.dtype), decoupled=decoupled)
+    return [*problems, *chunking.check_data(facts, [cost], model.needs.self_loops)]
+
+
+def _split_widths(layers: Sequence[Layer], facts: GraphFacts) -> dict[str, int]:
+    """What coupled layers split, and how many columns it has."""
+    found = {}
+    for index, layer in enumerate(layers):
+        columns = len(shared_columns(layer, index, facts.sparse).rows) - 1
+        if layer.projects_edges:
+            found[f"layer {index + 1}, in blocks,"] = columns
+        elif projects_first(layer, index, facts.sparse):
+            found[f"layer {index + 1}, projected,"] = columns
+        else:
+            found[f"layer {index + 1}'s input" if index else "dataset features"] = columns
+    return found
+
+
+def chunk_cost(layers: Sequence[Any], ranks: int, dtype: torch.dtype, *, decoupled: bool) -> ChunkCost:
+    """What a chunk takes, by the widest columns that a rank has of any layer."""
+    widths = [layers[-1].out_dim] if decoupled else [max(layer.in_dim, layer.width) for layer in layers]
+    width = -(-max(widths) // ranks)
+    edge_columns = -(-max(layer.edge_columns for layer in layers) // ranks)
+    return ChunkCost.of(width, width, max(layer.num_weights for layer in layers), itemsize(dtype), edge_columns)
+
+
+def _too_few(what: str, width: int, experiment: Experiment) -> Problem:
+    fitting = max(1, width // experiment.hardware.nodes)
+    return Problem("hardware.workers", experiment.hardware.workers, f"more ranks ({experiment.num_ranks}) than columns "
+                   f"to share out: {what} has {width}",
+                   f"set hardware.workers={fitting} or fewer, or choose paradigm=vertex_parallel")

@@ -1,0 +1,146 @@
+"""Decoupled tensor parallelism (NeutronTP, sections 4.1 and 4.2): another model, whose propagations come last.
+
+    dense updates   of the own vertices, on the device or on the host
+    weights         of all edges: constant, or from keys that ranks share
+    propagation     one split to columns, L sums of all edges, one gather; exchanges of a chunk may pass while another
+                    chunk is worked on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from gnnexp.comm.background import Background
+from gnnexp.comm.tensor_split import Shares, even_bounds, gather, split
+from gnnexp.graph.block import BatchKey
+from gnnexp.graph.sparse import Rows
+from gnnexp.job import Job
+from gnnexp.models.decoupled import (
+    Decoupled,
+    Keys,
+    contract_layer,
+    has_parameters,
+    propagate,
+    propagate_back,
+    propagation_weight,
+)
+from gnnexp.models.layer import Layer
+from gnnexp.models.model import Model
+from gnnexp.paradigms.chunks.chunking import Chunking
+from gnnexp.paradigms.chunks.in_chunks import in_chunks, static_weights
+from gnnexp.paradigms.columns.edge_attention import EdgeAttention, Work
+from gnnexp.paradigms.columns.host_updates import HostUpdates, dense_updates
+from gnnexp.paradigms.columns.propagation import Pipeline, propagated, take_turns
+from gnnexp.paradigms.columns.trainer import ColumnTrainer
+from gnnexp.paradigms.loops.full_graph import Whole
+from gnnexp.placement.chunks import Chunk, ChunkCost
+
+
+class DecoupledTrainer(ColumnTrainer):
+    """The decoupled twin of the model.
+
+    Args:
+        job, chunking, cost: see `ColumnTrainer`.
+        pipeline: whether exchanges of a chunk pass while another one is worked on.
+        frozen: whether attention keeps its initial value.
+        attention_work: `shared` or `replicated`, see `EdgeAttention`.
+        on_host: whether dense updates run on the host.
+    """
+
+    def __init__(
+        self, job: Job, chunking: Chunking, cost: ChunkCost, *, pipeline: bool, frozen: bool, attention_work: Work,
+        on_host: bool,
+    ) -> None:
+        super().__init__(job, chunking, cost)
+        self.twin = Decoupled(job.model)
+        self._last = contract_layer(job.model, job.model.num_layers - 1)
+        self.shares = Shares(self.counts_per_rank, even_bounds(self._last.out_dim, job.comm.size), job.comm.rank)
+        self._host = HostUpdates(job) if on_host else None
+        # Not methods: what is shared between trainers (`job.once`) keeps none of them alive.
+        self._step = partial(_step, self._last)
+        self._static = static_weights(self._last, self.chunks, job.device)
+        constant = not has_parameters(self._last, self.chunks[0].block.to(job.device))
+        self._back = partial(_step_back, self._last) if constant else None
+        self._pipe: Pipeline | None = None
+        places: Tensor | None = None
+        if pipeline and self.in_chunks and job.comm.size > 1:
+            owner, self._pipe = job.once.of("pipeline", self._pipelined)
+            self.own = torch.nonzero(owner == job.comm.rank).flatten()
+            self.counts_per_rank = torch.bincount(owner, minlength=job.comm.size).tolist()
+            places = torch.argsort(torch.argsort(owner, stable=True))
+        self._attention = EdgeAttention(
+            job, self.whole, self.chunks, self.counts_per_rank, places, attention_work, frozen)
+        self._own_here = self.own.to(job.device)
+
+    def _pipelined(self) -> tuple[Tensor, Pipeline]:
+        """`(who finishes each vertex [V], the pipeline)`; vertices are shared out by chunks."""
+        job = self.job
+        owner, turns = take_turns(self.chunks, job.graph.num_nodes, self.shares.bounds, job.comm, job.device)
+        pipe = Pipeline(self.chunks, turns, self._step, job.model.num_layers, job.comm.beside(job.device),
+                        Background(job.timer, job.device), job.tier, self._back)
+        return owner, pipe
+
+    def bounds_of(self, layer: int) -> Sequence[int]:
+        """Of the outputs, in every layer."""
+        return self.shares.bounds
+
+    def evaluation_model(self) -> Model:
+        """What was trained."""
+        return self.twin
+
+    def load(self) -> Rows:
+        """Whole rows of the own vertices."""
+        return self.job.store.read(self.own.to(self.job.graph.indices.dtype))
+
+    # --- the iteration ---------------------------------------------------------------------------------------------
+    def forward(self, ready: Whole) -> Tensor:
+        """One forward pass."""
+        h, keys = self._dense(ready)
+        weights = self._weights(keys, ready.batch.key)
+        if self._pipe is not None:
+            return propagated(h, weights, self._pipe)
+        x = split(h, self.shares, self.job.comm, "activations")
+        for _ in range(self.job.model.num_layers):
+            x = in_chunks(self._step, x, weights, self.chunks, self.job.tier, width=self.shares.width,
+                          transposed=self._back)
+        return gather(x, self.shares, self.job.comm, "activations")
+
+    def _dense(self, whole: Whole) -> tuple[Tensor, Keys | None]:
+        """Dense updates of the own vertices; from the host only their results cross, and their gradients back."""
+        if self._host is None:
+            return dense_updates(self.job.model, self._own_here, whole.features, whole.batch.key)
+        h, keys = self._host.run(self.own, whole.features, whole.batch.key)
+        if not self.in_chunks:  # chunks take what they need of it, and count that
+            crossing = sum(rows.numel() * rows.element_size() for rows in (h, *(keys or ())))
+            self.job.tier.counts.update({"tier/h2d_bytes": crossing, "tier/d2h_bytes": crossing})
+        device = self.job.device
+        return h.to(device), None if keys is None else (keys[0].to(device), keys[1].to(device))
+
+    def _weights(self, keys: Keys | None, key: BatchKey) -> Tensor | None:
+        """`[E, 1]` of all propagations; None for ones."""
+        if keys is not None:
+            return self._attention.weights(keys, key)
+        if self._last.kind == "static":
+            return self._static
+
+        def weigh(chunk: Chunk, _: Tensor, __: Tensor | None) -> Tensor:
+            weight = propagation_weight(self.job.model, chunk.block, None, key)
+            assert weight is not None, "learned weights are never ones"
+            return weight
+
+        no_rows = torch.empty(self.job.graph.num_nodes, 0, dtype=self.job.dtype, device=self.job.device)
+        return in_chunks(weigh, no_rows, None, self.chunks, self.job.tier, width=1, per_edge=True)
+
+
+def _step(layer: Layer, chunk: Chunk, x: Tensor, weight: Tensor | None) -> Tensor:
+    """One propagation of one chunk."""
+    return propagate(layer, chunk.block, x, weight)
+
+
+def _step_back(layer: Layer, chunk: Chunk, gradient: Tensor, weight: Tensor | None) -> Tensor:
+    """The transpose of `_step`."""
+    return propagate_back(layer, chunk.block, gradient, weight)

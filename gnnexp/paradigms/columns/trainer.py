@@ -1,0 +1,85 @@
+"""What coupled and decoupled training by columns share: the whole graph in chunks, even shares of the vertices."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from gnnexp.comm.tensor_split import even_shares
+from gnnexp.graph.block import Block
+from gnnexp.job import Job
+from gnnexp.paradigms.chunks.chunking import Chunking
+from gnnexp.paradigms.loops.full_graph import Whole, WholeGraphTrainer
+from gnnexp.placement.chunks import Chunk, ChunkCost
+from gnnexp.samplers.expansion import Expansion
+
+
+class ColumnTrainer(WholeGraphTrainer):
+    """All vertices and edges, and some of the columns.
+
+    Args:
+        job: of the rank.
+        chunking: into how many ranges of destinations the graph is cut.
+        cost: of a chunk.
+
+    Attributes:
+        whole: block of the whole graph, on the host.
+        chunks: of it; a single one is on the device.
+        counts_per_rank: how many vertices each rank finishes.
+    """
+
+    def __init__(self, job: Job, chunking: Chunking, cost: ChunkCost) -> None:
+        super().__init__(job)
+        graph, comm = job.graph, job.comm
+        self.whole = job.once.of("whole", self._whole)
+        self.chunks = job.once.of("chunks", lambda: self._cut(chunking, cost))
+        self.blocks = tuple(chunk.block for chunk in self.chunks)
+        self.counts_per_rank = even_shares(graph.num_nodes, comm.size)
+        first = sum(self.counts_per_rank[: comm.rank])
+        self.own = torch.arange(first, first + self.counts_per_rank[comm.rank])
+
+    def _whole(self) -> Block:
+        graph = self.job.graph
+        (whole,) = Expansion(graph, self.job.shard.needs, (-1,)).blocks(torch.arange(graph.num_nodes), (0,))
+        return whole
+
+    def _cut(self, chunking: Chunking, cost: ChunkCost) -> tuple[Chunk, ...]:
+        chunks = chunking.chunks(self.whole, cost)
+        return chunks if len(chunks) > 1 else (replace(chunks[0], block=self.whole.to(self.job.device)),)
+
+    @abstractmethod
+    def bounds_of(self, layer: int) -> Sequence[int]:
+        """Where the columns of every rank begin in the aggregation of a layer, and where the last one's end."""
+
+    @property
+    def in_chunks(self) -> bool:
+        """Whether there is more than one."""
+        return len(self.chunks) > 1
+
+    @property
+    def resident(self) -> tuple[Block, ...]:
+        """A single chunk."""
+        return () if self.in_chunks else self.blocks
+
+    def facts(self) -> Mapping[str, Any]:
+        """Into how many chunks the graph was cut."""
+        return {"chunks": len(self.chunks)}
+
+    def count_computed(self, ready: Whole) -> None:
+        """A rank sums all edges for its columns: counted as its share of the edges, so that all ranks' add up."""
+        layers, num_edges = self.job.model.num_layers, sum(block.num_edges for block in self.blocks)
+        edges = [share_of(num_edges, self.bounds_of(index), self.job.comm.rank) for index in range(layers)]
+        self.count("vertices_computed", layers * self.own.numel())
+        self.count("edges_computed", sum(edges))
+        self.count("edges_redundant", 0)
+        self._batches.setdefault("edges", []).append(edges)
+        self._batches.setdefault("vertices", []).append([self.own.numel()] * layers)
+
+
+def share_of(count: int, bounds: Sequence[int], rank: int) -> int:
+    """The part of `count` that goes with a rank's columns; all ranks' parts add up to it."""
+    return count * bounds[rank + 1] // bounds[-1] - count * bounds[rank] // bounds[-1]

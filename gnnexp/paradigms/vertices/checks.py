@@ -1,0 +1,92 @@
+"""What training by vertices does not go with, and what it holds of other ranks."""
+
+from __future__ import annotations
+
+import torch
+
+from gnnexp.comm.arrival import Arrival
+from gnnexp.errors import Problem
+from gnnexp.experiment.experiment import Experiment, target_of
+from gnnexp.experiment.plan import GraphFacts, Need, Resident
+from gnnexp.paradigms.checks import attends, block_degrees, block_layers, one_part_per_rank
+from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking
+from gnnexp.paradigms.loops.full_graph import check_full_graph
+
+
+def check_vertices(experiment: Experiment, name: str, arrival: Arrival, key: str) -> list[Problem]:
+    """A part per rank, everything in one batch; old or late rows are counted in epochs of one step each.
+
+    Args:
+        experiment: to be checked.
+        name: of the paradigm.
+        arrival: of other ranks' rows.
+        key: of the option that says how old or late they are.
+    """
+    problems = [*check_full_graph(experiment, name), *one_part_per_rank(experiment), *block_degrees(experiment, name)]
+    age = arrival.epochs
+    if age and experiment.train.batch_size is not None:
+        problems.append(Problem(key, age, "is counted in epochs of one step each, and train.batch_size makes several",
+                                "set train.batch_size=null"))
+    if age and experiment.partitioner.vertex_cut and attends(experiment):
+        problems.append(Problem(key, age, "sums of attention that were weighed with another epoch's peaks cannot be "
+                                "added to today's", f"set {key}=0, or choose model=gcn, sage or gin"))
+    return problems
+
+
+def check_budget(experiment: Experiment, chunking: Chunking) -> list[Problem]:
+    """A budget wants to know what layers take."""
+    if chunking.budget is None or not block_layers(experiment):
+        return []
+    return [Problem("paradigm.device_memory", chunking.budget, f"what layers of {experiment.model.target} take is not "
+                    "known", "set paradigm.chunks=<number> and paradigm.device_memory=null")]
+
+
+def check_cut(experiment: Experiment, chunking: Chunking) -> list[Problem]:
+    """Over a vertex-cut no destination has all its edges in one place."""
+    target, problems = target_of(experiment.partitioner), []
+    if chunking != UNCUT:
+        problems.append(Problem("paradigm.chunks", chunking.count, f"over the vertex-cut of {target} a vertex has its "
+                                "in-edges in several places", "set paradigm.chunks=1 and paradigm.device_memory=null"))
+    if block_layers(experiment):
+        problems.append(Problem("model", experiment.model.target, "its layers need all in-edges of a vertex in one "
+                                "place", "choose model=gcn, sage, gin or gat, or partitioner=range or metis"))
+    return problems
+
+
+def part_and_halo(experiment: Experiment, facts: GraphFacts, *, whole_parts: bool = False) -> Resident:
+    """A part and its halo: no more vertices than edges lead out of it; with whole parts, all of them."""
+    own, edges = (-(-count // experiment.num_ranks) for count in (facts.num_nodes, facts.num_edges))
+    rows = facts.num_nodes if whole_parts else min(facts.num_nodes, own + edges)
+    return Resident(edges, rows, rows)
+
+
+def held_graph(experiment: Experiment, facts: GraphFacts) -> Resident:
+    """A part, and in all layers below the last whatever it can reach."""
+    own_edges = -(-facts.num_edges // experiment.num_ranks)
+    below = (experiment.model.options.num_layers - 1) * facts.num_edges
+    return Resident(own_edges + below, facts.num_nodes, facts.num_nodes)
+
+
+def kept_rows(
+    experiment: Experiment, facts: GraphFacts, arrival: Arrival, *, whole_parts: bool = False,
+    holds_inputs: bool = False,
+) -> Need:
+    """Rows that a rank keeps for later epochs, and writes into checkpoints; an upper bound.
+
+    The foreign rows of all ranks are no more than the edges, and no more than all vertices on all other ranks.
+    """
+    model, ranks = experiment.model.options, experiment.num_ranks
+    itemsize = torch.empty(0, dtype=getattr(torch, experiment.train.dtype)).element_size()
+    foreign = (ranks - 1) * facts.num_nodes
+    if not whole_parts:
+        foreign = min(foreign, facts.num_edges)
+    hidden, last = max(model.hidden, facts.num_classes) * itemsize, model.num_layers - 1
+    if not arrival.epochs or not foreign:
+        kept = 0
+    elif arrival.kind == "late":  # rows of all layers but the first, sums of all layers, and gradients of both
+        kept = arrival.epochs * (foreign + facts.num_nodes) * (2 * last + 1) * hidden
+    elif experiment.partitioner.vertex_cut:  # rows of all layers but the first, and sums of all layers
+        kept = (foreign * last + ranks * facts.num_nodes * (last + 1)) * hidden
+    else:  # the inputs of every layer
+        kept = foreign * ((0 if holds_inputs else facts.row_bytes(itemsize)) + last * hidden)
+    return Need("rows of other ranks, kept for later epochs", "device", -(-kept // ranks))

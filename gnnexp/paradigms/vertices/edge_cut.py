@@ -1,0 +1,175 @@
+"""Training by vertices over an edge-cut: a destination has all its in-edges here, so any model runs.
+
+    for every layer:   foreign rows come (halo or whole parts; fresh, stale or late), then the layer runs as it is
+    backwards:         gradients with respect to foreign rows go home
+
+Foreign rows that are `held` are computed here as well, and do not come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnexp.comm.arrival import FRESH, Arrival, Place, restore_all, states_of, take_skipped_bytes
+from gnnexp.comm.background import Background
+from gnnexp.comm.broadcast import WholeParts
+from gnnexp.comm.communicator import Communicator
+from gnnexp.comm.shuffle import Halo
+from gnnexp.graph.block import Block
+from gnnexp.graph.sparse import Rows
+from gnnexp.job import Job
+from gnnexp.measure.ledger import Tag
+from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking
+from gnnexp.paradigms.chunks.local_chunks import LocalChunks
+from gnnexp.paradigms.loops.full_graph import Whole, WholeGraphTrainer
+from gnnexp.paradigms.trainer import EpochCounts
+from gnnexp.placement.halo import Cached, Level, everyone, levels, shuffle_index
+
+
+def none_held(layer: int, ids: Tensor) -> Tensor:
+    """NeutronStar's DepComm: every foreign row is fetched."""
+    return torch.zeros(ids.shape, dtype=torch.bool)
+
+
+def all_held(layer: int, ids: Tensor) -> Tensor:
+    """NeutronStar's DepCache: the L-hop halo is here."""
+    return torch.ones(ids.shape, dtype=torch.bool)
+
+
+def inputs_held(layer: int, ids: Tensor) -> Tensor:
+    """Features of the first layer's halo are here; all other rows are fetched."""
+    return torch.full(ids.shape, layer == 0, dtype=torch.bool)
+
+
+class EdgeCutTrainer(WholeGraphTrainer):
+    """A rank's vertices with all their in-edges.
+
+    Args:
+        job: of the rank.
+        held: which foreign inputs of a layer are computed here: `(layer from 0, ids [m])` to `[m]` bool.
+        arrival: when fetched rows are used; features of the first layer are never late.
+        whole_parts_from: first layer before which whole parts go to everybody (Sancus), not only the rows that are
+            needed; None: no layer.
+        chunking: ranges of destinations that a layer is worked on one after another.
+        beside: on what late exchanges run while the loop computes, and among whom; None: the loop waits for them.
+    """
+
+    def __init__(
+        self, job: Job, held: Cached = none_held, arrival: Arrival = FRESH, *, whole_parts_from: int | None = None,
+        chunking: Chunking = UNCUT, beside: tuple[Background, Communicator] | None = None,
+    ) -> None:
+        super().__init__(job)
+        assert job.shard.partition is not None
+        self.own, self._arrival, self._beside = job.shard.partition.vertices_of(job.shard.part), arrival, beside
+        self.levels = job.once.of("levels", lambda: self._levels(held, whole_parts_from))
+        self.blocks = job.once.of("blocks", self._moved)
+        self._crossing = [int((level.block.sources >= level.num_local).sum()) for level in self.levels]
+        self.local: LocalChunks | None = None
+        if chunking != UNCUT:
+            blocks = [level.block for level in self.levels]
+            self.local = job.once.of("chunks", lambda: LocalChunks(job, blocks, chunking))
+        self.places = self._placed(whole_parts=whole_parts_from is not None)
+        self._inputs = self.levels[0].block.src_ids[: self.levels[0].num_local]
+
+    def _levels(self, held: Cached, whole_parts_from: int | None) -> tuple[Level, ...]:
+        found = levels(self.job.shard, self.own, self.job.model.num_layers, held)
+        if whole_parts_from is None:
+            return found
+        kept, rest = found[:whole_parts_from], found[whole_parts_from:]
+        widened = {level: everyone(level, self.job.shard) for level in set(rest)}
+        return (*kept, *(widened[level] for level in rest))
+
+    def _moved(self) -> tuple[Block, ...]:
+        moved = {level: level.block.to(self.job.device) for level in set(self.levels)}
+        return tuple(moved[level] for level in self.levels)
+
+    def _placed(self, *, whole_parts: bool) -> tuple[Place | None, ...]:
+        """Where foreign rows come, per layer; None where no rank fetches any."""
+        told: Any = self.job.comm.gather_objects(
+            [(sum(level.fetched), index > 0 and level is self.levels[index - 1])
+             for index, level in enumerate(self.levels)]
+        )
+        halo: Halo | None = None
+        found: list[Place | None] = []
+        for index, (level, of_ranks) in enumerate(zip(self.levels, zip(*told, strict=True), strict=True)):
+            if not any(fetches for fetches, _ in of_ranks):
+                halo = None
+            elif halo is None or not all(alike for _, alike in of_ranks):
+                halo = self._halo(level, whole_parts=whole_parts)  # collective: made anew where it is new to any rank
+            arrival = FRESH if index == 0 and self._arrival.kind == "late" else self._arrival
+            found.append(None if halo is None else arrival.at(halo, self._beside))
+        return tuple(found)
+
+    def _halo(self, level: Level, *, whole_parts: bool) -> Halo:
+        job = self.job
+        if whole_parts:
+            lengths: Any = job.comm.gather_objects(level.num_local)
+            return WholeParts(lengths, job.comm.rank)
+        index = shuffle_index(level.wanted, level.fetched, level.num_local, self.own, job.batch_comm)
+        return index.to(job.device)
+
+    # --- the iteration ---------------------------------------------------------------------------------------------
+    @property
+    def resident(self) -> tuple[Block, ...]:
+        """Of layers that are not cut into chunks."""
+        if self.local is None:
+            return self.blocks
+        return tuple(block for block, chunks in zip(self.blocks, self.local.chunks, strict=True) if len(chunks) == 1)
+
+    def load(self) -> Rows:
+        """Rows of the inputs that are here without an exchange."""
+        return self.job.store.read(self._inputs)
+
+    def forward(self, ready: Whole) -> Tensor:
+        """Before a layer, foreign rows come (autograd runs the transposed exchange)."""
+        job, epoch = self.job, ready.batch.key.epoch
+
+        def exchange(layer: int, rows: Rows) -> Rows:
+            place = self.places[layer]
+            return rows if place is None else place.gather(rows, epoch, job.comm, tag_of(layer))
+
+        preactivate = None if self.local is None else self.local.preactivate
+        return job.model(ready.batch, ready.features, exchange, preactivate=preactivate)  # type: ignore[no-any-return]
+
+    def synchronize(self) -> None:
+        """Gradients meet; then no exchange of this epoch is under way any more."""
+        super().synchronize()
+        if self._beside is not None:
+            with self.job.timer.phase("sync"):
+                for place in self._exchanging():
+                    place.drain()
+
+    # --- counts and state ------------------------------------------------------------------------------------------
+    def cross_edges(self, ready: Whole) -> Sequence[int]:
+        """Edges from a fetched vertex."""
+        return self._crossing
+
+    def end_epoch(self) -> EpochCounts:
+        """Rows fetched and held per exchange, and what was not sent because old rows did."""
+        found, own = super().end_epoch(), self.own.numel()
+        found.work["halo_fetched"] = sum(sum(level.fetched) for level in self.levels)
+        found.work["halo_cached"] = sum(level.num_local - own for level in self.levels)
+        if self._arrival.kind == "stale":
+            found.work["comm/bytes_skipped"] = take_skipped_bytes(self._exchanging())
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Old rows, or what is late, layer by layer."""
+        return {self._arrival.kind: states_of(self._exchanging())} if self._arrival.epochs else {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take them back."""
+        if state:
+            restore_all(self._exchanging(), state[self._arrival.kind], self.job.device)
+
+    def _exchanging(self) -> list[Place]:
+        return [place for place in self.places if place is not None]
+
+
+def tag_of(layer: int) -> Tag:
+    """What the rows before a layer are."""
+    return "activations" if layer else "features"

@@ -1,0 +1,162 @@
+"""Training by vertices over a vertex-cut (DistGNN): sums are taken where edges are, and finished at their masters.
+
+    gather      projected rows (and keys) of foreign sources
+    aggregate   partial sums over the edges here
+    reduce      partial sums (and masses) of foreign destinations to their masters
+
+Attention needs keys of foreign destinations too, and the largest score of all of a destination's edges: any common
+peak is exact, a peak of one's own is wrong. With rows and sums that are old or late attention is refused, because its
+sums would carry another epoch's peak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gnnexp.comm.arrival import FRESH, Arrival, Place, restore_all, states_of, take_skipped_bytes
+from gnnexp.comm.shuffle import reduce_max_home, shuffle
+from gnnexp.graph.block import BatchKey
+from gnnexp.graph.sparse import Rows
+from gnnexp.job import Job
+from gnnexp.kernels.counter import Purpose
+from gnnexp.models.decoupled import contract_layer
+from gnnexp.models.layer import Destinations, Layer
+from gnnexp.models.local import edge_weights
+from gnnexp.paradigms.loops.full_graph import Whole, WholeGraphTrainer
+from gnnexp.paradigms.trainer import EpochCounts
+from gnnexp.paradigms.vertices.edge_cut import tag_of
+from gnnexp.placement.cut_graph import cut_graph
+from gnnexp.placement.halo import shuffle_index
+
+
+class VertexCutTrainer(WholeGraphTrainer):
+    """A rank's edges, and the vertices at their ends.
+
+    Args:
+        job: of the rank.
+        arrival: when other ranks' rows and sums are used; projected features of the first layer are always fresh.
+        holds_inputs: whether features of foreign sources are here: layer 1 gathers nothing.
+    """
+
+    def __init__(self, job: Job, arrival: Arrival, *, holds_inputs: bool) -> None:
+        super().__init__(job)
+        graph = job.once.of("cut", lambda: cut_graph(job.shard))
+        self.own, self._arrival, self._holds_inputs, count = graph.own, arrival, holds_inputs, graph.own.numel()
+        self._block = job.once.of("block", lambda: graph.block.to(job.device))
+        indices = ((graph.sources, graph.source_counts), (graph.destinations, graph.destination_counts))
+        self.sources, self.destinations = (
+            shuffle_index(ids, counts, count, self.own, job.batch_comm).to(job.device) for ids, counts in indices)
+        layers = range(job.model.num_layers)
+        # Layer 1 gathers projected features, always of this epoch: only its sums are old or late.
+        self._gathers = [(arrival if index else FRESH).at(self.sources) for index in layers]
+        self._reduces = [arrival.at(self.destinations) for _ in layers]
+        self._dst = Destinations(self.own.to(job.device), self._block.degree[:count])
+        self.blocks = (self._block,) * job.model.num_layers
+        self._crossing = [graph.cross_edges] * job.model.num_layers
+        self._inputs = graph.block.src_ids[: graph.block.num_src if holds_inputs else graph.own.numel()]
+
+    def load(self) -> Rows:
+        """Rows of the inputs that are here without an exchange."""
+        return self.job.store.read(self._inputs)
+
+    def forward(self, ready: Whole) -> Tensor:
+        """Rows come, partial sums go, layer by layer."""
+        h: Rows = ready.features
+        for index in range(self.job.model.num_layers):
+            h = self._layer(index, h, ready.batch.key)
+        assert isinstance(h, Tensor)
+        return h
+
+    def _layer(self, index: int, h: Rows, key: BatchKey) -> Tensor:
+        model, layer, count = self.job.model, contract_layer(self.job.model, index), self.own.numel()
+        ids = self._block.src_ids[: h.shape[0]]
+        dropped = model.drop_input(index, ids, h, key)
+        projected = layer.neighbour(dropped)
+        own = projected[:count] if layer.self_is_neighbour else layer.self_(_first(dropped, count))
+        if layer.kind == "projected":
+            aggregated, mass = self._attended(index, layer, projected, dropped, key)
+        else:
+            rows = self._gather(index, projected, key.epoch)
+            weight, mass = edge_weights(layer, self._block, None)
+            assert mass is None, "weights without keys have no mass that would have to be summed"
+            aggregated = self._reduce(index, layer.aggregate_projected(self._block, rows, weight), key.epoch)
+        dst = Destinations(self._dst.ids, self._dst.degree, mass)
+        mixed = layer.mix(dst, aggregated, own)
+        return model.finish_layer(index, layer.preactivation(mixed), layer.residual_part(_first(h, count)))
+
+    def _attended(
+        self, index: int, layer: Layer, projected: Tensor, dropped: Rows, key: BatchKey
+    ) -> tuple[Tensor, Tensor | None]:
+        """`([n, C], mass [n, K])`, complete."""
+        job, block, backend, heads = self.job, self._block, layer.backend, layer.num_weights
+        assert backend is not None
+        keys = layer.keys_of_projected(projected) or layer.keys(dropped)
+        assert keys is not None, "a layer with projected weights has keys"
+        rows = self._gather(index, torch.cat((projected, keys[0]), 1), key.epoch)
+        x, source = rows.split_with_sizes([layer.width, heads], 1)
+        destination = shuffle(keys[1][: self.own.numel()], self.destinations, job.comm, "activations")
+        assert isinstance(destination, Tensor)
+        score = layer.edge_score(block, source.contiguous(), destination)
+        assert score is not None
+        peak = reduce_max_home(backend.edge_max(block, score), self.destinations, job.comm, "activations")
+        weight, mass = layer.edge_weight(block, score, peak)
+        drop = job.model.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
+        summed = layer.aggregate_projected(block, x, layer.drop_weights(block, weight, drop))
+        if mass is None:
+            return self._reduce(index, summed, key.epoch), None
+        both = self._reduce(index, torch.cat((summed, mass), 1), key.epoch)
+        aggregated, whole_mass = both.split_with_sizes([summed.shape[1], mass.shape[1]], 1)
+        return aggregated, whole_mass
+
+    def _gather(self, index: int, rows: Tensor, epoch: int) -> Tensor:
+        if index == 0 and self._holds_inputs:
+            return rows
+        mixed = self._gathers[index].gather(rows, epoch, self.job.comm, tag_of(index))
+        assert isinstance(mixed, Tensor)
+        return mixed
+
+    def _reduce(self, index: int, partial: Tensor, epoch: int) -> Tensor:
+        return self._reduces[index].reduce(partial, epoch, self.job.comm, "activations")
+
+    # --- counts and state ------------------------------------------------------------------------------------------
+
+    @property
+    def _places(self) -> list[Place]:
+        return [*self._gathers, *self._reduces]
+
+    def cross_edges(self, ready: Whole) -> Sequence[int]:
+        """Edges with an end of another rank."""
+        return self._crossing
+
+    def redundant_edges(self) -> int:
+        """Each edge is one rank's."""
+        return 0
+
+    def end_epoch(self) -> EpochCounts:
+        """Rows fetched per exchange, and what was not sent because old rows did."""
+        found, layers = super().end_epoch(), len(self.blocks)
+        found.work["halo_fetched"] = ((layers - self._holds_inputs) * self.sources.num_foreign
+                                      + layers * self.destinations.num_foreign)
+        if self._arrival.kind == "stale":
+            found.work["comm/bytes_skipped"] = take_skipped_bytes(self._places)
+        return found
+
+    def state_dict(self) -> dict[str, Any]:
+        """Old rows and sums, or what is late."""
+        return {self._arrival.kind: states_of(self._places)} if self._arrival.epochs else {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take them back."""
+        if state:
+            restore_all(self._places, state[self._arrival.kind], self.job.device)
+
+
+def _first(rows: Rows, count: int) -> Rows:
+    """The own rows, where foreign ones are held beside them."""
+    if rows.shape[0] == count:
+        return rows
+    return rows[:count] if isinstance(rows, Tensor) else rows.rows(torch.arange(count))

@@ -1,0 +1,127 @@
+"""The house's rules, by syntax trees and by one walk: who reads configurations, and what may be a loose mapping."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "gnnexp"
+MODULES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+# The rooms that read configurations.
+READERS = ("config/", "experiment/build.py")
+# Rooms and modules in which a mapping from text to anything is a record, JSON, a file's content, or state.
+RECORDS = {
+    "record/": "records of runs", "reports/": "records of runs", "trackers/": "records of runs",
+    "planning/": "records of runs that are scaled to other graphs and machines",
+    "provenance/": "digests of configurations as JSON, and recorded provenance",
+    "cli/console.py": "lines of records", "cli/page.py": "lines of records", "cli/tracking.py": "recorded trackers",
+    "cli/commands/report.py": "recorded trackers", "cli/commands/resume.py": "job.json of a run that goes on",
+    "cli/commands/calibrate.py": "measured figures as JSON", "calibration.py": "its request as JSON",
+    "cli/running/execute.py": "provenance, written down", "cli/running/prepare.py": "what was pre-sampled, recorded",
+    "cli/sweeping/definition.py": "a sweep's YAML file", "cli/sweeping/known_runs.py": "recorded provenance",
+    "experiment/resolved.py": "the closed value itself",
+    "experiment/signature.py": "keys of a node against a signature",
+    "experiment/plan.py": "facts read from job.json", "job.py": "what was chosen for the user, recorded",
+    "datasets/ogb.py": "content of files", "datasets/planetoid.py": "content of files",
+    "datasets/reading/pickled.py": "content of files", "graph/partition.py": "a partition's description as JSON",
+    "graph/storage/": "descriptions of arrays as JSON",
+    "launchers/queue/slurm_task.py": "a job's hardware as JSON", "launchers/starter.py": "a request as JSON",
+    "launchers/slurm.py": "further parameters of sbatch, as a user names them",
+    "measure/record.py": "an epoch's record", "measure/memory.py": "torch's keyword arguments",
+    "kernels/pool.py": "numpy's array interface", "feature_stores/embedding.py": "state of a checkpoint",
+    "feature_stores/trainable.py": "state of a checkpoint", "paradigms/trainer.py": "state of a checkpoint",
+    "paradigms/dgl_reference.py": "state of a checkpoint", "paradigms/model_averaging.py": "state of a checkpoint",
+    "paradigms/parts/local_models.py": "state of a checkpoint",
+    "paradigms/vertices/edge_cut.py": "state of a checkpoint",
+    "paradigms/vertices/vertex_cut.py": "state of a checkpoint", "paradigms/offloading/plan.py": "recorded facts",
+    "training/": "records, and state of checkpoints", "testing/": "composes the configurations of tests",
+}
+MOST_ENTERED = 12
+
+
+def trees(*without: str) -> Iterator[tuple[str, ast.Module]]:
+    for module in MODULES:
+        if not module.startswith(without):
+            yield module, ast.parse((PACKAGE / module).read_text(encoding="utf-8"))
+
+
+def is_loose(annotation: ast.expr) -> bool:
+    """Whether it names a mapping from str to Any or object."""
+    for node in ast.walk(annotation):
+        if (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
+                and node.value.id in ("Mapping", "MutableMapping", "dict") and isinstance(node.slice, ast.Tuple)):
+            key, value = node.slice.elts
+            loose = any(isinstance(one, ast.Name) and one.id in ("Any", "object") for one in ast.walk(value))
+            if isinstance(key, ast.Name) and key.id == "str" and loose:
+                return True
+    return False
+
+
+def loose_names(tree: ast.Module) -> Iterator[str]:
+    """Parameters and fields."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            arguments = node.args
+            for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+                if argument.annotation is not None and is_loose(argument.annotation):
+                    yield f"{node.name}({argument.arg})"
+        if isinstance(node, ast.ClassDef):
+            for line in node.body:
+                if isinstance(line, ast.AnnAssign) and is_loose(line.annotation):
+                    yield f"{node.name}.{ast.unparse(line.target)}"
+
+
+def read_by_key(tree: ast.Module) -> Iterator[tuple[str, str, int]]:
+    """`x["name"]` and `x.get("name")`: what is read, the name, the line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load) and isinstance(node.slice, ast.Constant):
+            if isinstance(node.slice.value, str):
+                yield ast.unparse(node.value), node.slice.value, node.lineno
+        elif (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get"
+              and node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)):
+            yield ast.unparse(node.func.value), node.args[0].value, node.lineno
+
+
+def test_configurations_are_read_in_two_rooms_only() -> None:
+    """Elsewhere nothing that is called a configuration is asked for a key, but in records of runs."""
+    found = [f"{module}:{line}: {what}[{key!r}]" for module, tree in trees(*READERS, *RECORDS)
+             for what, key, line in read_by_key(tree) if "config" in what.lower() or "mapping" in what]
+    assert found == []
+
+
+def test_no_parameter_and_no_field_is_a_loose_mapping() -> None:
+    found = [f"{module}: {name}" for module, tree in trees(*READERS, *RECORDS) for name in loose_names(tree)]
+    assert found == []
+
+
+@pytest.mark.parametrize("place", RECORDS)
+def test_every_exception_is_one(place: str) -> None:
+    """What is listed still has a loose mapping, or reads a record: the list does not outlive its reasons."""
+    found = [module for module, tree in trees() if module.startswith(place)
+             for _ in (*loose_names(tree), *read_by_key(tree))]
+    assert found, f"{place} needs no exception any more"
+
+
+def test_the_closed_value_is_opened_only_to_be_passed_on() -> None:
+    """`Resolved.mapping` is an argument of a call, or a value of JSON: nobody looks inside."""
+    for module, tree in trees(*READERS, "experiment/resolved.py"):
+        parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and node.attr == "mapping":
+                assert isinstance(parents[node], (ast.Call, ast.Dict, ast.Tuple)), f"{module}:{node.lineno}"
+
+
+def test_a_configuration_enters_few_modules_before_the_launch(tmp_path: Path) -> None:
+    """One `gnnexp run`, call by call; 23 modules before there were experiments (adc2fc1)."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GNNEXP_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run([sys.executable, str(ROOT / "benchmarks" / "rooms.py")], env=environment, check=True,
+                          capture_output=True, text=True)
+    *entered, count = [line for line in done.stdout.splitlines() if line.startswith("gnnexp.") or "modules" in line]
+    assert count == f"{len(entered)} modules" and 0 < len(entered) <= MOST_ENTERED, entered
