@@ -156,7 +156,7 @@ def by_hand(config: dict[str, Any], parts: int, epochs: int, state: str, sync_ev
                 prepare = trainer._preparing(turn, epoch)
                 for step in range(turn.schedule.num_steps):
                     batch = prepare(step)
-                    trainer.gradients.clear()
+                    trainer.gradients.forget()
                     logits = trainer.job.model(batch.batch, batch.features)
                     examples = batch.share.examples
                     (trainer.job.task.loss_sum(logits, examples) / examples.count).backward()

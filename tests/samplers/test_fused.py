@@ -153,7 +153,7 @@ def test_batches_stay_right_when_the_map_is_used_up() -> None:
     sampler, fresh = sampler_of(graph, [4, 3]), sampler_of(graph, [4, 3])
     seeds = torch.arange(0, 3000, 7)
     sampler.sample(seeds, KEY)
-    (space,) = sampler._expansion._spare
+    (space,) = sampler._expansion._maps._spare
     space.base, cleared = (1 << 30) - 10, 0
     for step in range(6):
         before = space.base
@@ -161,7 +161,7 @@ def test_batches_stay_right_when_the_map_is_used_up() -> None:
         assert same(sampler.sample(seeds, key), fresh.sample(seeds, key))
         cleared += space.base < before
     assert cleared == 1
-    assert sampler._expansion._spare == [space]
+    assert sampler._expansion._maps._spare == [space]
 
 
 @pytest.mark.parametrize("fanouts", [[3, 2], [-1, -1]])

@@ -34,6 +34,6 @@ def test_ranks_begin_with_the_same_parameters(ranks, change: str) -> None:
 
 
 def test_there_may_be_no_parameters_at_all() -> None:
-    flat = FlatGradients([], torch.float64, torch.device("cpu"))
-    flat.clear()
+    flat = FlatGradients([], None, torch.float64, torch.device("cpu"))
+    flat.forget()
     assert flat.flat.numel() == 0 and flat.flat.dtype == torch.float64
