@@ -1,7 +1,7 @@
 """When rows of other ranks are used: at once, again for some epochs (Sancus), or some epochs later (DistGNN, PipeGCN).
 
     fresh       what arrives in an epoch is used in it: exact
-    stale(k)    fetched rows and sums are used until they are k epochs old, and are then fetched anew (Sancus'
+    stale(k)    fetched rows and sums are used until they are k epochs old, and are then fetched again (Sancus'
                 historical embeddings); gradients with respect to them go home in every epoch
     late(k)     what arrived k epochs before is used, forwards and backwards (DistGNN's delayed aggregation, cd-r); in
                 the first epochs nothing has arrived, so other ranks' parts are missing

@@ -11,8 +11,8 @@ from gnnexp.config.overrides import parse
 from gnnexp.errors import ConfigError, Problem
 
 # What may be changed: where it runs and how records are kept, nothing that makes it another experiment.
-_CHANGEABLE = ("hardware.", "tracker.", "train.checkpoint_every", "train.checkpoints_kept", "train.overlap",
-               "train.eval_memory")
+CHANGEABLE = ("hardware.", "tracker.", "train.checkpoint_every", "train.checkpoints_kept", "train.overlap",
+              "train.eval_memory")
 
 
 def changed(config: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -25,8 +25,8 @@ def changed(config: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, An
     result = json.loads(json.dumps(config))
     for override in parsed:
         key, value = str(override.key_or_group), override.value()
-        if not key.startswith(_CHANGEABLE):
-            problems.append(Problem(key, value, f"a resumed run may only change {', '.join(_CHANGEABLE)}",
+        if not key.startswith(CHANGEABLE):
+            problems.append(Problem(key, value, f"a resumed run may only change {', '.join(CHANGEABLE)}",
                                     "leave it out, or start a new run"))
             continue
         *parents, last = key.split(".")

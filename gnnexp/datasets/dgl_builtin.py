@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -17,10 +18,11 @@ from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph, Splits
 
 
+@dataclass(kw_only=True, eq=False)
 class DglBuiltin(Dataset):
     """The first graph of `dgl.data.<name>Dataset`, homogeneous.
 
-    Args:
+    Attributes:
         name: DGL's class without `Dataset`: Reddit, Flickr, Yelp, CoraGraph, AmazonCoBuyComputer, KarateClub, ...
         path: folder for DGL's downloads; null = DGL's default (`~/.dgl`).
         symmetrize: add the reverse of every edge.
@@ -30,25 +32,16 @@ class DglBuiltin(Dataset):
         seed: of that split.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str = "Reddit",
-        path: str | None = None,
-        symmetrize: bool = True,
-        self_loops: Literal["keep", "add", "remove"] = "remove",
-        train: float = 0.6,
-        val: float = 0.2,
-        seed: int = 0,
-    ) -> None:
-        check_shares(train=train, val=val)
-        self.name = name
-        self.path = path
-        self.symmetrize = symmetrize
-        self.self_loops = self_loops
-        self.train = train
-        self.val = val
-        self.seed = seed
+    name: str = "Reddit"
+    path: str | None = None
+    symmetrize: bool = True
+    self_loops: Literal["keep", "add", "remove"] = "remove"
+    train: float = 0.6
+    val: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_shares(train=self.train, val=self.val)
 
     @property
     def at_hand(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -20,10 +21,11 @@ from gnnexp.graph.graph import Graph
 _NUM_IMAGES, _NUM_PIXELS, _NUM_CLASSES = 1797, 64, 10
 
 
+@dataclass(kw_only=True, eq=False)
 class Digits(Dataset):
     """1,797 images of 8x8 pixels, 10 classes (Alpaydin & Kaynak, UCI 1998), each joined to its nearest ones.
 
-    Args:
+    Attributes:
         name: of the graph.
         neighbors: nearest images by Euclidean distance (equal distances: the lower number) that each is joined to.
         symmetrize: add the reverse of every edge.
@@ -38,28 +40,19 @@ class Digits(Dataset):
         """It has no files to be wrong."""
         return False
 
-    def __init__(
-        self,
-        *,
-        name: str = "digits",
-        neighbors: int = 10,
-        symmetrize: bool = True,
-        self_loops: Literal["remove", "add"] = "remove",
-        train: float = 0.6,
-        val: float = 0.2,
-        seed: int = 0,
-    ) -> None:
-        if not 1 <= neighbors < _NUM_IMAGES:
+    name: str = "digits"
+    neighbors: int = 10
+    symmetrize: bool = True
+    self_loops: Literal["remove", "add"] = "remove"
+    train: float = 0.6
+    val: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.neighbors < _NUM_IMAGES:
             allowed = f"1 to {_NUM_IMAGES - 1}"
-            raise ConfigError(Problem("dataset.neighbors", neighbors, allowed, "set dataset.neighbors=10"))
-        check_shares(train=train, val=val)
-        self.name = name
-        self.neighbors = neighbors
-        self.symmetrize = symmetrize
-        self.self_loops = self_loops
-        self.train = train
-        self.val = val
-        self.seed = seed
+            raise ConfigError(Problem("dataset.neighbors", self.neighbors, allowed, "set dataset.neighbors=10"))
+        check_shares(train=self.train, val=self.val)
 
     def sources(self) -> list[Path]:
         """The CSV file inside scikit-learn; the library itself (a second to import) is not needed."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -23,10 +24,11 @@ from gnnexp.graph.graph import Graph
 _NUM_COLUMNS, _GENDER = 7, 1
 
 
+@dataclass(kw_only=True, eq=False)
 class Fb100(Dataset):
     """One school: label = gender - 1 (0 in the file = missing = -1), features = one-hot of the six other columns.
 
-    Args:
+    Attributes:
         name: of the school, as in its file `<name>.mat`.
         path: the file or its folder; null = `$GNNEXP_DATA/fb100-<name in lower case>`.
         sparse: features as sparse rows (true), dense (false), or by their size (auto).
@@ -37,27 +39,17 @@ class Fb100(Dataset):
         seed: of the split.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str = "Cornell5",
-        path: str | None = None,
-        sparse: Sparse = "auto",
-        symmetrize: bool = True,
-        self_loops: Literal["keep", "add", "remove"] = "remove",
-        train: float = 0.5,
-        val: float = 0.25,
-        seed: int = 0,
-    ) -> None:
-        check_shares(train=train, val=val)
-        self.name = name
-        self.path = path
-        self.sparse = sparse
-        self.symmetrize = symmetrize
-        self.self_loops = self_loops
-        self.train = train
-        self.val = val
-        self.seed = seed
+    name: str = "Cornell5"
+    path: str | None = None
+    sparse: Sparse = "auto"
+    symmetrize: bool = True
+    self_loops: Literal["keep", "add", "remove"] = "remove"
+    train: float = 0.5
+    val: float = 0.25
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_shares(train=self.train, val=self.val)
 
     def sources(self) -> list[Path]:
         """The MATLAB file."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -24,10 +25,11 @@ _FILES = {"amazon-computers": "amazon_cs.npz", "coauthor-physics": "coauthor_phy
 _SHCHUR_TRAIN, _SHCHUR_VAL = 20, 30
 
 
+@dataclass(kw_only=True, eq=False)
 class GraphDataNpz(Dataset):
     """A GraphData archive: `adj_matrix`, `node_attr` (pickled CSR) and `node_label`.
 
-    Args:
+    Attributes:
         name: which one.
         path: the file or its folder; null = `$GNNEXP_DATA/<name>`.
         sparse: features as sparse rows (true), dense (false), or by their size (auto).
@@ -41,31 +43,19 @@ class GraphDataNpz(Dataset):
         seed: of the split.
     """
 
-    def __init__(
-        self,
-        *,
-        name: Literal["amazon-computers", "coauthor-physics"] = "amazon-computers",
-        path: str | None = None,
-        sparse: Sparse = "auto",
-        normalize_features: bool = False,
-        symmetrize: bool = True,
-        self_loops: Literal["keep", "add", "remove"] = "remove",
-        split: Literal["random", "shchur"] = "random",
-        train: float = 0.6,
-        val: float = 0.2,
-        seed: int = 0,
-    ) -> None:
-        check_shares(train=train, val=val)
-        self.name = name
-        self.path = path
-        self.sparse = sparse
-        self.normalize_features = normalize_features
-        self.symmetrize = symmetrize
-        self.self_loops = self_loops
-        self.split = split
-        self.train = train
-        self.val = val
-        self.seed = seed
+    name: Literal["amazon-computers", "coauthor-physics"] = "amazon-computers"
+    path: str | None = None
+    sparse: Sparse = "auto"
+    normalize_features: bool = False
+    symmetrize: bool = True
+    self_loops: Literal["keep", "add", "remove"] = "remove"
+    split: Literal["random", "shchur"] = "random"
+    train: float = 0.6
+    val: float = 0.2
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_shares(train=self.train, val=self.val)
 
     def sources(self) -> list[Path]:
         """The archive."""

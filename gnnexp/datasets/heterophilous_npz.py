@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -19,10 +20,11 @@ _NUM_SPLITS = 10
 _MASKS = ("train_masks", "val_masks", "test_masks")
 
 
+@dataclass(kw_only=True, eq=False)
 class HeterophilousNpz(Dataset):
     """`node_features`, `node_labels`, `edges` (each undirected edge once) and ten rows of masks per split.
 
-    Args:
+    Attributes:
         name: as in the file `<name>.npz` (dashes as underscores): tolokers, roman-empire, ...
         path: the file or its folder; null = `$GNNEXP_DATA/<name>`.
         split_index: which of the ten published splits.
@@ -30,23 +32,16 @@ class HeterophilousNpz(Dataset):
         self_loops: `keep`, `add` or `remove`.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str = "tolokers",
-        path: str | None = None,
-        split_index: int = 0,
-        symmetrize: bool = True,
-        self_loops: Literal["keep", "add", "remove"] = "remove",
-    ) -> None:
-        if not 0 <= split_index < _NUM_SPLITS:
+    name: str = "tolokers"
+    path: str | None = None
+    split_index: int = 0
+    symmetrize: bool = True
+    self_loops: Literal["keep", "add", "remove"] = "remove"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.split_index < _NUM_SPLITS:
             allowed = f"0 to {_NUM_SPLITS - 1}"
-            raise ConfigError(Problem("dataset.split_index", split_index, allowed, "set dataset.split_index=0"))
-        self.name = name
-        self.path = path
-        self.split_index = split_index
-        self.symmetrize = symmetrize
-        self.self_loops = self_loops
+            raise ConfigError(Problem("dataset.split_index", self.split_index, allowed, "set dataset.split_index=0"))
 
     def sources(self) -> list[Path]:
         """The archive."""

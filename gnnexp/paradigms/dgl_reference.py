@@ -127,7 +127,8 @@ class DGLReferenceTrainer(DGLTrainer[DGLBatch]):
             # torch compares the hook's annotations with its own classes, not with strings: this one has none.
             comm = job.comm  # a hook with the trainer in it would keep it, with its graph and features, for ever
             self.runner.register_comm_hook(None, lambda _, bucket: _count_bucket(comm, bucket))
-        self.loader = self._loader(options)
+        # One for all trainers: it shuffles the order that it left, and so does the pass that measures memory.
+        self.loader = job.once.of("loader", lambda: self._loader(options))
         self.work: Counter[str] = Counter()
 
     def _loader(self, options: DGLReference) -> Any:  # noqa: ANN401

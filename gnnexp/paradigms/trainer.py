@@ -71,7 +71,7 @@ class Trainer(ABC, Generic[B]):
 
     @abstractmethod
     def end_epoch(self) -> EpochCounts:
-        """What was counted since the last call; starts afresh."""
+        """What was counted since the last call."""
 
     @abstractmethod
     def evaluation_model(self) -> Model:

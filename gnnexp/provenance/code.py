@@ -1,8 +1,9 @@
 """What code a run executes, as far as it can change a result: modules of gnnexp, and a user's own.
 
 `same_results.csv` lists the modules of gnnexp whose results are known. Every row is a module, the digest of its source,
-and the digest whose results it has: `2` (runs of `RESULT_VERSION` 2) or an earlier digest of the same module. A module
-of another digest is a change that may give other results: it becomes a part of the run's key.
+and the digest whose results it has: `2` (runs of `RESULT_VERSION` 2), an earlier digest of the same module, or
+`module@digest` of a module that it replaces. A module of another digest is a change that may give other results: it
+becomes a part of the run's key.
 """
 
 from __future__ import annotations
@@ -154,7 +155,8 @@ def still_changed(digests: Mapping[str, str]) -> dict[str, str]:
     """
     known = known_results()
     found = {name: known.get((name, digest), digest) for name, digest in digests.items()}
-    return {name: result for name, result in found.items() if result != BASELINE}
+    changed = [(name, *result.rpartition("@")) for name, result in found.items() if result != BASELINE]
+    return {replaced or name: digest for name, replaced, _, digest in changed}
 
 
 def as_known_today(code: Mapping[str, Any] | None) -> dict[str, dict[str, str]]:

@@ -82,17 +82,6 @@ class Run:
         """Name and value of the task's metric on `split` at the best validation epoch (`acc/test`, 0.81)."""
         return figure_of_merit(self.summary, split, self.value("task.metric"))
 
-    def knows(self, key: str) -> bool:
-        """Whether the configuration has the dotted `key`, or it is `machine`."""
-        if key == MACHINE:
-            return True
-        node: object = self.config
-        for part in key.split("."):
-            if not isinstance(node, Mapping) or part not in node:
-                return key in ("system", *self.provenance.get("choices", {}))
-            node = node[part]
-        return True
-
     def value(self, key: str) -> str:
         """A config value by its dotted key, or the chosen file of a group (`dataset`), or the `machine`, as text."""
         if key == MACHINE:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import pytest
 import torch
 from exchanging import Sent, alone, connect, indices, local_rows, traffic
@@ -111,3 +113,22 @@ def test_a_single_rank_waits_for_nobody():
     place = Late(ShuffleIndex(torch.empty(0, dtype=torch.int64), (0,), (0,), 4), 2)
     assert place.gather(rows, 0, comm, "features") is rows and place.reduce(rows, 0, comm, "features") is rows
     assert not place.forwards and traffic(comm) == {}
+
+
+def _settled() -> int:
+    """How often the loop asked what it waited for, over exchanges forwards and backwards of every epoch."""
+    comm = connect()
+    index, place = indices(comm.size)[comm.rank], Arrival("late", 2).at(indices(comm.size)[comm.rank], beside(comm))
+    with comm._timer.phase("forward"), patch.object(comm._timer, "settle") as settle:
+        for epoch in range(EPOCHS):
+            mixed = place.gather(rows_in(epoch, comm.rank).requires_grad_(), epoch, comm, "activations")
+            assert isinstance(mixed, torch.Tensor) and mixed.shape[0] == index.num_local + index.num_foreign
+            mixed.backward(whole_rows_in(epoch, comm.rank))
+            place.drain()
+    comm.release()
+    return settle.call_count
+
+
+def test_time_of_an_exchange_is_settled_once(ranks) -> None:
+    """In the first epochs its rows are asked for twice: for their shape, and when they are due."""
+    assert ranks(SIZE).run(_settled) == [2 * EPOCHS] * SIZE

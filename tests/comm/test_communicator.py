@@ -252,27 +252,6 @@ def test_groups_of_two_in_four_ranks_keep_to_themselves(ranks):
         }
 
 
-def _columns() -> tuple[list[int], list[int], list[int]]:
-    """Of two rows of ranks: who is in this rank's row, in its column, and beside its column for another thread."""
-    whole, mesh = connect(), Mesh.of(rows=2, columns=2)
-    row, column = whole.along(mesh, "columns"), whole.along(mesh, "rows")
-    aside, rank = column.beside(), whole.rank
-    assert (column.rank, row.rank) == (mesh.place("rows", rank), mesh.place("columns", rank))
-    total = torch.ones(1) * 10**rank
-    column.all_reduce(total, "gradients")
-    found = row.gather_objects(rank), [int(total), *column.gather_objects(rank)], aside.gather_objects(rank)  # type: ignore[list-item]
-    whole.barrier()
-    whole.release()
-    return found  # type: ignore[return-value]
-
-
-def test_rows_and_columns_of_a_mesh(ranks):
-    for rank, (row, column, aside) in enumerate(ranks(4).run(_columns)):
-        below, first = rank % 2, rank // 2 * 2
-        assert row == [first, first + 1]
-        assert column == [10**below + 10 ** (below + 2), below, below + 2] and aside == [below, below + 2]
-
-
 def _beside(rounds: int, group_size: int) -> tuple[Sent, list[int]]:
     """The main thread reduces while another one swaps and exchanges, each at its own pace."""
     timer = PhaseTimer()

@@ -96,6 +96,18 @@ def test_a_thread_exchanges_beside_the_loop(ranks, size: int) -> None:
     assert ranks(size).run(_beside) == [expected] * size
 
 
+def test_what_a_thread_computed_is_there_when_it_is_asked_for() -> None:
+    """The loop's stream does not wait for the thread's: the thread does, before it gives its result."""
+    timer, device = PhaseTimer(), choose_device(HardwareConfig(device="cuda"), read_environment())
+    background, rows = Background(timer, device), torch.ones(1000, device=device)
+    timer.start_epoch()
+    with timer.phase("forward"):
+        for step in range(1, 4):
+            doubled = background.start(lambda rows=rows: 2 * rows).result()
+            rows = doubled + 1
+            assert rows.tolist() == [2.0 ** (step + 1) - 1] * 1000
+
+
 def _current() -> int:
     return dist.get_rank() - torch.cuda.current_device()
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Any
 
+import torch
+from exchanging import connect
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,3 +31,25 @@ def test_every_rank_is_in_one_group_of_every_axis_at_its_place(sizes: list[int])
         for group in groups:
             assert [mesh.place(axis, rank) for rank in group] == list(range(size))
             assert len({after - before for before, after in pairwise(group)}) <= 1
+
+
+def _columns() -> tuple[Any, Any, Any]:
+    """Of two rows of ranks: who is in this rank's row, in its column, and beside its column for another thread."""
+    whole, mesh = connect(), Mesh.of(rows=2, columns=2)
+    row, column = whole.along(mesh, "columns"), whole.along(mesh, "rows")
+    aside, rank = column.beside(), whole.rank
+    assert (column.rank, row.rank) == (mesh.place("rows", rank), mesh.place("columns", rank))
+    total = torch.ones(1) * 10**rank
+    column.all_reduce(total, "gradients")
+    members: Any = column.gather_objects(rank)
+    found = row.gather_objects(rank), [int(total), *members], aside.gather_objects(rank)
+    whole.barrier()
+    whole.release()
+    return found
+
+
+def test_rows_and_columns_of_a_mesh(ranks):
+    for rank, (row, column, aside) in enumerate(ranks(4).run(_columns)):
+        below, first = rank % 2, rank // 2 * 2
+        assert row == [first, first + 1]
+        assert column == [10**below + 10 ** (below + 2), below, below + 2] and aside == [below, below + 2]

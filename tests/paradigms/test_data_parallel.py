@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from combinations import combinations
 
+from gnnexp.testing.exactness import ranks_steps
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import (
     MODELS,
@@ -69,6 +70,15 @@ def test_micro_key_draws_independently(ranks):
     reference = run_steps(config, nasty_graph(), 3)
     curves = ranks(2).run(_steps, config, {}, 3)
     assert abs(global_losses(curves)[0] - global_losses([reference])[0]) > 1e-6
+
+
+def test_micro_batches_draw_the_same_wherever_the_topology_is(ranks):
+    """A vertex of another part is drawn there with the key of the rank that asks."""
+    config = small_config(MODELS["sage"], sampler={"key": "micro", "fanouts": [2, 2]}, paradigm={"assign": "owner"})
+    whole, parted = (ranks(3).run(ranks_steps, nasty_graph, {**config, "sampler": {**config["sampler"],
+                     "topology": topology}}, 8, 3, "random") for topology in ("replicated", "partitioned"))
+    assert [curve.losses for curve in parted] == [curve.losses for curve in whole]
+    assert all(curve.rounds["frontier"] for curve in parted)
 
 
 def test_dropout_matters_to_the_comparison(ranks):

@@ -12,9 +12,9 @@ from experiments import assembled
 
 from gnnexp.comm.environment import read_environment
 from gnnexp.paradigms.columns import sliced_layer
-from gnnexp.testing.exactness import assert_exact
+from gnnexp.testing.exactness import assert_exact, ranks_steps
 from gnnexp.testing.graphs import nasty_graph
-from gnnexp.testing.steps import MODELS, run_steps, small_config
+from gnnexp.testing.steps import MODELS, global_losses, run_steps, small_config, worst_loss_error
 from gnnexp.training.assemble import Artifacts
 
 PUSH_PULL = {"_target_": "gnnexp.paradigms.push_pull.PushPull"}
@@ -48,6 +48,17 @@ def test_residual_norm_and_overlap(ranks, model, pull):
                           paradigm={**PUSH_PULL, "pull": pull})
     config["feature_store"] = SLICED
     assert_exact(ranks, 3, nasty_graph, config, 1e-10)
+
+
+@pytest.mark.parametrize("pull", ["projections", "aggregates"])
+@pytest.mark.parametrize("model", ["sage", "gat"])
+def test_micro_batches_have_the_draws_and_the_masks_of_data_parallelism(ranks, model, pull):
+    """What a rank computes of another's block has the masks of the rank that trains it."""
+    config = _config(model, pull=pull)
+    config["sampler"] = {**config["sampler"], "key": "micro"}
+    plain = {**small_config(MODELS[model]), "sampler": config["sampler"]}
+    found, expected = (ranks(3).run(ranks_steps, nasty_graph, one, 8, None, "random") for one in (config, plain))
+    assert worst_loss_error(global_losses(found), global_losses(expected)) < 1e-10
 
 
 @pytest.mark.parametrize("model", ["sage", "gat"])

@@ -12,9 +12,9 @@ from experiments import assembled
 
 import gnnexp.samplers.split as split_module
 from gnnexp.comm.environment import read_environment
-from gnnexp.testing.exactness import assert_exact, parts
+from gnnexp.testing.exactness import assert_exact, parts, ranks_steps
 from gnnexp.testing.graphs import nasty_graph
-from gnnexp.testing.steps import MODELS, Curve, run_steps, small_config
+from gnnexp.testing.steps import MODELS, Curve, global_losses, run_steps, small_config, worst_loss_error
 from gnnexp.training.assemble import Artifacts
 
 SPLIT = {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}
@@ -50,6 +50,17 @@ def test_groups_of_ranks(ranks, model, group_size):
     config = _config(model)
     config["paradigm"] = {**SPLIT, "group_size": group_size}
     assert_exact(ranks, 4, nasty_graph, config, 1e-10, num_parts=group_size)
+
+
+@pytest.mark.parametrize("model", ["sage", "gat"])
+def test_a_group_has_the_draws_and_the_masks_of_one_rank(ranks, model):
+    """With draws by micro-batch two groups of two ranks train what two ranks of data parallelism do."""
+    config = _config(model, sampler={"key": "micro"})
+    config["paradigm"] = {**SPLIT, "group_size": 2}
+    found = ranks(4).run(ranks_steps, nasty_graph, config, 8, 2, "random")
+    plain = small_config(MODELS[model], sampler={"key": "micro"})
+    expected = ranks(2).run(ranks_steps, nasty_graph, plain, 8, None, "random")
+    assert worst_loss_error(global_losses(found), global_losses(expected)) < 1e-10
 
 
 @pytest.mark.parametrize(

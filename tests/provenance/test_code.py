@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gnnexp.config.compose import compose
 from gnnexp.errors import DataError
 from gnnexp.provenance import code as code_module
 from gnnexp.provenance.code import (
@@ -171,6 +172,23 @@ def test_rows_lead_to_the_first_of_equal_digests() -> None:
     assert set(known_results().values()) >= {BASELINE}
     name, digest = next(iter(known_results()))
     assert still_changed({name: digest, "gnnexp.training.train": "0" * 16}) == {"gnnexp.training.train": "0" * 16}
+
+
+def test_a_module_that_was_replaced_still_sets_its_runs_apart() -> None:
+    """Issue 32 mended old rows of vertex parallelism (`comm.stale`, now `comm.arrival`): runs before it are others."""
+    systems = sorted(file.stem for file in (REPOSITORY / "conf" / "system").glob("*.yaml"))
+    configs = {system: compose([f"system={system}", "dataset=digits"]).config for system in systems}
+    mended = {"gnnexp.comm.stale": "efc18f8fb78e4ca4"}
+    found = {system: code_of_config(one).changed for system, one in configs.items()}
+    assert found == {system: mended if one["paradigm"]["_target_"].endswith("VertexParallel") else {}
+                     for system, one in configs.items()}
+    assert sum(map(bool, found.values())) == 8
+
+
+def test_what_stands_for_a_removed_module_is_a_row_of_its_own() -> None:
+    known = known_results()
+    replaced = {tuple(result.split("@")) for result in known.values() if "@" in result}
+    assert replaced and all(known[module, digest] == digest for module, digest in replaced)
 
 
 def test_every_module_that_can_change_a_result_was_decided_on() -> None:

@@ -62,6 +62,16 @@ def test_shares_have_the_batchs_pairs_however_it_is_cut(
     assert [pair[2] for pair in listed(whole)][: len(batch)] == links[:, -1].tolist()
 
 
+@given(linked_graphs())
+@settings(max_examples=20)
+def test_a_link_is_at_home_where_its_head_is(graph: Graph) -> None:
+    task = task_of(graph)
+    assert graph.links is not None
+    heads = graph.links["train"][:, 0]
+    assert torch.equal(task.homes(task.targets()), torch.as_tensor(heads))
+    assert torch.equal(task.homes(task.targets().flip(0)), torch.as_tensor(heads).flip(0))
+
+
 def test_draws_that_are_keyed_by_position_would_be_found_out() -> None:
     """The control of the test above: the same task, whose draws take a link's place in its share for its number."""
 

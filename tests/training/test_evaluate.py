@@ -100,6 +100,17 @@ def test_it_is_due_every_few_epochs_after_the_last_one_or_never(every, due, tmp_
     assert [epoch for epoch in range(5) if evaluation.after(epoch)] == due
 
 
+def test_a_layer_with_a_dropout_of_its_own_is_evaluated_without_it(tmp_path):
+    """Built-in layers ask for a key, which evaluation does not have; a user's layer asks `training`."""
+    job, trainer = assembled(small_config(MODELS["sage"]), Artifacts(nasty_graph()), tmp_path, read_environment())
+    trainer.module.train()
+    chunks = 0
+    for _ in Evaluation(job, trainer).logits():
+        assert not any(module.training for module in job.model.modules())
+        chunks += 1
+    assert chunks
+
+
 @given(st.integers(1, 9))
 def test_ranges_cover_everything(parts):
     graph = nasty_graph()

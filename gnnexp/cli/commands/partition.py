@@ -41,6 +41,8 @@ def _from_graph(experiment: Experiment, console: Console) -> tuple[Partition, Pa
     dataset = experiment.dataset
     graph, _ = prepare_graph(dataset, cache_root())
     console.print(describe_graph(graph), soft_wrap=True)
+    if experiment.partitioner.presampled_epochs and (problems := experiment.task.options.check(graph)):
+        raise ConfigError(problems)  # batches are sampled, so there must be something to train on
     plan = experiment.paradigm.plan(experiment, facts_of(experiment, graph))
     folder, sampled = prepare_owners(
         experiment, graph, dataset.key(), plan.num_parts or experiment.num_ranks, console)

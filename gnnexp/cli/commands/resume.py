@@ -15,7 +15,7 @@ from rich.console import Console
 from gnnexp.cli.console import make_console, marked
 from gnnexp.cli.running.execute import carry_out, complete, tell_preflight, tell_result, write_job
 from gnnexp.cli.running.prepare import inputs_of, prepare, problems_of
-from gnnexp.config.changes import changed
+from gnnexp.config.changes import CHANGEABLE, changed
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.build import experiment_of, read, tracker_of
 from gnnexp.experiment.experiment import Experiment
@@ -75,7 +75,11 @@ def resume(run_dir: Path, overrides: Sequence[str], console: Console, *, changed
         return Outcome(0, "finished")
     config, controller = changed(job["config"], overrides), Controller()
     check_job(run_dir, controller, job_ended=job_ended)
-    if problems := problems_of(read(config)):
+    reading = read(config)
+    if problems := problems_of(reading):
+        if not all(one.key.startswith(CHANGEABLE) for one in reading.problems):
+            problems.append(Problem("resume", str(run_dir), "a run keeps the options that it began with, and this "
+                                    "version of gnnexp does not take them", "start a new run"))
         raise ConfigError(problems)
     experiment = experiment_of(config)
     reopen_run(run_dir, experiment, console, changed_code=changed_code, job_ended=job_ended, controller=controller)

@@ -24,7 +24,7 @@ from gnnexp.models.local import normalised_weights
 from gnnexp.paradigms.chunks.chunking import Chunking
 from gnnexp.paradigms.chunks.in_chunks import in_chunks, static_weights
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
-from gnnexp.paradigms.loops.full_graph import Whole
+from gnnexp.paradigms.loops.full_graph import Whole, layer_by_layer
 from gnnexp.placement.chunks import Chunk, ChunkCost
 
 
@@ -99,11 +99,7 @@ class CoupledTrainer(ColumnTrainer):
 
     def forward(self, ready: Whole) -> Tensor:
         """`[n, classes]` of the own vertices."""
-        h: Rows = ready.features
-        for index in range(self.job.model.num_layers):
-            h = self._layer(index, h, ready.batch.key)
-        assert isinstance(h, Tensor)
-        return h
+        return layer_by_layer(ready, self.job.model.num_layers, self._layer)
 
     def _layer(self, index: int, h: Rows, key: BatchKey) -> Tensor:
         model, layer = self.job.model, contract_layer(self.job.model, index)

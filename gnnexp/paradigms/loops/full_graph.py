@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -164,3 +164,18 @@ def check_full_graph(experiment: Experiment, name: str) -> list[Problem]:
         problems.append(Problem("task.exclude_targets", True, f"{name} has one graph for all batches, whose "
                                 "edges are the training links", "set task.exclude_targets=false"))
     return problems
+
+
+def layer_by_layer(whole: Whole, num_layers: int, layer: Callable[[int, Rows, BatchKey], Tensor]) -> Tensor:
+    """`[n, C]` outputs of the own vertices, where every layer exchanges rows in its middle.
+
+    Args:
+        whole: the batch.
+        num_layers: L.
+        layer: outputs `[n, d]` of a layer, of its index from 0, of the rows of the layer before, and of the key.
+    """
+    h = whole.features
+    for index in range(num_layers):
+        h = layer(index, h, whole.batch.key)
+    assert isinstance(h, Tensor)
+    return h

@@ -99,7 +99,7 @@ class EdgeCutTrainer(WholeGraphTrainer):
             if not any(fetches for fetches, _ in of_ranks):
                 halo = None
             elif halo is None or not all(alike for _, alike in of_ranks):
-                halo = self._halo(level, whole_parts=whole_parts)  # collective: made anew where it is new to any rank
+                halo = self._halo(level, whole_parts=whole_parts)  # collective: every rank makes it if one must
             arrival = FRESH if index == 0 and self._arrival.kind == "late" else self._arrival
             found.append(None if halo is None else arrival.at(halo, self._beside))
         return tuple(found)

@@ -26,7 +26,7 @@ from gnnexp.kernels.counter import Purpose
 from gnnexp.models.decoupled import contract_layer
 from gnnexp.models.layer import Destinations, Layer
 from gnnexp.models.local import edge_weights
-from gnnexp.paradigms.loops.full_graph import Whole, WholeGraphTrainer
+from gnnexp.paradigms.loops.full_graph import Whole, WholeGraphTrainer, layer_by_layer
 from gnnexp.paradigms.trainer import EpochCounts
 from gnnexp.paradigms.vertices.edge_cut import tag_of
 from gnnexp.placement.cut_graph import cut_graph
@@ -65,11 +65,7 @@ class VertexCutTrainer(WholeGraphTrainer):
 
     def forward(self, ready: Whole) -> Tensor:
         """Rows come, partial sums go, layer by layer."""
-        h: Rows = ready.features
-        for index in range(self.job.model.num_layers):
-            h = self._layer(index, h, ready.batch.key)
-        assert isinstance(h, Tensor)
-        return h
+        return layer_by_layer(ready, self.job.model.num_layers, self._layer)
 
     def _layer(self, index: int, h: Rows, key: BatchKey) -> Tensor:
         model, layer, count = self.job.model, contract_layer(self.job.model, index), self.own.numel()

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnexp.paradigms.loops.targets import TargetSchedule, share
+from gnnexp.paradigms.loops.targets import StratifiedSchedule, TargetSchedule, share
 
 
 @given(st.integers(1, 200), st.one_of(st.none(), st.integers(1, 250)), st.integers(0, 5), st.booleans())
@@ -33,3 +33,12 @@ def test_shares_are_contiguous_and_even(count, size):
     assert torch.cat(shares).equal(targets)
     lengths = [part.numel() for part in shares]
     assert max(lengths) - min(lengths) <= 1
+
+
+def test_every_part_has_an_order_of_its_own():
+    """Parts of equal size: ids of part 1 are those of part 0 and one more."""
+    schedule = StratifiedSchedule(TargetSchedule(torch.arange(200), 10, 1, True), torch.arange(200) % 2, 2)
+    first, second = schedule.orders(0)
+    assert first.sort().values.equal(torch.arange(0, 200, 2)) and second.sort().values.equal(torch.arange(1, 200, 2))
+    assert not second.equal(first + 1)
+    assert not any(one.equal(other) for one, other in zip(schedule.orders(0), schedule.orders(1), strict=True))
