@@ -39,7 +39,8 @@ def parameters_of(target: Callable[..., Any]) -> Mapping[str, Parameter] | None:
 @cache
 def _parameters_of(target: Callable[..., Any]) -> Mapping[str, Parameter] | None:
     """Evaluates annotations once for each target: a check asks for the same ones many times."""
-    if is_dataclass(target) and isinstance(target, type) and "__init__" in vars(target):
+    # Of the class itself: a subclass of a dataclass may have a constructor of its own.
+    if isinstance(target, type) and "__dataclass_params__" in vars(target) and "__init__" in vars(target):
         return parameters_of_dataclass(target)  # each field's annotation means what it does in its own class's module
     if isinstance(target, type) and _constructor_of(target).startswith("torch.nn."):
         return {}  # that of `torch.nn.Module` has `**kwargs` and refuses each of them

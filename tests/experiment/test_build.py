@@ -11,6 +11,7 @@ from components import AnyStore, Cache, Calls, Either, OtherStore, Store
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gnnexp.datasets.digits import Digits
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.build import build, keys_of
 from gnnexp.experiment.schema import HardwareConfig, TrainConfig
@@ -164,6 +165,20 @@ def test_a_node_must_be_a_mapping_with_a_target() -> None:
 
 def test_any_key_is_right_where_the_target_takes_any() -> None:
     assert check_node("x", {"_target_": "components.AnyStore", "whatever": [1, {"a": 2}]}, Store) == []
+
+
+def test_a_subclass_of_a_dataclass_may_have_a_constructor_of_its_own() -> None:
+    """As a user's data set or paradigm has that inherits from one of ours."""
+
+    class Fewer(Digits):
+        def __init__(self, keep: int = 5) -> None:
+            super().__init__(neighbors=keep)
+
+    class More(Digits):
+        """Without a constructor."""
+
+    assert set(parameters_of(Fewer) or ()) == {"keep"} and Fewer(7).neighbors == 7
+    assert set(parameters_of(More) or ()) == set(parameters_of(Digits) or ()) > {"neighbors", "seed"}
 
 
 def test_dataclasses_are_checked_like_components() -> None:
