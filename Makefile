@@ -42,7 +42,7 @@ test-slow: setup ## longer checks: every combination of the exactness tests, inj
 	GNNEXP_EMULATED_GPUS=2 GNNEXP_EMULATED_THREADS=off $(EMULATED) -m gpu
 
 test-gpu: setup ## checks that need a CUDA device
-	$(BIN)/python -m pytest -m gpu
+	$(BIN)/python -m pytest -vv -m gpu
 
 test-emulated-gpu: setup ## the same checks on two emulated CUDA devices: no GPU is needed (docs/howto/emulated_gpu.md)
 	GNNEXP_EMULATED_GPUS=2 $(EMULATED) -m "gpu and not slow"
