@@ -84,7 +84,7 @@ bench: setup ## speed and memory against peers, into benchmarks/results/*.json
 	$(BIN)/python -m benchmarks
 
 reproduce-small: setup ## every published table and figure, scaled down, into docs/results (hours; it goes on where it was stopped)
-	$(BIN)/python -m benchmarks.reproduce
+	$(BIN)/python benchmarks/reproduce.py
 
 torture: setup ## kills, frost, full disks, bad servers, malformed files for TORTURE_MINUTES (10); counts into docs/results
 	$(BIN)/pip install -q -c constraints.txt atheris || echo "atheris cannot be had: no coverage-guided inputs"

@@ -14,7 +14,8 @@ from gnnexp.experiment.build import experiment_of
 from gnnexp.training.assemble import Artifacts, assemble
 from gnnexp.training.checkpoint import Position
 from gnnexp.training.interruption import Interruption
-from gnnexp.training.train import make_optimizer, run_epoch
+from gnnexp.training.optimization import Optimization
+from gnnexp.training.train import run_epoch
 
 
 def main() -> None:
@@ -27,11 +28,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         job = assemble(experiment_of(config), artifacts, Path(folder), read_environment())
         trainer = job.experiment.paradigm.trainer(job)
-        optimizer = make_optimizer(trainer.module, job.experiment.train)
+        optimization = Optimization(job, trainer)
         interruption = Interruption(job.comm)
         for epoch, _ in enumerate(sys.stdin):
             job.comm.barrier()
-            record = run_epoch(job, trainer, optimizer, Position(epoch), {}, interruption).record
+            record = run_epoch(job, trainer, optimization, Position(epoch), {}, interruption).record
             answer = {
                 "epoch_s": record.times.epoch_s, "phases": record.times.phases, "hidden": record.times.hidden,
                 "crossings": record.times.crossings,

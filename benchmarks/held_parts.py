@@ -7,7 +7,7 @@ from typing import Any
 
 from gnnexp.job import Job
 from gnnexp.paradigms.model_averaging import AveragingTrainer, ModelAveraging
-from gnnexp.paradigms.parts.turn import Turn
+from gnnexp.paradigms.parts.active_part import ActivePart
 from gnnexp.paradigms.trainer import Trainer
 
 
@@ -25,9 +25,9 @@ class HeldPartsTrainer(AveragingTrainer):
 
     def __init__(self, job: Job, options: ModelAveraging) -> None:
         super().__init__(job, options)
-        self._turns_held: dict[int, Turn] = {}
+        self._turns_held: dict[int, ActivePart] = {}
 
-    def _load(self, number: int) -> Turn:
+    def _load(self, number: int) -> ActivePart:
         if number not in self._turns_held:
             self._turns_held[number] = super()._load(number)
         return self._turns_held[number]

@@ -1,7 +1,7 @@
 """`make reproduce-small`: every published table and figure in its small variant, reports and records into docs/results.
 
-Runs that have finished are found by their key, here or in `docs/results/records` from an earlier day: a call that was
-stopped goes on. The latter are imported runs, and may be of another machine (`--accept-foreign`).
+Runs that have finished are found by their key, here or in `sweeps/<paper>/records.parquet` from an earlier day: a call
+that was stopped goes on. The latter are imported runs, and may be of another machine (`--accept-foreign`).
 
 Sweeps are those whose name begins with a paper's; a sweep whose runs failed keeps its report, which names them, and the
 exit code is 1. The systems' pages show the verdicts of the claims: write them again afterwards
@@ -11,29 +11,38 @@ exit code is 1. The systems' pages show the verdicts of the claims: write them a
 from __future__ import annotations
 
 import argparse
-import json
+import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from columns import write_records
+
+from gnnexp.cli.commands.archives import bring_kept
 from gnnexp.cli.sweeping.definition import load_sweep
-from gnnexp.config.folders import product_folder
+from gnnexp.config.folders import papers_with, product_folder, product_sweeps
+from gnnexp.record.archive import STATES, as_made
 from gnnexp.record.attempts import RANKS
-from gnnexp.record.importing import unpack
-from gnnexp.record.records import write_text
-from gnnexp.record.runs import Run, runs_of_sweep
-from gnnexp.reports.claims.claim import claiming_papers
+from gnnexp.record.columnar import Records
+from gnnexp.record.records import RESULT_FILE, load_result, read_state, write_text
+from gnnexp.record.runs import Run
+from gnnexp.reports.claims.claim import claiming_papers, claims_of
+from gnnexp.reports.queries.query import read_query
+from gnnexp.reports.sweep_runs import RECORDS_FILE, sweeps_run
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
+# Parts of an epoch's line that are large, as they are where nobody reads them.
+_TABLES = {"ranks": {"ranks", "warm_ranks"}, "batches": {"batches"}}  # that queries read, of them
+_NOTHING: Mapping[str, Any] = {"ranks": [], "losses": [], "batches": {}}
 
 
 def published_sweeps() -> list[str]:
     """Names of the sweeps that are a paper's table or figure, or decide its claims."""
     papers = tuple(f"{paper}_" for paper in claiming_papers())
-    return sorted(file.stem for file in product_folder("sweeps").glob("*.yaml") if file.stem.startswith(papers))
+    return sorted(name for name in product_sweeps() if name.startswith(papers))
 
 
 def main() -> int:
@@ -42,24 +51,63 @@ def main() -> int:
     parser.add_argument("sweeps", nargs="*", help="only these")
     parser.add_argument("--report-only", action="store_true", help="of the records there are: nothing is run")
     options = parser.parse_args()
-    for archive in sorted((RESULTS / "records").glob("*.tar.xz")):
-        unpack(archive)
+    for file in papers_with(RECORDS_FILE).values():
+        bring_kept(file)
     failed = []
     for name in options.sweeps or published_sweeps():
         print(f"== {name}", flush=True)
         out = ["--out", str(RESULTS / name)]
         if not options.report_only and _gnnexp("sweep", name, *out, "tracker=none", "--accept-foreign"):
             failed.append(name)
-        if runs_of_sweep(name):
+        if _runs_of(name):
             if options.report_only:
                 _gnnexp("report", name, "--markdown", "--csv", *out)
-            _gnnexp("export", name, "--out", str(RESULTS / "records" / f"{name}.tar.xz"))
             for copy in [*(RESULTS / name).glob("*.png"), *(RESULTS / name).glob("*.html")]:  # of .svg and .md, larger
                 copy.unlink()
+    for paper in claiming_papers():
+        keep_records(paper)
     _gnnexp("claims", "--out", str(RESULTS / "claims"))
     write_text(RESULTS / "index.md", "\n".join(_index()) + "\n")
     print(f"reports: {RESULTS}" + (f"; with failed runs: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0
+
+
+def keep_records(paper: str, folder: Path = Path(), file: Path | None = None) -> None:
+    """Write what there is of a paper's sweeps below `folder` to its `records.parquet`.
+
+    Of what ranks recorded, of the batches and of the losses of steps only that is kept which a report or a claim reads.
+    """
+    needs = [check for claim in claims_of(paper) if (check := claim.check) and "[losses]" in check.value]
+    states, results = {}, dict[str, Any]()
+    for name in (name for name in published_sweeps() if name.startswith(f"{paper}_")):
+        if not (folder / STATES / f"{name}.json").exists():
+            continue
+        states[name] = state = read_state(folder / STATES / f"{name}.json")
+        kept = {*_read_by_report(load_sweep(name).report), *["losses" for check in needs if name in check.sweeps]}
+        for run in dict.fromkeys(case["run_dir"] for case in state["cases"] if case["run_dir"]):
+            if (folder / run / RESULT_FILE).exists():
+                result = as_made(load_result(folder / run))
+                earlier = results.get(run, {"epochs": [{}] * len(result["epochs"])})["epochs"]
+                left_out = _NOTHING.keys() - kept
+                results[run] = {**result, "presampled": [], "epochs": [
+                    {**_NOTHING, **before, **{key: value for key, value in line.items() if key not in left_out}}
+                    for line, before in zip(result["epochs"], earlier, strict=True)]}
+    write_records(Records(states, results), file or product_folder("sweeps") / paper / RECORDS_FILE)
+
+
+def _read_by_report(report: Mapping[str, Any]) -> Iterator[str]:
+    """Parts of an epoch's record, beside its metrics, that a report reads."""
+    if any(figure["draw"] == "range" for figure in report.get("figures") or ()):
+        yield "ranks"
+    if "query" in report:
+        text = " ".join(read_query(report["query"], "report.query").parts.values())
+        named = {*re.findall(r"(?:FROM|JOIN) (\w+)", text)}
+        yield from (part for part, tables in _TABLES.items() if named & tables)
+
+
+def _runs_of(name: str) -> Sequence[Run]:
+    found = sweeps_run([name])
+    return found[name].runs if name in found else ()
 
 
 def _gnnexp(*words: str) -> int:
@@ -70,13 +118,14 @@ def _index() -> Iterator[str]:
     """A line per sweep: what it is, when and where it was run, what it took."""
     yield "# Results\n"
     yield ("Every published table and figure in its small variant, made by `make reproduce-small`; "
-           f"what the papers claim, and what of it holds: {', '.join(_claims())}. Records of all runs: `records/`; "
-           "`gnnexp import docs/results/records/NAME.tar.xz` brings them into `runs/`.\n")
+           f"what the papers claim, and what of it holds: {', '.join(_claims())}. Records of all runs: "
+           "`sweeps/<paper>/records.parquet`, which `gnnexp report NAME` and `gnnexp claims` read; "
+           "`gnnexp import PAPER` brings them into `runs/`.\n")
     yield "| sweep | what | runs | failed | minutes | date | version | machine |"
     yield "|---|---|---|---|---|---|---|---|"
     total = 0.0
     for name in published_sweeps():
-        runs = runs_of_sweep(name)
+        runs = _runs_of(name)
         minutes = sum(map(_seconds, runs)) / 60
         total += minutes
         shown = f"[{name}]({name}/table.md)" if (RESULTS / name / "table.md").exists() else _linked(name)
@@ -97,7 +146,7 @@ def _linked(name: str) -> str:
 
 def _seconds(run: Run) -> float:
     """From each start to the end that followed it."""
-    result: dict[str, Any] = json.loads((run.path / "result.json").read_text())
+    result = load_result(run.path)
     times = [(event["event"], float(event["time"])) for event in result["attempts"] if event["event"] != RANKS]
     if times and times[-1][0] == "start" and result["epochs"]:  # the result is written before the last end is noted
         times.append(("end", float(result["epochs"][-1]["time"])))

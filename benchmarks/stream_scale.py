@@ -57,9 +57,8 @@ class Timed(EdgeStream):
 def write_pairs(dataset: Dcsbm, path: Path) -> None:
     """All edges by destination."""
     with path.open("wb") as file:
-        plan = dataset.plan()
-        passes = passes_of(plan, dataset.model(), plan.order())
-        for bucket in csc_buckets(passes, plan.sizes.num_nodes, RULES, plan.buffer_bytes // 4)[1]:
+        passes = passes_of(dataset, dataset.model(), dataset.order())
+        for bucket in csc_buckets(passes, dataset.sizes.num_nodes, RULES, dataset.buffer_bytes // 4)[1]:
             for start in range(0, bucket.indices.size, _PIECE):
                 sources = bucket.indices[start : start + _PIECE]
                 destinations = np.empty(sources.size, np.int32)
@@ -98,7 +97,7 @@ def main() -> None:
     chosen.folder.mkdir(parents=True, exist_ok=True)
     path = chosen.folder / f"{chosen.shape}-{chosen.scale:g}.bin"
     dataset = Dcsbm(shape=chosen.shape, scale=chosen.scale)
-    num_nodes = dataset.plan().sizes.num_nodes
+    num_nodes = dataset.sizes.num_nodes
     if not path.exists():
         write_pairs(dataset, path.with_suffix(".part"))
         path.with_suffix(".part").rename(path)

@@ -1,4 +1,4 @@
-"""What can go wrong for a user, and how it is said: key, value, what is allowed, and the mend."""
+"""What can go wrong for a user, and how it is said: key, value, what is allowed, and the fix."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake of a user, with all that is needed to mend it.
+    """One mistake of a user, with all that is needed to fix it.
 
     Attributes:
         key: config key (`sampler.fanouts`) or file path that is wrong.
         value: what was found there.
         allowed: what would have been right.
-        mend: what to type or do instead.
+        fix: what to type or do instead.
     """
 
     key: str
     value: object
     allowed: str
-    mend: str
+    fix: str
 
     def __str__(self) -> str:
-        return f"{self.key}={self.value!r}: {self.allowed}\n    mend: {self.mend}"
+        return f"{self.key}={self.value!r}: {self.allowed}\n    fix: {self.fix}"
 
 
 class GnnexpError(Exception):
@@ -42,6 +42,12 @@ class ProblemsError(GnnexpError):
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         assert self.problems, "an error without a problem is our bug"
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+    @classmethod
+    def raise_all(cls, problems: Sequence[Problem]) -> None:
+        """Raise one error of all problems, if there are any."""
+        if problems:
+            raise cls(problems)
 
     def __reduce__(self) -> tuple[type[ProblemsError], tuple[tuple[Problem, ...]]]:
         return type(self), (self.problems,)

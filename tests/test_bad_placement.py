@@ -1,4 +1,4 @@
-"""Placements that make no sense end with 2 before anything is launched, each with its mend, all of them at once."""
+"""Placements that make no sense end with 2 before anything is launched, each with its fix, all of them at once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     assert list(folder.iterdir()) == [], "nothing was made"
 
 
-# What is typed; the key that is named; what the mend says.
+# What is typed; the key that is named; what the fix says.
 BAD: dict[str, tuple[list[str], str, str]] = {
     "split: parts": ([*SPLIT, *FOUR, "partitioner.num_parts=2"], "partitioner.num_parts", "num_parts=auto"),
     "split: parts of a group": ([*SPLIT, *FOUR, "paradigm.group_size=2", "partitioner.num_parts=4"],
@@ -63,8 +63,6 @@ BAD: dict[str, tuple[list[str], str, str]] = {
     "data: rows, vertex-cut": ([*DATA, *TWO, "feature_store=partitioned", "partitioner=libra"],
                                "partitioner", "partitioner=metis"),
     "libra: order": (["partitioner=libra", "partitioner.order=shuffle"], "partitioner.order", "shuffled"),
-    "straggler behind the loop": ([*DATA, *TWO, "hardware.straggler={rank:1,phase:load,seconds:1}"],
-                                  "hardware.straggler.phase", "train.overlap=false"),
     "data: slices": ([*DATA, *TWO, "feature_store=sliced"], "feature_store", "paradigm=push_pull"),
     "push: rows": ([*PUSH, *TWO], "feature_store", "feature_store=sliced"),
     "push: placed rows": ([*PUSH, *TWO, "feature_store=partitioned"], "feature_store", "feature_store=sliced"),
@@ -97,23 +95,23 @@ BAD: dict[str, tuple[list[str], str, str]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_bad_placement_is_one_problem_with_its_mend(name: str) -> None:
-    typed, key, mend = BAD[name]
+def test_a_bad_placement_is_one_problem_with_its_fix(name: str) -> None:
+    typed, key, fix = BAD[name]
     with pytest.raises(ConfigError) as caught:
         checked([*QUIET, *typed], None)
     assert [problem.key for problem in caught.value.problems] == [key], caught.value
     (problem,) = caught.value.problems
-    assert mend in problem.mend
+    assert fix in problem.fix
     assert problem.allowed
     assert caught.value.exit_code == 2
 
 
 @pytest.mark.parametrize("name", ["split: parts", "cache: in words", "stored: missing"])
 def test_the_command_line_ends_with_2(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    typed, key, mend = BAD[name]
+    typed, key, fix = BAD[name]
     assert run_command(["run", *QUIET, *typed]) == 2
     said = capsys.readouterr().err
-    assert f"{key}=" in said and mend in said and "1 configuration problem" in said
+    assert f"{key}=" in said and fix in said and "1 configuration problem" in said
     assert "Traceback" not in said
 
 
@@ -142,7 +140,7 @@ GOOD: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("name", GOOD)
 def test_their_neighbours_are_right(name: str) -> None:
-    """What the mends say, and what is next to a mistake, is accepted: the refusals are no wider than they should be."""
+    """What the fixes say, and what is next to a mistake, is accepted: the refusals are no wider than they should be."""
     checked([*QUIET, *GOOD[name]], None)
 
 
@@ -173,4 +171,4 @@ def test_several_are_reported_at_once(typed: list[str], keys: set[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         checked([*QUIET, *typed], None)
     assert sorted(problem.key for problem in caught.value.problems) == sorted(keys)
-    assert all(problem.mend for problem in caught.value.problems)
+    assert all(problem.fix for problem in caught.value.problems)

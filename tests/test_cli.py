@@ -12,7 +12,7 @@ import pytest
 
 from gnnexp.cli.console import epoch_line
 from gnnexp.cli.main import run_command
-from gnnexp.reports.kinds.kinds import KINDS
+from gnnexp.reports.queries.query import query_names
 
 SMALL = ["model.hidden=8", "model.layers=2", "sampler.fanouts=[3,3]", "train.epochs=2", "train.batch_size=512"]
 
@@ -51,11 +51,11 @@ def test_help_imports_nothing_heavy() -> None:
     assert "sweep" in done.stdout and "quickstart" in done.stdout
 
 
-def test_help_knows_every_kind_of_report(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_knows_every_query(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run_command(["report", "--help"])
     said = capsys.readouterr().out
-    assert [kind for kind in KINDS if kind not in said] == []
+    assert [name for name in query_names() if name not in said] == []
 
 
 def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,23 +66,23 @@ def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str])
 def test_cfg_prints_the_resolved_configuration(capsys: pytest.CaptureFixture[str], workplace: Path) -> None:
     import yaml
 
-    assert run_command(["run", "model=gat", "--cfg", "train.lr=0.5"]) == 0
+    assert run_command(["run", "model=gat", "--cfg", "optimizer.lr=0.5"]) == 0
     config = yaml.safe_load(capsys.readouterr().out)
-    assert config["train"]["lr"] == 0.5 and "gat" in config["model"]["_target_"]
+    assert config["optimizer"]["lr"] == 0.5 and "gat" in config["model"]["_target_"]
     assert list(workplace.iterdir()) == []
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
     (["run", "model=sgae", "sampler=fusde", "train.epocs=1"], ["model=sage", "sampler=fused", "train.epochs"]),
-    (["run", "train.lr=high", "model.hidden=1.5", "hardware.workers=none"],
-     ["train.lr", "model.hidden", "hardware.workers", "3 configuration problems"]),
+    (["run", "optimizer.lr=high", "model.hidden=1.5", "hardware.workers=none"],
+     ["optimizer.lr", "model.hidden", "hardware.workers", "3 configuration problems"]),
     (["run", "train.epochs=0", "hardware.workers=0", "sampler.fanouts=[5]"],
      ["train.epochs", "hardware.workers", "sampler.fanouts"]),
     (["run", "dataset=planetoid", "dataset.path=/no/such/place"], ["/no/such/place", "data problem"]),
     (["run", "hardware.workers=5000"], ["more ranks (5000) than training vertices"]),
     (["run", "a=["], ["a=["]),
-    (["run", "model=sag", "dataset=digit", "train.epochs=abc", "hardware.worker=2", "train.lr=-1"],
-     ["model='sag'", "dataset='digit'", "train.epochs='abc'", "hardware.worker=2", "train.lr=-1", "5 config"]),
+    (["run", "model=sag", "dataset=digit", "train.epochs=abc", "hardware.worker=2", "optimizer.lr=-1"],
+     ["model='sag'", "dataset='digit'", "train.epochs='abc'", "hardware.worker=2", "optimizer.lr=-1", "5 config"]),
     (["run", "train.epochs=0", "dataset=edge_list", "dataset.path=e.npy", "dataset.labels=y.npy", "hydra.run.dir=/"],
      ["train.epochs", "e.npy", "y.npy", "hydra.run.dir", "4 config"]),
     (["run", "model=gat", "model.heads=3", "model.dropout=2", "hardware.device=cuda", "paradigm=dgl_full_graph",
@@ -91,11 +91,13 @@ def test_cfg_prints_the_resolved_configuration(capsys: pytest.CaptureFixture[str
     (["run", "model=gat", "model.heads=0"], ["model.heads=0", "1 config"]),
     (["run", "model=sage_pool", "system=dgl_reference"], ["SAGEPool has no counterpart"]),
     (["run", "task.metric=roc_auc"], ["task.metric='roc_auc'"]),
-    (["run", "sampler.fanouts=5", "hardware.straggler=9"], ["sampler.fanouts=5", "{rank:…,phase:…,seconds:…}"]),
+    (["run", "sampler.fanouts=5", "hardware.links=9"], ["sampler.fanouts=5", "{h2d:…,d2d:…,network:…"]),
     (["run", "task.metric=micro_f1"], ["task.metric='micro_f1'", "task.metric=acc"]),
     (["run", "sampler.fanouts=[5,x]"], ["sampler.fanouts=[5, 'x']"]),
-    (["run", "hardware.straggler.rank=9"], ["hardware.straggler is null"]),
-    (["run", "hardware.straggler={rank:9,phase:sample,seconds:1}"], ["hardware.straggler.rank=9", "0..0"]),
+    (["run", "train.batch_size.rank=9"], ["train.batch_size is a single value"]),
+    (["run", "hardware.links=null", "hardware.links.h2d=9"], ["hardware.links"]),
+    (["run", "hardware.straggler.rank=9"], ["hardware.straggler=9", "is gone"]),
+    (["run", "+hardware.straggler={rank:9}"], ["hardware.straggler={'rank': 9}", "is gone"]),
     (["run", "hardware.launcher=slurm"], ["hardware.launcher._target_=package.module.Class"]),
     (["run", "paradigm._target_=gnnexp.models.gat.GAT"], ["gnnexp.paradigms.base.Paradigm", "1 config"]),
     (["run", "tracker.uri=foo://bar"], ["tracker.uri", "sqlite"]),
@@ -108,7 +110,8 @@ def test_cfg_prints_the_resolved_configuration(capsys: pytest.CaptureFixture[str
     (["ui", "--port", "99999"], ["--port=99999", "1 to 65535"]),
     (["run", "--config-dir", "nowhere"], ["--config-dir"]),
     (["sweep", "quikstart"], ["did you mean quickstart"]),
-    (["sweep", "quickstart", "train.lr=0,1", "model.hidden=0"], ["and 1 more] train.lr=0", "[all cases] model.hidden"]),
+    (["sweep", "quickstart", "optimizer.lr=-1,1", "model.hidden=0"],
+     ["and 1 more] optimizer.lr=-1", "[all cases] model.hidden"]),
     (["plan", "quikstart", "--hardware", "p3_8xlarge"], ["plan='quikstart'"]),
     (["status", "nowhere"], ["run='nowhere'", "there is none"]),
     (["status", "."], ["job.json: No such file"]),
@@ -121,13 +124,13 @@ def test_cfg_prints_the_resolved_configuration(capsys: pytest.CaptureFixture[str
     (["partition", "partitioner=metsi"], ["partitioner=metis"]),
     (["partition", "partitioner.num_parts=1000000"], ["partitioner.num_parts"]),
 ], ids=lambda value: "_".join(value[:2]) if value[0] in ("run", "sweep", "report", "partition", "ui") else "")
-def test_mistakes_end_with_2_name_the_mend_and_leave_nothing(
+def test_mistakes_end_with_2_name_the_fix_and_leave_nothing(
     arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str], workplace: Path
 ) -> None:
     assert run_command(arguments) == 2
     said = capsys.readouterr().err
     assert [word for word in words if word not in said] == [], said
-    assert "Traceback" not in said and "mend: " in said
+    assert "Traceback" not in said and "fix: " in said
     assert list(workplace.iterdir()) == []
 
 
@@ -145,7 +148,7 @@ def test_a_place_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr("gnnexp.cli.running.prepare.draft", refuse)
     assert run_command(["run"]) == 2
     said = capsys.readouterr().err
-    assert "/closed/conf='Permission denied'" in said and "mend: " in said
+    assert "/closed/conf='Permission denied'" in said and "fix: " in said
 
 
 def test_a_run_never_writes_into_a_folder_that_exists(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,7 +225,7 @@ def test_a_sweep_goes_on_after_a_failure_and_skips_what_is_finished(
     (workplace / "seeds.yaml").write_text(SWEEP)
     assert run_command(["sweep", "seeds.yaml", "seed=0"]) == 0
     # The worker that pretends fails at such a learning rate: both cases are run, and both fail.
-    assert run_command(["sweep", "seeds.yaml", "train.lr=9"]) == 1
+    assert run_command(["sweep", "seeds.yaml", "optimizer.lr=9"]) == 1
     assert len(list((workplace / "runs" / "seeds").iterdir())) == 3
     capsys.readouterr()
     assert run_command(["sweep", "seeds.yaml"]) == 0

@@ -57,7 +57,7 @@ def test_mistakes_end_with_2_and_nothing_is_written(
 ) -> None:
     assert run_command(["calibrate", *words]) == 2
     told = capsys.readouterr().err
-    assert named in told and "mend" in told
+    assert named in told and "fix" in told
     assert not any(place.iterdir())
 
 

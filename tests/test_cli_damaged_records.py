@@ -49,7 +49,7 @@ def edit(file: Path, change: Callable[[Any], object]) -> None:
 def refused(capsys: pytest.CaptureFixture[str], *command: str) -> str:
     assert run_command(command) == 2
     said = capsys.readouterr().err
-    assert "mend: " in said and "Traceback" not in said
+    assert "fix: " in said and "Traceback" not in said
     return said
 
 
@@ -71,7 +71,7 @@ def test_what_is_no_record(capsys: pytest.CaptureFixture[str], file: str, text: 
 FIELDS = [
     ("job.json", "config.hardware", lambda job: job["config"].update(hardware=[])),
     ("job.json", "config.hardware.workers", lambda job: job["config"]["hardware"].update(workers="x")),
-    ("job.json", "config.hardware.straggler", lambda job: job["config"]["hardware"].update(straggler={"rank": 0})),
+    ("job.json", "config.hardware.links", lambda job: job["config"]["hardware"].update(links={"rank": 0})),
     ("job.json", "config.train.epochs", lambda job: job["config"]["train"].update(epochs=None)),
     ("job.json", "provenance.choices", lambda job: job["provenance"].update(choices=None)),
     ("result.json", "summary", lambda result: result["summary"].update({"acc/test": None})),

@@ -95,7 +95,7 @@ def test_a_run_whose_job_is_unknown_keeps_its_directory(
     for command in (["resume", str(run_dir)], ["resume", "--job-ended", str(run_dir)], ["cancel", str(run_dir)]):
         assert run_command(command) == 2
         said = capsys.readouterr().err
-        assert "Traceback" not in said and "has ended" not in said.partition("mend:")[0]
+        assert "Traceback" not in said and "has ended" not in said.partition("fix:")[0]
         assert "4711_0 unknown" in said or "was heard" in said
     assert state_of(run_dir) == before
 

@@ -10,7 +10,7 @@ import pytest
 from gnnexp.cli.commands.sweep import known_keys
 from gnnexp.cli.sweeping.definition import Case, load_sweep
 from gnnexp.config.compose import compose
-from gnnexp.config.folders import find_folders, product_folder
+from gnnexp.config.folders import find_folders, product_folder, product_sweeps
 from gnnexp.experiment.build import read
 from gnnexp.experiment.kinds import COMPONENTS, kind_of
 from gnnexp.experiment.shape import check_node
@@ -41,10 +41,10 @@ def test_a_choice_composes_and_fits_its_class(file: Path) -> None:
 
 def test_groups_are_the_folders_of_conf() -> None:
     assert find_folders(None).groups() == {path.name for path in CONF.iterdir() if path.is_dir()}
-    assert {*COMPONENTS, "hardware", "train", "system"} == find_folders(None).groups()
+    assert {*COMPONENTS, "optimizer", "scheduler", "hardware", "train", "system"} == find_folders(None).groups()
 
 
-SWEEPS = sorted(product_folder("sweeps").glob("*.yaml"))
+SWEEPS = product_sweeps()
 FEW = 4
 
 
@@ -58,12 +58,13 @@ def covering(cases: Mapping[tuple[str, ...], Case]) -> Iterator[Case]:
 
 
 @pytest.mark.parametrize(
-    ("file", "full"),
-    [*((file, False) for file in SWEEPS),
-     *(pytest.param(file, True, marks=pytest.mark.slow) for file in SWEEPS if "\nfull:" in file.read_text())],
-    ids=lambda value: value.stem if isinstance(value, Path) else "full" if value else "small")
-def test_every_case_of_a_sweep_is_right(file: Path, full: bool) -> None:
-    sweep = load_sweep(file.stem, full=full)
+    ("name", "full"),
+    [*((name, False) for name in SWEEPS),
+     *(pytest.param(name, True, marks=pytest.mark.slow) for name, file in SWEEPS.items()
+       if "\nfull:" in file.read_text())],
+    ids=lambda value: value if isinstance(value, str) else "full" if value else "small")
+def test_every_case_of_a_sweep_is_right(name: str, full: bool) -> None:
+    sweep = load_sweep(name, full=full)
     assert sweep.description and sweep.cases
     # Seeds of one case differ in nothing that is checked, nor do numbers of parts before there is a graph.
     unchecked = ("seed=", "partitioner.num_parts=")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
+import slow_rank
 from command_line import curve, fitting, place, start
 from rank_processes import ranks_of
 
@@ -46,12 +48,14 @@ def until_epoch(process: subprocess.Popen[str], run_dir: str, number: int) -> No
         time.sleep(0.05)
 
 
-def test_a_rank_that_hangs_is_named(place, capfd):
-    delayed = "hardware.straggler={rank: 1, phase: forward, seconds: 1000}"
-    code = run_command(["run", "hydra.run.dir=run", *SMALL, "hardware.workers=3", "hardware.timeout_s=8", delayed])
+def test_a_rank_that_hangs_is_named(place, capfd, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([
+        str(Path(slow_rank.__file__).parent), os.environ.get("PYTHONPATH", "")]))
+    hanging = "optimizer={_target_: slow_rank.Hanging, _partial_: true, lr: 0.1}"
+    code = run_command(["run", "hydra.run.dir=run", *SMALL, "hardware.workers=3", "hardware.timeout_s=8", hanging])
     output = "".join(capfd.readouterr())
     assert code == 1
-    assert "rank 1 on" in output and "hangs in phase forward" in output, output
+    assert "rank 1 on" in output and "hangs in phase update" in output, output
     found = result("run")
     assert (found["status"], found["kind"]) == ("failed", "hang") and not workers("run")
 

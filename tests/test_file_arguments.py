@@ -38,6 +38,7 @@ ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
     ("calibrate", "config_dir"): (READS_FOLDER, ["calibrate", "--quick", "--config-dir", "PATH"], ""),
     ("partition", "config_dir"): (READS_FOLDER, ["partition", "--config-dir", "PATH"], ""),
     ("sweep", "name"): (READS_FILE, ["sweep", "PATH", "--dry-run"], ".yaml"),
+    ("run", "out"): (MAKES_FOLDER, ["run", "-m", "seed=0,1", "--dry-run", "--out", "PATH"], ""),
     ("sweep", "out"): (MAKES_FOLDER, ["sweep", "quickstart", "--dry-run", "--out", "PATH"], ""),
     ("resume", "run"): (READS_FOLDER, ["resume", "PATH"], ""),
     ("status", "run"): (READS_FOLDER, ["status", "PATH"], ""),
@@ -55,8 +56,8 @@ ARGUMENTS: dict[tuple[str, str], tuple[str, list[str], str]] = {
 # Arguments that are no path: a switch, a number, or one of names that are known.
 NO_PATH = {
     *((command, "overrides") for command in ("run", "sweep", "resume", "calibrate", "partition")),  # see KEYS
-    ("run", "multirun"), ("run", "rerun"), ("run", "cfg"),
-    ("sweep", "jobs"), ("sweep", "full"), ("sweep", "dry_run"), ("sweep", "rerun"), ("sweep", "accept_foreign"),
+    *((command, name) for command in ("run", "sweep") for name in ("jobs", "dry_run", "rerun", "accept_foreign")),
+    ("run", "multirun"), ("run", "cfg"), ("sweep", "full"),
     ("resume", "changed_code"), ("resume", "job_ended"), ("resume", "trust"), ("cancel", "trust"),
     ("logs", "rank"), ("logs", "follow"),
     ("report", "sort"), ("report", "rows"), ("report", "markdown"), ("report", "csv"), ("report", "sync"),

@@ -76,7 +76,7 @@ def test_a_result_that_cannot_be_written_is_a_failed_run_in_words(pretending, mo
         raise full(path, number)
 
     monkeypatch.setattr(ending, "write_json", refuse)
-    assert run_command(["run", *PRETENDED, "train.lr=9", "hydra.run.dir=run"]) == 1
+    assert run_command(["run", *PRETENDED, "optimizer.lr=9", "hydra.run.dir=run"]) == 1
     text = said(capfd)
     words = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "your quota on this disk is exceeded"}[number]
     assert words in text and "run/result.json" in text and "then: gnnexp resume run" in text, text
@@ -151,14 +151,14 @@ def test_a_heart_beats_on_when_a_full_disk_has_room_again(tmp_path, monkeypatch)
 
 
 # --- a sweep ---------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("where", ["write_job", "save_states", "settle"])
+@pytest.mark.parametrize("where", ["write_job", "save_states", "finalize"])
 def test_a_full_disk_ends_no_sweep(pretending, monkeypatch, capfd, where):
     """Room is missing for the second case only: the third one finishes, and the next call makes up for it."""
     (pretending / "mine.yaml").write_text(f"fixed: {json.dumps(PRETENDED)}\naxes: {{seed: [0, 1, 2]}}\n")
     from gnnexp.cli.running import execute
-    from gnnexp.cli.sweeping import cases
+    from gnnexp.cli.sweeping import queue
 
-    module = {"write_job": execute, "save_states": cases, "settle": ending}[where]
+    module = {"write_job": execute, "save_states": queue, "finalize": ending}[where]
     work, calls = getattr(module, where), []
 
     def refuse(*arguments: Any) -> Any:
@@ -171,7 +171,7 @@ def test_a_full_disk_ends_no_sweep(pretending, monkeypatch, capfd, where):
         patch.setattr(module, where, refuse)
         code = run_command(["sweep", "mine.yaml"])
     text = said(capfd)
-    assert "the disk is full" in text and code == (0 if where in ("save_states", "settle") else 1), text
+    assert "the disk is full" in text and code == (0 if where in ("save_states", "finalize") else 1), text
     assert not leftovers(pretending)
     results = [json.loads(path.read_text()) for path in pretending.glob("runs/mine/*/result.json")]
     assert [one["status"] for one in results].count("finished") == (2 if where == "write_job" else 3)
@@ -208,7 +208,7 @@ def make_run(run_dir: Path) -> None:
 def test_commands_on_a_disk_that_is_mounted_read_only(pretending, capfd):
     with small_disk(pretending / "disk", "32m") as disk:
         failed = str(disk / "failed")
-        assert run_command(["run", *PRETENDED, "train.lr=9", f"hydra.run.dir={failed}"]) == 1
+        assert run_command(["run", *PRETENDED, "optimizer.lr=9", f"hydra.run.dir={failed}"]) == 1
         make_run(disk / "stopped")
         make_run(disk / "finished")
         write_result(disk / "finished")

@@ -28,6 +28,7 @@ RECORDS = {
     "cli/sweeping/definition.py": "a sweep's YAML file", "cli/sweeping/known_runs.py": "recorded provenance",
     "experiment/resolved.py": "the closed value itself",
     "experiment/signature.py": "keys of a node against a signature",
+    "experiment/optimization.py": "options of torch's classes, passed on to them",
     "experiment/plan.py": "facts read from job.json", "job.py": "what was chosen for the user, recorded",
     "datasets/ogb.py": "content of files", "datasets/planetoid.py": "content of files",
     "datasets/reading/pickled.py": "content of files", "graph/partition.py": "a partition's description as JSON",

@@ -13,7 +13,7 @@ from launching import wait_until
 
 from gnnexp.cli.main import run_command
 from gnnexp.errors import ConfigError
-from gnnexp.files.disk import Place, put_back
+from gnnexp.files.disk import HeldFolder, put_back
 from gnnexp.files.regular import read_json
 from gnnexp.record.attempts import alone, note
 from gnnexp.record.records import read_epochs
@@ -89,7 +89,7 @@ def test_a_run_that_is_moved_before_its_ranks_start_is_explained(tmp_path: Path,
     with pytest.raises(ConfigError, match="moved or removed") as caught, alone(run_dir):
         shutil.rmtree(run_dir) if removed else run_dir.rename(tmp_path / "m2")
         note(run_dir, "start")
-    assert now in caught.value.problems[0].mend
+    assert now in caught.value.problems[0].fix
     with pytest.raises(ConfigError, match="moved or removed"), alone(run_dir):
         pass
 
@@ -102,7 +102,7 @@ def test_another_missing_file_is_no_moved_run(tmp_path: Path) -> None:
 def test_a_directory_is_known_by_what_it_is_not_by_its_name(tmp_path: Path) -> None:
     folder = tmp_path / "m"
     folder.mkdir()
-    place = Place(folder)
+    place = HeldFolder(folder)
     assert not place.is_left()
     folder.rename(tmp_path / "m2")
     assert place.is_left() and place.fix("go") == f"it is {tmp_path / 'm2'} now: go {tmp_path / 'm2'}"
@@ -118,7 +118,7 @@ def test_a_directory_is_known_by_what_it_is_not_by_its_name(tmp_path: Path) -> N
 
 def test_what_rm_could_not_remove_of_a_run_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "job.json").touch()
-    place = Place(tmp_path, "job.json")
+    place = HeldFolder(tmp_path, "job.json")
     assert not place.is_left()
     (tmp_path / "job.json").unlink()
     assert place.is_left()

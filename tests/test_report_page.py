@@ -25,7 +25,7 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def write_sweep(tracker: dict[str, Any]) -> None:
     """Two runs, one of them failed, and a case that was refused before it had a run."""
-    cases = [{"label": "train.lr=1", "run_dir": "", "status": "failed", "reason": "no <memory>", "key": "c"}]
+    cases = [{"label": "optimizer.lr=1", "run_dir": "", "status": "failed", "reason": "no <memory>", "key": "c"}]
     for name, status in (("a", "finished"), ("b", "failed")):
         folder = Path("runs/mine") / name
         write_job(folder, uid=name)
@@ -58,7 +58,7 @@ def test_a_sweeps_page_has_every_case(capsys: pytest.CaptureFixture[str]) -> Non
     assert page.problems == [] and page.within("h1") == ["mine"]
     assert "gnnexp sweep mine.yaml" in page.within("code") and "Two & one" in page.within("p")
     cells = set(page.within("td", "th", "span"))
-    assert {"train.lr=1", "no <memory>", "system=a", "system=b", "rank 0 <died>", "1 finished", "2 failed"} <= cells
+    assert {"optimizer.lr=1", "no <memory>", "system=a", "system=b", "rank 0 <died>", "1 finished", "2 failed"} <= cells
     assert "2 of 3 runs failed: the tables have no numbers of theirs." in page.within("li")
     assert not Path("reports/mine/report.json").exists(), "nobody takes it"
 

@@ -16,7 +16,7 @@ from stopping import attempt, curve, undisturbed
 
 from gnnexp.errors import GnnexpError
 from gnnexp.record.records import read_epochs
-from gnnexp.testing.steps import MODELS, small_config
+from gnnexp.testing.steps import MODELS, optimizer, small_config
 from gnnexp.training.checkpoint import checkpoint_folders
 
 PARADIGMS: dict[str, dict[str, Any]] = {
@@ -74,7 +74,7 @@ def test_stopped_at_any_step_it_goes_on_bit_for_bit(ranks, name, size, stop_at):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_goes_on_bit_for_bit(ranks, model):
-    config = configured(PARADIGMS["data_parallel"], model, optimizer="adamw", weight_decay=0.01)
+    config = configured({**PARADIGMS["data_parallel"], "optimizer": optimizer("AdamW", weight_decay=0.01)}, model)
     expected, ended = undisturbed(ranks, 2, config)
     with tempfile.TemporaryDirectory() as folder:
         ranks(2).run(attempt, config, folder, 5)
@@ -83,12 +83,19 @@ def test_every_model_goes_on_bit_for_bit(ranks, model):
         assert all(torch.equal(ended[0]["state"][key], second[0]["state"][key]) for key in ended[0]["state"])
 
 
-@pytest.mark.parametrize(("name", "before", "after"), [
-    pytest.param(name, *change, marks=() if change == (3, 2) else pytest.mark.slow)
-    for name in PARADIGMS for change in ((1, 3), (2, 1), (3, 2))
+SCHEDULED = {
+    "scheduler": {"_target_": "torch.optim.lr_scheduler.OneCycleLR", "_partial_": True, "interval": "step",
+                  "max_lr": 0.1, "total_steps": 12, "cycle_momentum": False},
+}
+
+
+@pytest.mark.parametrize(("name", "before", "after", "scheduled"), [
+    pytest.param(name, *change, scheduled, marks=() if change == (3, 2) else pytest.mark.slow)
+    for name in PARADIGMS for change in ((1, 3), (2, 1), (3, 2)) for scheduled in (False, True)
 ])
-def test_on_another_number_of_ranks_it_goes_on_within_rounding(ranks, name, before, after):
-    config = configured(PARADIGMS[name])
+def test_on_another_number_of_ranks_it_goes_on_within_rounding(ranks, name, before, after, scheduled):
+    """The state of a schedule by steps moves to the other ranks, and gradients are clipped as before."""
+    config = configured(PARADIGMS[name], **{"clip_norm": 0.5} if scheduled else {}) | (SCHEDULED if scheduled else {})
     expected, _ = undisturbed(ranks, 1, config)
     with tempfile.TemporaryDirectory() as folder:
         ranks(before).run(attempt, config, folder, 5)
@@ -111,10 +118,10 @@ def attempt_with_a_signal_in(config: dict[str, Any], folder: str, what: str) -> 
     owner, name = {"evaluation": (training.Evaluation, "after"), "checkpoint": (training.RunState, "save_if")}[what]
     original, sent = getattr(owner, name), []
 
-    def interrupted(*args: Any) -> Any:
+    def interrupted(*args: Any, **named: Any) -> Any:
         if not sent and int(os.environ["RANK"]) == 0:
             sent.append(os.kill(os.getpid(), signal.SIGTERM))
-        return original(*args)
+        return original(*args, **named)
 
     with patch.object(owner, name, interrupted):
         return attempt(config, folder, None)

@@ -25,7 +25,7 @@ SMALL = ["model.hidden=8", "model.layers=1", "sampler.fanouts=[4]", "train.epoch
 
 def write_sweep(place: Path, good: int, bad: int, workers: int = 2) -> str:
     cases = [{"overrides": [f"seed={seed}"]} for seed in range(good)]
-    cases += [{"overrides": [f"seed={seed}", "train.lr=1e300"]} for seed in range(bad)]
+    cases += [{"overrides": [f"seed={seed}", "optimizer.lr=1e300"]} for seed in range(bad)]
     random.Random(1).shuffle(cases)
     file = place / "storm.yaml"
     fixed = [*SMALL, f"hardware.workers={workers}"]
@@ -77,7 +77,7 @@ def check(place: Path, good: int, bad: int) -> None:
         assert [line["epoch"] for line in result["epochs"]] == [0, 1, 2]
     for result in found:
         if result["status"] != "finished":
-            assert result["kind"] == "diverged" and "train.lr" in result["reason"]
+            assert result["kind"] == "diverged" and "optimizer.lr" in result["reason"]
     assert not [path for path in place.glob("runs/**/.*") if path.suffix == ".tmp"]
     from mlflow import MlflowClient
 
@@ -140,7 +140,7 @@ def test_cases_die_with_their_sweep(tmp_path):
 
 @pytest.mark.slow
 def test_cases_side_by_side(tmp_path):
-    file = write_sweep(tmp_path, 2, 1)
+    file = write_sweep(tmp_path, 2, 1, workers=1)
     going = sweep(file, tmp_path, "--jobs", "2")
     output, _ = going.communicate(timeout=200)
     assert going.returncode == 1, output

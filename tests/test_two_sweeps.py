@@ -17,18 +17,18 @@ from command_line import place, start
 from unkillable import unkillable
 
 from gnnexp.cli.commands.report import choose
-from gnnexp.cli.commands.sweep import check_all
+from gnnexp.cli.commands.sweep import compose_all
 from gnnexp.cli.console import make_console
 from gnnexp.cli.main import run_command
-from gnnexp.cli.sweeping.cases import State, ended
-from gnnexp.cli.sweeping.definition import Sweep, load_sweep
-from gnnexp.cli.sweeping.known_runs import Looking, all_there
-from gnnexp.cli.sweeping.once import look_again, looked_at_the_end, turn_of
-from gnnexp.cli.sweeping.submitted import run_submitted
-from gnnexp.config.compose import Composed
-from gnnexp.experiment.build import train_of
+from gnnexp.cli.sweeping.case import QueuedCase, State, ended
+from gnnexp.cli.sweeping.definition import load_sweep
+from gnnexp.cli.sweeping.known_runs import Looking, all_there, planned
+from gnnexp.cli.sweeping.queue import OneByOne, Queue, look_again, turn_of
+from gnnexp.cli.sweeping.slots import Slot, make_slots
+from gnnexp.cli.sweeping.submitted import Submitted
 from gnnexp.files.pulse import Pulse
 from gnnexp.launchers.base import Outcome
+from gnnexp.launchers.kept import Launchers
 from gnnexp.launchers.queue.answers import Alive
 from gnnexp.launchers.queue.slurm_jobs import Submission, read_submission, write_submission
 from gnnexp.launchers.slurm import SlurmLauncher
@@ -95,7 +95,7 @@ def test_cases_of_sweeps_that_run_at_once_are_run_once(sweeps: Path, second: str
     assert 0 in [process.returncode for process in going], said
     assert not any("Traceback" in text for text in said)
     assert not list((sweeps / "runs" / "sweeps").rglob("*.lock"))
-    assert run_command(["sweep", "one.yaml"]) == 0 and sum(seeds(sweeps).values()) == CASES, "nothing is left"
+    assert run_command(["sweep", "one.yaml", *more]) == 0 and sum(seeds(sweeps).values()) == CASES, "nothing is left"
 
 
 @pytest.mark.timeout(300)
@@ -111,12 +111,11 @@ def test_a_case_whose_ranks_executed_other_code_has_not_finished(sweeps: Path) -
     assert run_command(["sweep", "one.yaml", "seed=0"]) == 0
     (run,) = map(Path, all_there())
     result = json.loads((run / "result.json").read_text())
-    _, composed, state = planned("one.yaml", "seed=0")
-    done = Outcome(0, "finished")
-    assert ended(state, run, done, train_of(composed.config)).status == "finished"
+    case, done = case_of("one.yaml", "seed=0"), Outcome(0, "finished")
+    assert ended(case, done, make_console()).status == "finished"
     result["provenance"]["run_key"] = ""  # `as_executed`
     (run / "result.json").write_text(json.dumps(result))
-    now = ended(state, run, done, train_of(composed.config))
+    now = ended(case, done, make_console())
     assert now.status == "failed" and "other code than the sweep planned" in now.reason
 
 
@@ -125,9 +124,9 @@ def test_a_begun_run_that_executed_other_code_is_left_alone(sweeps: Path) -> Non
     assert run_command(["sweep", "one.yaml", "seed=0"]) == 0
     (run,) = map(Path, all_there())
     (run / "result.json").unlink()
-    assert planned("one.yaml", "seed=0")[2].run_dir == str(run)
+    assert case_of("one.yaml", "seed=0").state.run_dir == str(run)
     note(run, RANKS, nodes=[], code={"changed": {}, "own": {"mine": "1"}}, from_start=True)
-    assert planned("one.yaml", "seed=0")[2].run_dir == ""
+    assert case_of("one.yaml", "seed=0").state.run_dir == ""
     assert run_command(["sweep", "one.yaml", "seed=0"]) == 0 and len(all_there()) == 2
 
 
@@ -135,13 +134,13 @@ def test_a_rerun_runs_again_what_was_there_and_not_what_came_since(sweeps: Path)
     assert run_command(["sweep", "one.yaml", "seed=1"]) == run_command(["sweep", "one.yaml", "seed=0"]) == 0
     before = {run: (Path(run) / "result.json").read_bytes() for run in all_there()}
     looking = Looking(passed_over=all_there())
-    _, composed, state = planned("one.yaml", "seed=0", looking=looking)
-    assert state.status == "waiting" and state.run_dir == ""
-    assert look_again(composed, state, Looking()).status == "finished before"
+    case = case_of("one.yaml", "seed=0", looking=looking)
+    assert case.state.status == "waiting" and case.state.run_dir == ""
+    assert look_again(case, Looking()).status == "finished before"
     assert run_command(["sweep", "one.yaml", "seed=0", "--rerun"]) == 0
     (again,) = all_there() - set(before)
     assert {run: (Path(run) / "result.json").read_bytes() for run in before} == before, "cases of other calls too"
-    with turn_of(composed, state, looking) as now:
+    with turn_of(case, looking) as now:
         assert (now.status, now.run_dir) == ("finished before", again), "another rerun has made it since"
 
 
@@ -153,23 +152,31 @@ def test_runs_on_another_disk_are_found(sweeps: Path) -> None:
         assert run_command(["sweep", "one.yaml"]) == 0 and len(list((sweeps / "disk").iterdir())) == CASES
 
 
-def planned(*arguments: str, looking: Looking | None = None) -> tuple[Sweep, Composed, State]:
+def case_of(*arguments: str, looking: Looking | None = None) -> QueuedCase:
     sweep = load_sweep(arguments[0], arguments[1:])
-    (composed,), (state,) = check_all(sweep, None, looking or Looking())
-    return sweep, composed, state
+    (composed,) = compose_all(sweep, None)
+    (case,) = planned([QueuedCase(sweep.name, "gnnexp sweep", composed, State("run"))], looking or Looking())
+    return case
+
+
+def queue_of(case: QueuedCase) -> Queue:
+    queue = Queue(load_sweep("one.yaml"), Looking(), make_console())
+    queue.add(case)
+    return queue
 
 
 def test_a_case_has_one_turn_at_a_time(sweeps: Path) -> None:
-    _, composed, state = planned("one.yaml", "seed=0")
-    with turn_of(composed, state, Looking()) as mine, turn_of(composed, state, Looking()) as other:
+    case = case_of("one.yaml", "seed=0")
+    with turn_of(case, Looking()) as mine, turn_of(case, Looking()) as other:
         assert mine.status == "waiting"
         assert (other.status, other.reason) == ("running elsewhere", "another sweep is running this case")
-    with turn_of(composed, state, Looking()) as now:
+    with turn_of(case, Looking()) as now:
         assert now.status == "waiting", "it was not run"
     assert run_command(["sweep", "two.yaml", "seed=0"]) == 0
     (run,) = all_there()
-    assert looked_at_the_end([composed], [other], Looking()) == [
-        replace(state, status="finished before", run_dir=run)]
+    queue = queue_of(replace(case, state=other))
+    queue.work(OneByOne(Launchers(), queue.console))
+    assert queue.states == [replace(case.state, status="finished before", run_dir=run)], "looked at again at the end"
 
 
 def test_a_begun_run_that_another_sweep_has_finished_stays_as_it_is(sweeps: Path) -> None:
@@ -177,10 +184,10 @@ def test_a_begun_run_that_another_sweep_has_finished_stays_as_it_is(sweeps: Path
     (run,) = map(Path, all_there())
     result = (run / "result.json").read_text()
     (run / "result.json").unlink()
-    _, composed, state = planned("one.yaml", "seed=0")
-    assert (state.status, state.run_dir) == ("waiting", str(run)), "to go on with"
+    case = case_of("one.yaml", "seed=0")
+    assert (case.state.status, case.state.run_dir) == ("waiting", str(run)), "to go on with"
     (run / "result.json").write_text(result)
-    with turn_of(composed, state, Looking()) as now:
+    with turn_of(case, Looking()) as now:
         assert now.status == "finished before"
 
 
@@ -190,23 +197,25 @@ def test_a_case_is_submitted_once(place: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(SlurmLauncher, "check_here", lambda *_: [])
     monkeypatch.setattr("gnnexp.cli.commands.resume.ask",
                         lambda run_dir, *_: read_submission(run_dir) and Alive("7", "RUNNING"))
-    sweep, composed, state = planned("one.yaml")
+    case = case_of("one.yaml")
     submitted: list[Path] = []
     seen: list[State] = []
 
-    def sweeping(saved: list[Any]) -> list[State]:
-        return run_submitted(sweep, [composed], [state], make_console(), saved.append, Looking())
+    def sweeping() -> list[State]:
+        queue = queue_of(case)
+        queue.work(Submitted(Launchers(), queue.console))
+        return queue.states
 
     def submit(self: SlurmLauncher, run_dirs: list[Path], config: Any) -> list[str]:
         submitted.extend(run_dirs)
-        seen.extend(sweeping([]))
+        seen.extend(sweeping())
         for run_dir in run_dirs:
             write_submission(run_dir, Submission("7", "token"))
         return ["7"] * len(run_dirs)
 
     monkeypatch.setattr(SlurmLauncher, "submit", submit)
-    (first,) = sweeping([])
-    (second,) = sweeping([])
+    (first,) = sweeping()
+    (second,) = sweeping()
     assert first.status == "submitted" and [one.status for one in (*seen, second)] == ["running elsewhere"] * 2
     assert submitted == [Path(first.run_dir)] and len(all_there()) == 1
     assert second.run_dir == first.run_dir
@@ -237,18 +246,20 @@ def frozen_case(sweeps: Path, monkeypatch: pytest.MonkeyPatch) -> State:
     """How a case ends whose process, one of those that `--jobs` starts, is frozen."""
     from gnnexp.cli.sweeping import side_by_side
 
-    sweep, composed, state = planned("one.yaml", "seed=0")
+    case = case_of("one.yaml", "seed=0")
+    case.composed.config["hardware"]["timeout_s"] = 1.0
 
-    def start_frozen(_: Any, one: Composed, __: State, position: int, *___: Any) -> side_by_side._Child:
+    def start_frozen(case: QueuedCase, slot: Slot, file: Path) -> side_by_side._Child:
         process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         process.send_signal(signal.SIGSTOP)
-        return side_by_side._Child(position, sweeps, process, Pulse(process.pid), 1.0)
+        return side_by_side._Child(case, slot, file, process, Pulse(process.pid))
 
-    monkeypatch.setattr(side_by_side, "_start", start_frozen)
-    saved: list[Any] = []
-    (after,) = side_by_side.run_side_by_side(sweep, [composed], [state], 2, make_console(), saved.append, Looking())
-    assert saved
-    return after
+    monkeypatch.setattr(side_by_side, "_started", start_frozen)
+    queue = queue_of(case)
+    queue.work(side_by_side.SideBySide("one", make_slots(2, [case.experiment])))
+    (saved,) = json.loads((sweeps / "runs" / "sweeps" / "one.json").read_text())["cases"]
+    assert saved["status"] == queue.states[0].status
+    return queue.states[0]
 
 
 def test_a_frozen_process_of_a_case_ends_with_its_time_limit(frozen_case: State) -> None:
@@ -268,5 +279,5 @@ def test_cases_that_are_the_same_run_are_one_run_of_the_report(sweeps: Path) -> 
     assert run_command(["sweep", "one.yaml"]) == 0
     (run,) = sweeps.glob("runs/one/*")
     for words in (["one"], ["runs/one", str(run)], ["balance", "one", str(run)]):
-        assert len(choose(words).paths) == 1
+        assert len(choose(words).runs) == 1
     assert "±" not in (sweeps / "reports" / "one" / "table.md").read_text().splitlines()[2]

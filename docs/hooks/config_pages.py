@@ -12,6 +12,7 @@ from meanings import meanings, summary
 
 from gnnexp.config.folders import product_folder
 from gnnexp.experiment.locate import locate
+from gnnexp.experiment.optimization import PARTIAL
 from gnnexp.experiment.schema import HardwareConfig, TrainConfig
 from gnnexp.experiment.signature import TARGET, Parameter, describe, parameters_of, parameters_of_dataclass
 
@@ -23,6 +24,7 @@ Keys = tuple[str, ...]
 MEANING: Mapping[str, str] = {
     "seed": "keys everything random",
     "system": "name of the preset, set by `system=`; tables and the dashboard show it",
+    "scheduler": "changes the learning rates after each step or epoch; null: they stay as they are",
     "name": "of the run, in its directory and in tables; null: the system's, else the paradigm's",
 }
 PRESET = "| key | set to |\n|---|---|"
@@ -101,8 +103,10 @@ def _component(choice: ConfigFile, prefix: Keys, path: Keys, node: Mapping[str, 
     target = locate(node[TARGET])
     known, said = parameters_of(target) or {}, meanings(target)
     for name, value in node.items():
-        if name != TARGET:
+        if name not in (TARGET, PARTIAL):
             yield from _entry(choice, (*prefix, name), (*path, name), value, known.get(name), said)
+    if PARTIAL in node:
+        return  # a class of torch, whose documentation says what else it takes
     for name, parameter in known.items():
         if name not in node:
             default = inspect.signature(target).parameters[name].default

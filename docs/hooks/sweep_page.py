@@ -1,14 +1,14 @@
-"""The table of sweeps, made of sweeps/*.yaml."""
+"""The table of sweeps, made of the files below sweeps/."""
 
 from __future__ import annotations
 
 from gnnexp.cli.sweeping.definition import load_sweep
-from gnnexp.config.folders import product_folder
+from gnnexp.config.folders import product_sweeps
 
 HEAD = """# Sweeps
 
 `gnnexp sweep NAME` runs what has not finished yet, and then shows its report; `gnnexp report NAME` shows it again.
-Overrides after the name change every case. Made of `sweeps/*.yaml` when the site is built.
+Overrides after the name change every case. Made of the files below `sweeps/` when the site is built.
 
 | name | question | runs | report |
 |---|---|---|---|
@@ -17,9 +17,9 @@ Overrides after the name change every case. Made of `sweeps/*.yaml` when the sit
 
 def sweeps_page() -> str:
     """The page's text."""
-    return HEAD + "\n".join(_row(file.stem) for file in sorted(product_folder("sweeps").glob("*.yaml"))) + "\n"
+    return HEAD + "\n".join(map(_row, sorted(product_sweeps()))) + "\n"
 
 
 def _row(name: str) -> str:
     sweep = load_sweep(name)
-    return f"| `{name}` | {sweep.description} | {len(sweep.cases)} | {sweep.report.get('kind', 'comparison')} |"
+    return f"| `{name}` | {sweep.description} | {len(sweep.cases)} | {sweep.report.get('query', 'comparison')} |"

@@ -1,4 +1,4 @@
-"""Writes the files of this folder: 178 wines (scikit-learn, UCI), each joined to the five that are most like it."""
+"""Writes the files of this folder: 178 wines (scikit-learn, UCI), each linked to the five most similar wines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NEIGHBOURS = 5
 
 
 def write(folder: Path) -> None:
-    """`edges.tsv` (source, destination), `features.csv` (a row per vertex), `labels.txt` (a class per vertex)."""
+    """Write `edges.tsv` (source, destination), `features.csv` (a row per vertex), `labels.txt` (a class per vertex)."""
     wines = load_wine()
     features = ((wines.data - wines.data.mean(0)) / wines.data.std(0)).round(3)
     distance = ((features[:, None] - features[None]) ** 2).sum(2).round(6)

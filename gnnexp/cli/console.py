@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -117,9 +117,9 @@ class EpochPrinter(threading.Thread):
                 self._console.print(epoch_line(line), soft_wrap=True)
 
 
-def states_table(rows: Sequence[tuple[str, str, str]], title: str) -> Table:
-    """A table of runs: what, state, where."""
-    table = Table("run", "state", "directory or reason", title=title, title_justify="left")
+def made_table(columns: Sequence[str], rows: Iterable[Sequence[str]], title: str | None = None) -> Table:
+    """A table for the terminal, as wide as its cells."""
+    table = Table(*columns, title=title, title_justify="left")
     for row in rows:
         table.add_row(*row)
     return table

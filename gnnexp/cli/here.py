@@ -31,8 +31,7 @@ def check_here() -> None:
         Problem(name, ascii(text), "is no text in UTF-8, so no record can name it",
                 "rename it, or set a locale with UTF-8 (LC_ALL=C.UTF-8)")
         for name, text in {**paths, **words}.items() if not _is_text(text)]
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_all(problems)
 
 
 def _is_text(text: str) -> bool:

@@ -6,7 +6,7 @@ import datetime
 import hashlib
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from rich.console import Console
 from gnnexp.cli.console import marked
 from gnnexp.cli.running.provenance import code_version
 from gnnexp.cli.tracking import tracker_of
-from gnnexp.record.records import read_state
 from gnnexp.record.runs import RUNS, Run
 from gnnexp.reports.page.html import write_html
 from gnnexp.reports.page.page import NamedTable, Page, PageFigure, RunLine, notes, page_figures, provenance, run_line
@@ -35,17 +34,19 @@ class Subject:
 
     Attributes:
         name: of the report's folder.
-        kind: one of `KINDS`, empty for the comparison table.
+        query: by its name; empty for the comparison table.
         sweep: whose own report this is; empty for any other.
         folder: of the report's files.
         delivered: whether the tracker gets it; a report in a folder of the user's choice stays there.
+        state: what the sweep's last call left; empty for other reports.
     """
 
     name: str
-    kind: str
+    query: str
     sweep: str
     folder: Path
     delivered: bool
+    state: Mapping[str, Any] = field(default_factory=dict)
 
 
 def publish(
@@ -63,7 +64,7 @@ def publish(
         console: that is told of the delivery.
     """
     page = make_page(subject, runs, tables, page_figures(files, data))
-    file = subject.folder / f"{'report' if subject.sweep or not subject.kind else subject.kind}.html"
+    file = subject.folder / f"{'report' if subject.sweep or not subject.query else subject.query}.html"
     write_html(page, file)
     if subject.sweep and subject.delivered:
         saved = [path for name, table in tables.items()
@@ -76,19 +77,14 @@ def make_page(
     subject: Subject, runs: Sequence[Run], tables: Mapping[str, Table], figures: Sequence[PageFigure],
 ) -> Page:
     """The report as a value; `tables` by the name of their files."""
-    state = _state(subject.sweep)
+    state = subject.state
     lines = _lines(state, runs)
-    heading = f"{subject.name}: {subject.kind}" if subject.kind and not subject.sweep else subject.name
+    heading = f"{subject.name}: {subject.query}" if subject.query and not subject.sweep else subject.name
     named = [NamedTable(_TITLES.get(name, name).capitalize(), table) for name, table in tables.items()]
     return Page(
         title=heading, description=str(state.get("description", "")), command=str(state.get("command", "")),
         date=f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC", version=code_version(),
         provenance=provenance(runs), tables=named, figures=figures, runs=lines, notes=notes(lines, runs))
-
-
-def _state(sweep: str) -> Mapping[str, Any]:
-    """What the sweep's last call left, empty for other reports."""
-    return read_state(STATES / f"{sweep}.json") if sweep else {}
 
 
 def _lines(state: Mapping[str, Any], runs: Sequence[Run]) -> list[RunLine]:

@@ -31,23 +31,23 @@ class Agreement:
         self._pending: tuple[torch.Tensor, Work] | None = None
         self._since = time.monotonic()
 
-    def after_step(self, wish: int) -> int:
-        """Called by all ranks after every step; returns the largest wish once it is known to all, 0 until then."""
+    def after_step(self, request: int) -> int:
+        """Called by all ranks after every step; returns the largest request once it is known to all, 0 until then."""
         if self._comm.size == 1:
-            return wish
+            return request
         self._left -= 1
         if self._left > 0:
             return 0
         agreed = self._take()
         self._left = self._stride
         now = time.monotonic()
-        wish = wish if wish > agreed else 0  # what is granted now is not wished for any more
-        numbers = torch.tensor([float(wish), now - self._since], dtype=torch.float64)
+        request = request if request > agreed else 0  # what is granted now is not wished for any more
+        numbers = torch.tensor([float(request), now - self._since], dtype=torch.float64)
         self._since = now
         self._pending = numbers, self._comm.start_max(numbers)
         return agreed
 
-    def settle(self) -> int:
+    def finish(self) -> int:
         """The result of what is under way, waited for; called by all ranks at the end of an epoch."""
         agreed = self._take()
         self._left = 1
@@ -59,7 +59,7 @@ class Agreement:
         numbers, work = self._pending
         self._pending = None
         work.wait()
-        wish, seconds = numbers.tolist()
+        request, seconds = numbers.tolist()
         steps = self._stride * self._period / max(seconds, 1e-6)
         self._stride = int(min(max(1.0, steps), 2.0 * self._stride))
-        return int(wish)
+        return int(request)

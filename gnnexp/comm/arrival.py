@@ -30,7 +30,7 @@ from gnnexp.measure.ledger import Tag
 from gnnexp.ops.first_order import FirstOrderFunction
 
 
-class Place(ABC):
+class ExchangePoint(ABC):
     """One place of a model where rows are exchanged, once in every epoch unless everything is fresh.
 
     Attributes:
@@ -60,7 +60,7 @@ class Place(ABC):
         """Wait for what is under way."""
 
 
-class Fresh(Place):
+class Fresh(ExchangePoint):
     """What arrives is used at once."""
 
     def gather(self, local: Rows, epoch: int, comm: Communicator, tag: Tag) -> Rows:
@@ -72,7 +72,7 @@ class Fresh(Place):
         return reduce_home(rows, self.halo, comm, tag)
 
 
-class Stale(Place):
+class Stale(ExchangePoint):
     """What was fetched is used again, until it is too old.
 
     Args:
@@ -144,7 +144,7 @@ class Stale(Place):
             self.rows = None if rows is None else rows.to(device)
 
 
-class Late(Place):
+class Late(ExchangePoint):
     """What arrives is used some epochs later.
 
     Args:
@@ -232,7 +232,7 @@ class Arrival:
             return f"rows of other ranks are up to {self.epochs} epochs old"
         return f"rows, sums and gradients of other ranks come {self.epochs} epochs late"
 
-    def at(self, halo: Halo, beside: tuple[Background, Communicator] | None = None) -> Place:
+    def at(self, halo: Halo, beside: tuple[Background, Communicator] | None = None) -> ExchangePoint:
         """A place with this arrival; `beside` is what late exchanges run on, see `Late`."""
         if not self.epochs:
             return Fresh(halo)
@@ -253,7 +253,7 @@ class _Old(FirstOrderFunction):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         halo, comm, tag = ctx.rest
-        return halo.put_back(gradient, comm, tag), None, None, None, None
+        return halo.scatter_add_home(gradient, comm, tag), None, None, None, None
 
 
 # Makes what is used now of an exchange.
@@ -304,7 +304,7 @@ def _fetched(local: Tensor, halo: Halo, comm: Communicator, tag: Tag) -> Tensor:
 def _brought_home(foreign: Tensor, halo: Halo, comm: Communicator, tag: Tag) -> Tensor:
     """`[num_local, d]` what other ranks add to the rows here."""
     nothing = foreign.new_zeros(halo.num_local, foreign.shape[1])
-    return halo.put_back(torch.cat((nothing, foreign)), comm, tag)
+    return halo.scatter_add_home(torch.cat((nothing, foreign)), comm, tag)
 
 
 def _foreign(mixed: Rows, num_local: int) -> Rows:
@@ -318,18 +318,18 @@ def _arrived(rows: Tensor | Pending[Tensor]) -> Tensor:
     return rows if isinstance(rows, Tensor) else rows.result()
 
 
-def states_of(places: Sequence[Place]) -> list[Any]:
+def states_of(places: Sequence[ExchangePoint]) -> list[Any]:
     """What a checkpoint holds of places that are not fresh, in order."""
     return [place.state() for place in places if not isinstance(place, Fresh)]
 
 
-def restore_all(places: Sequence[Place], states: Sequence[Any], device: torch.device) -> None:
+def restore_all(places: Sequence[ExchangePoint], states: Sequence[Any], device: torch.device) -> None:
     """Take back what `states_of` gave."""
     for place, state in zip([place for place in places if not isinstance(place, Fresh)], states, strict=True):
         place.restore(state, device)
 
 
-def take_skipped_bytes(places: Sequence[Place]) -> int:
+def take_skipped_bytes(places: Sequence[ExchangePoint]) -> int:
     """What this rank did not send since the last call."""
     skipped = sum(place.skipped_bytes for place in places)
     for place in places:

@@ -1,7 +1,7 @@
 """Exchanges that run while the training loop computes: one thread, so that all ranks exchange in one order.
 
 On CUDA the thread works on a stream of its own. What the loop waited for is told from what was hidden by when things
-happened (`PhaseTimer.settle`).
+happened (`PhaseTimer.charge_wait`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Pending(Generic[T]):
         value, stretches = self._future.result()
         phase = self._timer.current
         assert phase is not None, "exchanges are part of a phase"
-        self._timer.settle(stretches, phase, asked, time.perf_counter())
+        self._timer.charge_wait(stretches, phase, asked, time.perf_counter())
         if isinstance(value, Tensor) and value.is_cuda:
             # Made on the thread's stream: without this its memory might be handed out there while the loop still reads.
             value.record_stream(torch.cuda.current_stream(value.device))

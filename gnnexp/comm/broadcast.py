@@ -49,7 +49,7 @@ class WholeParts:
             return (len(self.lengths) - 1) * packed_bytes(local)
         return (len(self.lengths) - 1) * local.numel() * local.element_size()
 
-    def put_back(self, rows: Tensor, comm: Communicator, tag: Tag) -> Tensor:
+    def scatter_add_home(self, rows: Tensor, comm: Communicator, tag: Tag) -> Tensor:
         """One round: every rank sends each part's rows to its owner, who adds them in order of rank."""
         returned = comm.all_to_all(rows[self.num_local :], self._received, self._sent, tag)
         own = rows[: self.num_local].clone()

@@ -22,7 +22,7 @@ from torch.distributed.distributed_c10d import _get_default_group
 
 from gnnexp.comm.environment import Environment
 from gnnexp.comm.mesh import Mesh
-from gnnexp.measure.ledger import Ledger, Tag, Traffic, all_reduce_share
+from gnnexp.measure.ledger import Ledger, Tag, Traffic, all_reduce_bytes
 from gnnexp.measure.phases import PhaseTimer
 
 STAGED = "gloo, staged through pinned host memory"
@@ -138,7 +138,7 @@ class Communicator:
         assert set(own) <= set(self._ranks), "a group has ranks of this communicator only"
         return self if own == self._ranks else self._among(groups, self.device)
 
-    def beside(self, device: torch.device | None = None) -> Communicator:
+    def clone_for_thread(self, device: torch.device | None = None) -> Communicator:
         """Collectives of the same ranks for one other thread to use meanwhile; called by all ranks.
 
         Args:
@@ -173,7 +173,7 @@ class Communicator:
         """Sum `tensor` over all ranks, in place, on every rank."""
         if self.size == 1:
             return
-        with self._exchange(tag, all_reduce_share(_num_bytes(tensor), self.rank, self.size)):
+        with self._exchange(tag, all_reduce_bytes(_num_bytes(tensor), self.rank, self.size)):
             payload = self._stage(tensor)
             dist.all_reduce(payload, group=self._group)
             if payload is not tensor:

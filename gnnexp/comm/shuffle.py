@@ -33,7 +33,7 @@ class Halo(Protocol):
     def fetch_bytes(self, local: Rows) -> int:
         """What this rank sends in a `fetch`."""
 
-    def put_back(self, rows: Tensor, comm: Communicator, tag: Tag) -> Tensor:
+    def scatter_add_home(self, rows: Tensor, comm: Communicator, tag: Tag) -> Tensor:
         """The transpose: `[num_local, d]` sums at home of `[num_local + F, d]` rows here and elsewhere; collective."""
 
 
@@ -78,7 +78,7 @@ class ShuffleIndex:
             return packed_bytes(local.rows(self.send_rows))
         return self.send_rows.numel() * local.shape[1] * local.element_size()
 
-    def put_back(self, rows: Tensor, comm: Communicator, tag: Tag) -> Tensor:
+    def scatter_add_home(self, rows: Tensor, comm: Communicator, tag: Tag) -> Tensor:
         """One round; what arrives is added rank by rank: the order of sums is fixed."""
         returned = comm.all_to_all(rows[self.num_local :], self.received, self.sent, tag)
         own = rows[: self.num_local].clone()
@@ -147,7 +147,7 @@ class Shuffle(FirstOrderFunction):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
         """Gradients of foreign rows go home."""
         halo, comm, tag = ctx.rest
-        return halo.put_back(gradient, comm, tag), None, None, None
+        return halo.scatter_add_home(gradient, comm, tag), None, None, None
 
 
 class ReduceHome(FirstOrderFunction):
@@ -157,7 +157,7 @@ class ReduceHome(FirstOrderFunction):
     def forward(ctx: Any, rows: Tensor, halo: Halo, comm: Communicator, tag: Tag) -> Tensor:  # noqa: ANN401
         """Partial rows go home, where they are added."""
         ctx.rest = halo, comm, tag
-        return halo.put_back(rows, comm, tag)
+        return halo.scatter_add_home(rows, comm, tag)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401

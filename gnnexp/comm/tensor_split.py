@@ -20,7 +20,7 @@ from gnnexp.ops.first_order import FirstOrderFunction
 
 
 @dataclass(frozen=True)
-class Shares:
+class ColumnLayout:
     """Who has which rows, and which columns.
 
     Attributes:
@@ -44,74 +44,74 @@ class Shares:
         return self.bounds[self.rank + 1] - self.bounds[self.rank]
 
 
-def even_shares(count: int, num_ranks: int) -> list[int]:
+def even_sizes(count: int, num_ranks: int) -> list[int]:
     """`[N]` sizes that differ by at most one, larger ones first."""
     return [count // num_ranks + (rank < count % num_ranks) for rank in range(num_ranks)]
 
 
 def even_bounds(count: int, num_ranks: int) -> list[int]:
-    """`[N + 1]` bounds of consecutive `even_shares`."""
+    """`[N + 1]` bounds of consecutive `even_sizes`."""
     bounds = [0]
-    for size in even_shares(count, num_ranks):
+    for size in even_sizes(count, num_ranks):
         bounds.append(bounds[-1] + size)
     return bounds
 
 
-def to_columns(rows: Tensor, shares: Shares, comm: Communicator, tag: Tag) -> Tensor:
+def to_columns(rows: Tensor, layout: ColumnLayout, comm: Communicator, tag: Tag) -> Tensor:
     """*Split*: `[rows[rank], C]` to `[sum(rows), width]`, those of rank 0 first; one round, no gradient."""
     if comm.size == 1:
         return rows
-    pieces = [rows[:, start:stop] for start, stop in pairwise(shares.bounds)]
-    sent = [0 if rank == shares.rank else piece.numel() for rank, piece in enumerate(pieces)]
-    received = [0 if rank == shares.rank else count * shares.width for rank, count in enumerate(shares.rows)]
-    payload = torch.cat([piece.reshape(-1) for rank, piece in enumerate(pieces) if rank != shares.rank])
+    pieces = [rows[:, start:stop] for start, stop in pairwise(layout.bounds)]
+    sent = [0 if rank == layout.rank else piece.numel() for rank, piece in enumerate(pieces)]
+    received = [0 if rank == layout.rank else count * layout.width for rank, count in enumerate(layout.rows)]
+    payload = torch.cat([piece.reshape(-1) for rank, piece in enumerate(pieces) if rank != layout.rank])
     arrived = torch.split_with_sizes(comm.all_to_all(payload, sent, received, tag), received)
-    whole = [pieces[rank] if rank == shares.rank else part.view(shares.rows[rank], shares.width)
+    whole = [pieces[rank] if rank == layout.rank else part.view(layout.rows[rank], layout.width)
              for rank, part in enumerate(arrived)]
     return torch.cat(whole)
 
 
-def to_rows(columns: Tensor, shares: Shares, comm: Communicator, tag: Tag) -> Tensor:
+def to_rows(columns: Tensor, layout: ColumnLayout, comm: Communicator, tag: Tag) -> Tensor:
     """*Gather*: `[sum(rows), width]`, rows of rank 0 first, to `[rows[rank], C]`; one round, no gradient."""
     if comm.size == 1:
         return columns
-    own = shares.rows[shares.rank]
-    widths = [stop - start for start, stop in pairwise(shares.bounds)]
-    pieces = torch.split_with_sizes(columns, list(shares.rows))
-    sent = [0 if rank == shares.rank else piece.numel() for rank, piece in enumerate(pieces)]
-    received = [0 if rank == shares.rank else own * width for rank, width in enumerate(widths)]
-    payload = torch.cat([piece.reshape(-1) for rank, piece in enumerate(pieces) if rank != shares.rank])
+    own = layout.rows[layout.rank]
+    widths = [stop - start for start, stop in pairwise(layout.bounds)]
+    pieces = torch.split_with_sizes(columns, list(layout.rows))
+    sent = [0 if rank == layout.rank else piece.numel() for rank, piece in enumerate(pieces)]
+    received = [0 if rank == layout.rank else own * width for rank, width in enumerate(widths)]
+    payload = torch.cat([piece.reshape(-1) for rank, piece in enumerate(pieces) if rank != layout.rank])
     arrived = torch.split_with_sizes(comm.all_to_all(payload, sent, received, tag), received)
-    whole = [pieces[rank] if rank == shares.rank else part.view(own, widths[rank])
+    whole = [pieces[rank] if rank == layout.rank else part.view(own, widths[rank])
              for rank, part in enumerate(arrived)]
     return torch.cat(whole, 1)
 
 
-def split(rows: Tensor, shares: Shares, comm: Communicator, tag: Tag) -> Tensor:
+def split(rows: Tensor, layout: ColumnLayout, comm: Communicator, tag: Tag) -> Tensor:
     """Differentiable `to_columns`."""
-    columns: Tensor = _Split.apply(rows, shares, comm, tag)  # type: ignore[no-untyped-call]
+    columns: Tensor = _Split.apply(rows, layout, comm, tag)  # type: ignore[no-untyped-call]
     return columns
 
 
-def gather(columns: Tensor, shares: Shares, comm: Communicator, tag: Tag) -> Tensor:
+def gather(columns: Tensor, layout: ColumnLayout, comm: Communicator, tag: Tag) -> Tensor:
     """Differentiable `to_rows`."""
-    rows: Tensor = _Gather.apply(columns, shares, comm, tag)  # type: ignore[no-untyped-call]
+    rows: Tensor = _Gather.apply(columns, layout, comm, tag)  # type: ignore[no-untyped-call]
     return rows
 
 
-def share_rows(rows: Tensor, lengths: Sequence[int], comm: Communicator, tag: Tag) -> Tensor:
+def gather_all_rows(rows: Tensor, lengths: Sequence[int], comm: Communicator, tag: Tag) -> Tensor:
     """`[sum(lengths), k]`: every rank's rows on every rank; backward sums all ranks' gradients at the owner."""
     if comm.size == 1:
         return rows
-    everyone: Tensor = _ShareRows.apply(rows, lengths, comm, tag)  # type: ignore[no-untyped-call]
+    everyone: Tensor = _GatherAllRows.apply(rows, lengths, comm, tag)  # type: ignore[no-untyped-call]
     return everyone
 
 
 class _Split(FirstOrderFunction):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, shares: Shares, comm: Communicator, tag: Tag) -> Tensor:  # noqa: ANN401
-        ctx.rest = shares, comm, tag
-        return to_columns(rows, shares, comm, tag)
+    def forward(ctx: Any, rows: Tensor, layout: ColumnLayout, comm: Communicator, tag: Tag) -> Tensor:  # noqa: ANN401
+        ctx.rest = layout, comm, tag
+        return to_columns(rows, layout, comm, tag)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
@@ -120,16 +120,16 @@ class _Split(FirstOrderFunction):
 
 class _Gather(FirstOrderFunction):
     @staticmethod
-    def forward(ctx: Any, columns: Tensor, shares: Shares, comm: Communicator, tag: Tag) -> Tensor:  # noqa: ANN401
-        ctx.rest = shares, comm, tag
-        return to_rows(columns, shares, comm, tag)
+    def forward(ctx: Any, columns: Tensor, layout: ColumnLayout, comm: Communicator, tag: Tag) -> Tensor:  # noqa: ANN401
+        ctx.rest = layout, comm, tag
+        return to_rows(columns, layout, comm, tag)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:  # noqa: ANN401
         return to_columns(gradient, *ctx.rest), None, None, None
 
 
-class _ShareRows(FirstOrderFunction):
+class _GatherAllRows(FirstOrderFunction):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, lengths: Sequence[int], comm: Communicator, tag: Tag) -> Tensor:  # noqa: ANN401
         ctx.rest = lengths, comm, tag

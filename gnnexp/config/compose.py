@@ -68,8 +68,7 @@ def compose(overrides: Sequence[str], config_dir: str | None = None) -> Composed
         ConfigError: with every syntax error, unknown choice, unknown key, and value that is needed but not given.
     """
     made = draft(overrides, config_dir)
-    if made.problems:
-        raise ConfigError(made.problems)
+    ConfigError.raise_all(made.problems)
     assert made.composed is not None
     return made.composed
 
@@ -159,8 +158,7 @@ def expand_values(overrides: Sequence[str]) -> list[list[str]]:
         ConfigError: with every syntax error, or because a range is endless.
     """
     parsed, problems = parse(overrides)
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_all(problems)
     expanded = []
     for override in parsed:
         if override.is_sweep_override():

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from gnnexp.config.yaml_limits import check_yaml
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.signature import nearest
 from gnnexp.files.regular import is_folder
+
+# Of a paper's folder of sweeps: what is no sweep, though it is YAML.
+CLAIMS_FILE = "claims.yaml"
 
 
 def product_folder(name: str) -> Path:
@@ -22,6 +27,29 @@ def product_folder(name: str) -> Path:
         if folder.is_dir():
             return folder
     raise ConfigError(Problem(name, str(package / name), "the installation lacks its YAML files", "reinstall gnnexp"))
+
+
+def product_sweeps() -> dict[str, Path]:
+    """Files of sweeps by name; a sweep in a paper's folder has both names: `gsplit/table3.yaml` is `gsplit_table3`."""
+    folder = product_folder("sweeps")
+    files = [*sorted(folder.glob("*.yaml")), *sorted(folder.glob("*/*.yaml"))]
+    return {file.stem if file.parent == folder else f"{file.parent.name}_{file.stem}": file
+            for file in files if file.name != CLAIMS_FILE}
+
+
+def papers_with(file: str) -> dict[str, Path]:
+    """A file of the papers' folders by the paper's name: `published.csv`, `claims.yaml`, `records.parquet`."""
+    return {path.parent.name: path for path in sorted(product_folder("sweeps").glob(f"*/{file}"))}
+
+
+@cache
+def read_claims(paper: str) -> dict[str, Any]:
+    """A paper's `claims.yaml`: `claims`, and `targets`, shares of the vertices that it trains, by `dataset.shape`."""
+    import yaml
+
+    file = papers_with(CLAIMS_FILE).get(paper)
+    found: dict[str, Any] = yaml.safe_load(file.read_text(encoding="utf-8")) if file else {}
+    return found
 
 
 @dataclass(frozen=True)
@@ -77,8 +105,7 @@ def find_folders(config_dir: str | None) -> ConfigFolders:
             "--config-dir", config_dir, "must hold folders named as groups: " + ", ".join(sorted(known)),
             f"put files into {folder}/{close or 'model'}/<name>.yaml"))
     files = [file for group in sorted(theirs & known) for file in sorted((folder / group).glob("*.yaml"))]
-    if problems := [problem for file in files if (problem := check_yaml(file))]:
-        raise ConfigError(problems)
+    ConfigError.raise_all([problem for file in files if (problem := check_yaml(file))])
     return ConfigFolders((own, folder))
 
 

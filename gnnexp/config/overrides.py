@@ -11,6 +11,7 @@ from gnnexp.errors import Problem
 from gnnexp.experiment.build import keys_of
 from gnnexp.experiment.schema import HardwareConfig, TrainConfig
 from gnnexp.experiment.signature import one_of, parameters_of_dataclass, unknown
+from gnnexp.provenance.older import GONE, KEYS
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -54,7 +55,7 @@ def check_choice(override: Override, folders: ConfigFolders) -> Problem | None:
     if override.is_sweep_override():
         return _sweep_problem(override)
     choices = folders.choices(group)
-    if group == "system":
+    if group in ("system", "scheduler"):
         choices |= {"null"}
     if ("null" if value is None else str(value)) in choices:
         return None
@@ -110,10 +111,14 @@ def _constructor_keys(parents: Sequence[str], node: object) -> tuple[str, ...]:
 def _unknown_key(override: Override, node: object, path: Sequence[str], folders: ConfigFolders) -> Problem:
     """The problem of `path`, whose last part is not in `node`."""
     *parents, word = path
+    if (today := KEYS.get(".".join(path))) is not None:
+        return Problem(str(override.key_or_group), override.value(), f"is {today} now", f"write {today}=…")
+    if (why := GONE.get(".".join(path))) is not None:
+        return Problem(".".join(path), override.value(), why, "leave it out")
     allowed = set(node) | set(_constructor_keys(parents, node)) if isinstance(node, Mapping) else set()
     if not parents:
         allowed |= folders.groups()
-    allowed -= {"_target_"}
+    allowed -= {"_target_", "_partial_"}
     key, value, where = str(override.key_or_group), override.value(), ".".join(parents)
     if not allowed:
         if node is None:
@@ -121,4 +126,4 @@ def _unknown_key(override: Override, node: object, path: Sequence[str], folders:
             return Problem(key, value, f"{where} is null, without keys of its own", f"set it whole: {whole}")
         return Problem(key, value, f"{where} is a single value", f"write {where}=<value>")
     problem = unknown(key or f"{override.input_line}", value, word, allowed, "".join(f"{up}." for up in parents))
-    return Problem(problem.key, value, f"no such key; {one_of(allowed)}", problem.mend)
+    return Problem(problem.key, value, f"no such key; {one_of(allowed)}", problem.fix)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 
 from gnnexp.datasets.base import Dataset, checked, data_folder, existing_files
-from gnnexp.datasets.reading.checksums import AMINER, check_sha256
+from gnnexp.datasets.reading.checksums import check_sha256
 from gnnexp.datasets.reading.npz import open_npy
 from gnnexp.datasets.reading.tables import Table
 from gnnexp.datasets.splits.split import given_split
@@ -21,15 +22,16 @@ from gnnexp.graph.sparse import SparseRows
 
 _RELATIONS = ("pa.txt", "pr.txt")
 _LABELLED = (20, 40, 60)
-_MEND = "get the file again from its publisher"
+_FIX = "get the file again from its publisher"
 
 
+@dataclass(kw_only=True, eq=False)
 class Aminer(Dataset):
     """One typed graph: papers first, then authors, then references; classes of papers only.
 
     Relation 0 leads from papers to their authors, 1 to their references; 2 and 3 lead back.
 
-    Args:
+    Attributes:
         name: of the graph.
         path: folder of the files; null = `$GNNEXP_DATA/aminer`.
         labelled_per_class: training papers of each class, 20, 40 or 60, with the published validation and test papers.
@@ -39,27 +41,18 @@ class Aminer(Dataset):
         verify: refuse files that are not, byte for byte, the published ones.
     """
 
-    def __init__(
-        self,
-        *,
-        name: str = "aminer",
-        path: str | None = None,
-        labelled_per_class: int = 20,
-        features: Literal["none", "one_hot"] = "none",
-        symmetrize: bool = True,
-        inverse_relations: bool = True,
-        verify: bool = True,
-    ) -> None:
-        if labelled_per_class not in _LABELLED:
-            raise ConfigError(Problem("dataset.labelled_per_class", labelled_per_class, "must be 20, 40 or 60",
+    name: str = "aminer"
+    path: str | None = None
+    labelled_per_class: int = 20
+    features: Literal["none", "one_hot"] = "none"
+    symmetrize: bool = True
+    inverse_relations: bool = True
+    verify: bool = True
+
+    def __post_init__(self) -> None:
+        if self.labelled_per_class not in _LABELLED:
+            raise ConfigError(Problem("dataset.labelled_per_class", self.labelled_per_class, "must be 20, 40 or 60",
                                       "set dataset.labelled_per_class=20"))
-        self.name = name
-        self.path = path
-        self.labelled_per_class = labelled_per_class
-        self.features = features
-        self.symmetrize = symmetrize
-        self.inverse_relations = inverse_relations
-        self.verify = verify
 
     def sources(self) -> list[Path]:
         """Edges, labels and the three files of the split."""
@@ -73,7 +66,7 @@ class Aminer(Dataset):
         """The graph; vertices other than papers have label -1."""
         files = self._files()
         if self.verify:
-            check_sha256(files.values(), AMINER)
+            check_sha256(files.values())
         findings = Findings()
         labels = findings.attempt(_ids, files["labels.npy"], "classes")
         findings.raise_all()
@@ -115,10 +108,10 @@ def _ids(path: Path, what: str, bound: int = 1 << 31) -> np.ndarray:
     """`[n]` int64 from 0 to below `bound`."""
     array = open_npy(path)
     if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise DataError(Problem(str(path), f"{array.dtype} {array.shape}", f"must be {what}, [n] integers", _MEND))
+        raise DataError(Problem(str(path), f"{array.dtype} {array.shape}", f"must be {what}, [n] integers", _FIX))
     if array.size == 0 or not 0 <= int(array.min()) <= int(array.max()) < bound:
         found = f"{array.min()}..{array.max()}" if array.size else "nothing"
-        raise DataError(Problem(str(path), found, f"must be {what}, 0 to {bound - 1}", _MEND))
+        raise DataError(Problem(str(path), found, f"must be {what}, 0 to {bound - 1}", _FIX))
     return array.astype(np.int64)
 
 
@@ -126,11 +119,11 @@ def _read_pairs(path: Path, num_papers: int) -> np.ndarray:
     """`[n, 2]` of a paper and what it is related with, whose ids are numbered without gaps."""
     pairs = Table(path, "int64", "\t", low=0).read()
     if pairs.shape[0] == 0 or pairs.shape[1] != 2:
-        raise DataError(Problem(str(path), f"shape {pairs.shape}", "must be rows of two ids", _MEND))
+        raise DataError(Problem(str(path), f"shape {pairs.shape}", "must be rows of two ids", _FIX))
     largest, others = pairs.max(axis=0).tolist(), np.unique(pairs[:, 1]).size
     if largest[0] >= num_papers or largest[1] + 1 != others:
         allowed = f"papers must be below {num_papers}, and the others 0 to {others - 1} without gaps"
-        raise DataError(Problem(str(path), f"ids up to {largest}", allowed, _MEND))
+        raise DataError(Problem(str(path), f"ids up to {largest}", allowed, _FIX))
     return pairs
 
 

@@ -97,10 +97,9 @@ class Dataset(ABC):
                         continue
                     digest.update(f"{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
             except OSError as error:
-                mend = "make it a file that you may read"
-                unreadable.append(Problem(str(path), error.strerror, "this file of the dataset is needed", mend))
-        if unreadable:
-            raise DataError(unreadable)
+                fix = "make it a file that you may read"
+                unreadable.append(Problem(str(path), error.strerror, "this file of the dataset is needed", fix))
+        DataError.raise_all(unreadable)
         return digest.hexdigest()
 
     @property
@@ -148,7 +147,7 @@ def data_folder(path: str | None, *directories: str) -> Path:
         directories: names of the folder under the root, the usual one first.
 
     Raises:
-        DataError: there is no such place; the mend names both ways.
+        DataError: there is no such place; the fix names both ways.
     """
     root = os.environ.get(ROOT_VARIABLE)
     if path is not None:
@@ -167,15 +166,15 @@ def data_folder(path: str | None, *directories: str) -> Path:
             if candidate.exists():
                 return candidate
         except (OSError, ValueError) as error:
-            mend = "give yourself the right to read it, or correct the path"
-            raise DataError(Problem("dataset.path", str(candidate), f"cannot be read: {error}", mend)) from None
+            fix = "give yourself the right to read it, or correct the path"
+            raise DataError(Problem("dataset.path", str(candidate), f"cannot be read: {error}", fix)) from None
     raise DataError(
         Problem("dataset.path", str(candidates[0]), "there is no such file or folder", where_to_put(directories[0]))
     )
 
 
 def where_to_put(directory: str) -> str:
-    """The mend of every missing file."""
+    """The fix of every missing file."""
     return f"set dataset.path to the folder of the files, or {ROOT_VARIABLE} to a root that holds {directory}/"
 
 
@@ -186,17 +185,21 @@ def existing_files(folder: Path, names: Iterable[str], directory: str) -> dict[s
         DataError: all that are missing, each by its path.
     """
     if not folder.is_dir():
-        mend = where_to_put(directory)
-        raise DataError(Problem("dataset.path", str(folder), "must be the folder of the dataset's files", mend))
+        fix = where_to_put(directory)
+        raise DataError(Problem("dataset.path", str(folder), "must be the folder of the dataset's files", fix))
     paths = {name: folder / name for name in names}
-    missing = [
-        Problem(str(path), "missing", "this file of the dataset is needed", where_to_put(directory))
-        for path in paths.values()
-        if not is_file(path)
-    ]
-    if missing:
-        raise DataError(missing)
+    require(paths.values(), where_to_put(directory))
     return paths
+
+
+def require(paths: Iterable[Path], fix: str) -> None:
+    """All of these files have to be there.
+
+    Raises:
+        DataError: all that are missing.
+    """
+    DataError.raise_all([Problem(str(path), "missing", "this file of the dataset is needed", fix)
+                         for path in paths if not is_file(path)])
 
 
 def single_file(path: str | None, directory: str, file: str) -> Path:

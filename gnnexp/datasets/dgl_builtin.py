@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from gnnexp.datasets.base import Dataset, checked
-from gnnexp.datasets.splits.split import check_shares, given_split, random_split
+from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.packages import missing_package
 from gnnexp.graph.build import build_graph
@@ -41,7 +41,7 @@ class DglBuiltin(Dataset):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_shares(train=self.train, val=self.val)
+        check_fractions(train=self.train, val=self.val)
 
     @property
     def at_hand(self) -> bool:
@@ -92,17 +92,17 @@ class DglBuiltin(Dataset):
         factory = getattr(dgl.data, f"{self.name}Dataset", None)
         if factory is None:
             names = sorted(name.removesuffix("Dataset") for name in vars(dgl.data) if name.endswith("Dataset"))
-            mend = "set dataset.name=Reddit"
-            raise ConfigError(Problem("dataset.name", self.name, f"one of {', '.join(names)}", mend))
+            fix = "set dataset.name=Reddit"
+            raise ConfigError(Problem("dataset.name", self.name, f"one of {', '.join(names)}", fix))
         # Some of DGL's datasets take no arguments at all.
         arguments = {} if self.path is None else {"raw_dir": self.path}
         try:
             return factory(**arguments)[0]
         except Exception as error:
             # Whatever goes wrong inside DGL's downloads and parsers: no network, a moved file, another signature.
-            mend = "check the network, or get the files elsewhere and use dataset=ogb, graphdata_npz or edge_list"
+            fix = "check the network, or get the files elsewhere and use dataset=ogb, graphdata_npz or edge_list"
             found = f"{type(error).__name__}: {str(error)[:200]}"
-            raise DataError(Problem(self.name, found, "DGL could not download or read it", mend)) from error
+            raise DataError(Problem(self.name, found, "DGL could not download or read it", fix)) from error
 
     def _splits(self, graph: Any, labels: torch.Tensor | None) -> tuple[Splits, bool]:  # noqa: ANN401
         """The split of DGL's masks, or one of ours, and whether it is ours."""

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from gnnexp.datasets.base import Dataset, checked
-from gnnexp.datasets.splits.split import check_shares, random_split
+from gnnexp.datasets.splits.split import check_fractions, random_split
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.experiment.packages import missing_package
 from gnnexp.graph.build import build_graph
@@ -52,7 +52,7 @@ class Digits(Dataset):
         if not 1 <= self.neighbors < _NUM_IMAGES:
             allowed = f"1 to {_NUM_IMAGES - 1}"
             raise ConfigError(Problem("dataset.neighbors", self.neighbors, allowed, "set dataset.neighbors=10"))
-        check_shares(train=self.train, val=self.val)
+        check_fractions(train=self.train, val=self.val)
 
     def sources(self) -> list[Path]:
         """The CSV file inside scikit-learn; the library itself (a second to import) is not needed."""

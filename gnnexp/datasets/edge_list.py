@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from gnnexp.datasets.reading.labels import as_labels, count_classes, empty_class
 from gnnexp.datasets.reading.npz import open_npy
 from gnnexp.datasets.reading.tables import Table
 from gnnexp.datasets.splits.held_out import NO_REVERSES, SAME_TYPE, LinkSplit, check_link_split, hold_out
-from gnnexp.datasets.splits.split import check_shares, given_split, random_split
+from gnnexp.datasets.splits.split import check_fractions, given_split, random_split
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.files.findings import Findings
 from gnnexp.files.regular import is_file
@@ -36,6 +37,7 @@ from gnnexp.graph.stream import EdgeStream, Symmetrized
 _SUFFIXES = (*TEXT, ".npy", ".bin")
 
 
+@dataclass(kw_only=True, eq=False)
 class EdgeList(Dataset):
     """Edges as text (`.tsv`, `.csv`, `.txt`, each also `.gz`) or `.npy`: one row `source, destination[, type]` each.
 
@@ -44,7 +46,7 @@ class EdgeList(Dataset):
 
     File names other than `path` are relative to the folder of the edges.
 
-    Args:
+    Attributes:
         name: of the graph.
         path: the file of the edges, or a folder with one file `edges.*`; null = `$GNNEXP_DATA/edge_list`.
         features: `.npy` or text `[V, D]`, or null.
@@ -73,68 +75,56 @@ class EdgeList(Dataset):
         buffer_bytes: memory for a bucket of edges, where they are streamed.
     """
 
-    unkeyed = frozenset({"path", "buffer_bytes"})
+    unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "buffer_bytes"})
 
-    def __init__(
-        self,
-        *,
-        name: str = "edge_list",
-        path: str | None = None,
-        features: str | None = None,
-        node_types: str | None = None,
-        features_by_type: bool = False,
-        sparse: Sparse = "auto",
-        labels: str | None = None,
-        split: Literal["random", "files"] = "random",
-        train_ids: str | None = None,
-        val_ids: str | None = None,
-        test_ids: str | None = None,
-        train: float = 0.6,
-        val: float = 0.2,
-        seed: int = 0,
-        num_nodes: int | None = None,
-        delimiter: str | None = None,
-        header: bool = False,
-        comments: str = "#",
-        symmetrize: bool = True,
-        inverse_relations: bool = False,
-        link_split: LinkSplit = None,
-        self_loops: Literal["keep", "add", "remove"] = "remove",
-        duplicates: Literal["merge", "keep"] = "merge",
-        streamed: bool = False,
-        pairs: PairType = "int32",
-        buffer_bytes: int = 1 << 30,
-    ) -> None:
-        check_shares(train=train, val=val)
-        check_link_split(link_split)
-        if num_nodes is not None and num_nodes < 1:
-            mend = "set dataset.num_nodes=null"
-            raise ConfigError(Problem("dataset.num_nodes", num_nodes, "1 or more, or null", mend))
-        if (split == "files") != (train_ids is not None):
-            mend = "set dataset.split=files and dataset.train_ids=FILE, or neither"
-            raise ConfigError(Problem("dataset.train_ids", train_ids, f"does not fit dataset.split={split}", mend))
-        if not _fits_text(delimiter, comments):
-            allowed = "one character, no line break and not dataset.comments; or null for any white space"
-            raise ConfigError(Problem("dataset.delimiter", delimiter, allowed, "set dataset.delimiter=null"))
-        if streamed and self_loops == "add":
-            raise ConfigError(Problem("dataset.self_loops", "add", "keep or remove where edges are streamed",
-                                      "set dataset.self_loops=remove; models add their own self term"))
-        if streamed and (node_types is not None or link_split is not None or inverse_relations):
-            raise ConfigError(Problem("dataset.streamed", True, "does without node_types, link_split and "
-                                      "inverse_relations", "set dataset.streamed=false, or leave these out"))
-        if features_by_type and node_types is None:
-            raise ConfigError(Problem("dataset.features_by_type", True, "needs the types of the vertices",
-                                      "set dataset.node_types=FILE, or dataset.features_by_type=false"))
-        self.streamed, self.pairs, self.buffer_bytes = streamed, pairs, buffer_bytes
-        self.name, self.path = name, path
-        self.features, self.labels = features, labels
-        self.node_types, self.features_by_type, self.sparse = node_types, features_by_type, sparse
-        self.split, self.train, self.val, self.seed = split, train, val, seed
-        self.train_ids, self.val_ids, self.test_ids = train_ids, val_ids, test_ids
-        self.num_nodes = num_nodes
-        self.delimiter, self.header, self.comments = delimiter, header, comments
-        self.symmetrize, self.self_loops, self.duplicates = symmetrize, self_loops, duplicates
-        self.inverse_relations, self.link_split = inverse_relations, link_split
+    name: str = "edge_list"
+    path: str | None = None
+    features: str | None = None
+    node_types: str | None = None
+    features_by_type: bool = False
+    sparse: Sparse = "auto"
+    labels: str | None = None
+    split: Literal["random", "files"] = "random"
+    train_ids: str | None = None
+    val_ids: str | None = None
+    test_ids: str | None = None
+    train: float = 0.6
+    val: float = 0.2
+    seed: int = 0
+    num_nodes: int | None = None
+    delimiter: str | None = None
+    header: bool = False
+    comments: str = "#"
+    symmetrize: bool = True
+    inverse_relations: bool = False
+    link_split: LinkSplit = None
+    self_loops: Literal["keep", "add", "remove"] = "remove"
+    duplicates: Literal["merge", "keep"] = "merge"
+    streamed: bool = False
+    pairs: PairType = "int32"
+    buffer_bytes: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        check_fractions(train=self.train, val=self.val)
+        check_link_split(self.link_split)
+        files, streamed = self.split == "files", self.streamed
+        whole = self.node_types is None and self.link_split is None and not self.inverse_relations
+        rules = (
+            ("num_nodes", self.num_nodes is None or self.num_nodes >= 1, "1 or more, or null",
+             "set dataset.num_nodes=null"),
+            ("train_ids", files == (self.train_ids is not None), f"does not fit dataset.split={self.split}",
+             "set dataset.split=files and dataset.train_ids=FILE, or neither"),
+            ("delimiter", _fits_text(self.delimiter, self.comments), "one character, no line break and not "
+             "dataset.comments; or null for any white space", "set dataset.delimiter=null"),
+            ("self_loops", not streamed or self.self_loops != "add", "keep or remove where edges are streamed",
+             "set dataset.self_loops=remove; models add their own self term"),
+            ("streamed", not streamed or whole, "does without node_types, link_split and inverse_relations",
+             "set dataset.streamed=false, or leave these out"),
+            ("features_by_type", not self.features_by_type or self.node_types is not None, "needs the types of the "
+             "vertices", "set dataset.node_types=FILE, or dataset.features_by_type=false"),
+        )
+        ConfigError.raise_all([Problem(f"dataset.{name}", getattr(self, name), allowed, fix)
+                        for name, holds, allowed, fix in rules if not holds])
 
     def sources(self) -> list[Path]:
         """The edges first, then whatever other files are named."""
@@ -345,9 +335,9 @@ class EdgeList(Dataset):
         known = {} if self.num_nodes is None else {"dataset.num_nodes": self.num_nodes}
         known |= {f"dataset.{name}": array.shape[0] for name, array in rows.items() if array is not None}
         if len(set(known.values())) > 1:
-            mend = ("give one row of features, one label and one type per vertex; empty lines are no rows "
+            fix = ("give one row of features, one label and one type per vertex; empty lines are no rows "
                     "(a vertex without label: nan)")
-            raise DataError(Problem(", ".join(known), [*known.values()], "must all be the number of vertices", mend))
+            raise DataError(Problem(", ".join(known), [*known.values()], "must all be the number of vertices", fix))
         if known:
             num_nodes = next(iter(known.values()))
         elif edges is None:
@@ -355,9 +345,9 @@ class EdgeList(Dataset):
         else:
             num_nodes = edges[0] + 1
             if not believable(num_nodes, edges[1]):
-                mend = "renumber the ids from 0 on without gaps, or set dataset.num_nodes if they are meant so"
+                fix = "renumber the ids from 0 on without gaps, or set dataset.num_nodes if they are meant so"
                 found = f"largest id {num_nodes - 1} with {edges[1]} edges"
-                raise DataError(Problem(str(path), found, "ids must be numbered from 0 on", mend))
+                raise DataError(Problem(str(path), found, "ids must be numbered from 0 on", fix))
         check_memory(24 * num_nodes, f"{num_nodes} vertices")
         return num_nodes
 
@@ -375,19 +365,19 @@ class EdgeList(Dataset):
             return np.empty(0, np.int64)
         rows = self._rows(folder / name, "int64", low=0, high=num_nodes)
         if rows.size and rows.shape[1] != 1:
-            mend = "give one vertex id per line, or a [V] mask"
-            raise DataError(Problem(str(folder / name), rows.shape, "must have one column", mend))
+            fix = "give one vertex id per line, or a [V] mask"
+            raise DataError(Problem(str(folder / name), rows.shape, "must have one column", fix))
         ids = np.array(rows).reshape(-1)
         if ids.dtype == bool and ids.size != num_nodes:
-            mend = "give a mask with one entry per vertex"
-            raise DataError(Problem(str(folder / name), ids.size, f"a mask must have {num_nodes} entries", mend))
+            fix = "give a mask with one entry per vertex"
+            raise DataError(Problem(str(folder / name), ids.size, f"a mask must have {num_nodes} entries", fix))
         return ids
 
 
 def _check_edges(edges: np.ndarray, path: Path) -> None:
     if edges.shape[0] == 0 or edges.shape[1] not in (2, 3):
-        mend = "give rows of source and destination, or source, destination and type"
-        raise DataError(Problem(str(path), f"shape {edges.shape}", "two or three columns, one row or more", mend))
+        fix = "give rows of source and destination, or source, destination and type"
+        raise DataError(Problem(str(path), f"shape {edges.shape}", "two or three columns, one row or more", fix))
 
 
 def _fits_text(delimiter: str | None, comments: str) -> bool:

@@ -16,7 +16,7 @@ from gnnexp.datasets.base import Dataset, checked, single_file
 from gnnexp.datasets.reading.features import Sparse, feature_rows, one_hot_columns
 from gnnexp.datasets.reading.matlab import SparseColumns, read_matlab
 from gnnexp.datasets.reading.unpickle import csr_matrix
-from gnnexp.datasets.splits.split import check_shares, random_split
+from gnnexp.datasets.splits.split import check_fractions, random_split
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph
@@ -49,7 +49,7 @@ class Fb100(Dataset):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_shares(train=self.train, val=self.val)
+        check_fractions(train=self.train, val=self.val)
 
     def sources(self) -> list[Path]:
         """The MATLAB file."""
@@ -90,22 +90,22 @@ class Fb100(Dataset):
 
 def _read(path: Path) -> tuple[scipy.sparse.csr_array, np.ndarray]:
     """The adjacency matrix and `local_info`."""
-    mend = "get the file again from its publisher (MATLAB v5, not v7.3)"
+    fix = "get the file again from its publisher (MATLAB v5, not v7.3)"
     try:
         content = read_matlab(path, ("A", "local_info"))
     except (ValueError, IndexError, OSError, StopIteration, MemoryError, struct.error, zlib.error) as error:
-        raise DataError(Problem(str(path), str(error)[:200], "a whole MATLAB v5 file", mend)) from None
+        raise DataError(Problem(str(path), str(error)[:200], "a whole MATLAB v5 file", fix)) from None
     matrix, info = content.get("A"), content.get("local_info")
     if not isinstance(matrix, SparseColumns) or not isinstance(info, np.ndarray) or info.dtype.kind not in "iu":
         found = f"{', '.join(content) or 'neither'}"
-        raise DataError(Problem(str(path), found, "A must be sparse and local_info integers", mend))
+        raise DataError(Problem(str(path), found, "A must be sparse and local_info integers", fix))
     if len(matrix.shape) != 2 or info.shape != (matrix.shape[0], _NUM_COLUMNS) or matrix.shape[0] != matrix.shape[1]:
         found = f"A {matrix.shape}, local_info {info.shape}"
-        raise DataError(Problem(str(path), found, f"A [V, V] and local_info [V, {_NUM_COLUMNS}]", mend))
+        raise DataError(Problem(str(path), found, f"A [V, V] and local_info [V, {_NUM_COLUMNS}]", fix))
     # The transpose of a matrix by columns has the same three arrays, by rows.
     shape = (matrix.shape[0], matrix.shape[0])
     adjacency = csr_matrix(matrix.data, matrix.rows, matrix.starts, shape, f"{path}: A")
     gender = info[:, _GENDER]
     if gender.size and (int(gender.min()) < 0 or int(gender.max()) > 2):
-        raise DataError(Problem(f"{path}: local_info", f"{gender.min()}..{gender.max()}", "gender 0, 1 or 2", mend))
+        raise DataError(Problem(f"{path}: local_info", f"{gender.min()}..{gender.max()}", "gender 0, 1 or 2", fix))
     return adjacency, info

@@ -14,7 +14,7 @@ from gnnexp.datasets.base import Dataset, checked, class_count, single_file
 from gnnexp.datasets.reading.features import Sparse, feature_rows
 from gnnexp.datasets.reading.npz import NpzFile
 from gnnexp.datasets.reading.unpickle import as_csr
-from gnnexp.datasets.splits.split import check_shares, per_class_split, random_split
+from gnnexp.datasets.splits.split import check_fractions, per_class_split, random_split
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.findings import Findings
 from gnnexp.graph.build import build_graph
@@ -55,7 +55,7 @@ class GraphDataNpz(Dataset):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_shares(train=self.train, val=self.val)
+        check_fractions(train=self.train, val=self.val)
 
     def sources(self) -> list[Path]:
         """The archive."""
@@ -112,7 +112,7 @@ def _check(adjacency: tuple[int, ...], features: tuple[int, ...], labels: np.nda
     num_nodes = adjacency[0]
     if adjacency[1] != num_nodes or features[0] != num_nodes or labels.shape != (num_nodes,) or num_nodes == 0:
         found = f"adj_matrix {adjacency}, node_attr {features}, node_label {labels.shape}"
-        mend = "get the file again from its publisher"
-        raise DataError(Problem(key, found, "all three must have the same rows", mend))
+        fix = "get the file again from its publisher"
+        raise DataError(Problem(key, found, "all three must have the same rows", fix))
     if labels.dtype.kind not in "iu":
         raise DataError(Problem(f"{key}: node_label", str(labels.dtype), "must be integers", "correct the labels"))

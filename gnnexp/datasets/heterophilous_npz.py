@@ -90,7 +90,6 @@ def _check(features: np.ndarray, labels: np.ndarray, edges: np.ndarray, masks: l
         expected = tuple(size if want is None else want for want, size in zip(shape, array.shape, strict=False))
         if array.shape != expected or array.ndim != len(shape) or array.dtype.kind not in kinds or num_nodes == 0:
             allowed = f"shape {shape} of kind {kinds!r}"
-            mend = "check that it is a file of the heterophilous-graphs repository"
-            problems.append(Problem(f"{key}: {name}", f"{array.dtype} {array.shape}", allowed, mend))
-    if problems:
-        raise DataError(problems)
+            fix = "check that it is a file of the heterophilous-graphs repository"
+            problems.append(Problem(f"{key}: {name}", f"{array.dtype} {array.shape}", allowed, fix))
+    DataError.raise_all(problems)

@@ -7,16 +7,17 @@ import io
 import os
 import zipfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 
-from gnnexp.datasets.base import ROOT_VARIABLE, Dataset, checked, data_folder, no_edges, where_to_put
+from gnnexp.datasets.base import ROOT_VARIABLE, Dataset, checked, data_folder, no_edges, require, where_to_put
 from gnnexp.datasets.reading.features import Sparse, typed_rows
 from gnnexp.datasets.reading.npz import DAMAGE
-from gnnexp.datasets.reading.ogb_raw import FORMAT_MEND, OgbRaw, read_binary, read_table, read_text, require
+from gnnexp.datasets.reading.ogb_raw import FORMAT_FIX, OgbRaw, read_binary, read_table, read_text
 from gnnexp.datasets.reading.ogb_typed import TYPES, read_typed
 from gnnexp.datasets.reading.pickled import PickledDict
 from gnnexp.datasets.reading.unpickle import Pickles, as_array
@@ -30,6 +31,7 @@ from gnnexp.graph.sparse import SparseRows
 _SPLITS = ("train", "valid", "test")
 
 
+@dataclass(kw_only=True, eq=False)
 class Ogb(Dataset):
     """A node-property (`ogbn-*`, ogbn-mag among them) or link-property (`ogbl-*`) dataset.
 
@@ -37,7 +39,7 @@ class Ogb(Dataset):
     training pairs too. Several kinds of vertices and edges (node property): types follow each other in the order of
     the dataset's list, as relations do; vertices of a type without features have zeros.
 
-    Args:
+    Attributes:
         name: by OGB's name.
         path: its folder (with `raw/` and `split/`); null = `$GNNEXP_DATA/<name>`, with dashes or underscores.
         scheme: folder inside `split/`; null = the only one.
@@ -50,35 +52,23 @@ class Ogb(Dataset):
         sparse: those as sparse rows (true), dense (false), or by their size (auto).
     """
 
-    unkeyed = frozenset({"path", "download"})
+    unkeyed: ClassVar[frozenset[str]] = frozenset({"path", "download"})
 
-    def __init__(
-        self,
-        *,
-        name: str = "ogbn-arxiv",
-        path: str | None = None,
-        scheme: str | None = None,
-        download: bool = False,
-        edge_features: bool = False,
-        symmetrize: bool = True,
-        self_loops: Literal["keep", "add", "remove"] = "remove",
-        inverse_relations: bool = True,
-        features_by_type: bool = False,
-        sparse: Sparse = "auto",
-    ) -> None:
-        if not name.startswith(("ogbn-", "ogbl-")):
-            mend = "set dataset.name=ogbn-arxiv"
-            raise ConfigError(Problem("dataset.name", name, "a name that starts with ogbn- or ogbl-", mend))
-        self.name = name
-        self.path = path
-        self.scheme = scheme
-        self.download = download
-        self.edge_features = edge_features
-        self.symmetrize = symmetrize
-        self.self_loops = self_loops
-        self.inverse_relations = inverse_relations
-        self.features_by_type = features_by_type
-        self.sparse = sparse
+    name: str = "ogbn-arxiv"
+    path: str | None = None
+    scheme: str | None = None
+    download: bool = False
+    edge_features: bool = False
+    symmetrize: bool = True
+    self_loops: Literal["keep", "add", "remove"] = "remove"
+    inverse_relations: bool = True
+    features_by_type: bool = False
+    sparse: Sparse = "auto"
+
+    def __post_init__(self) -> None:
+        if not self.name.startswith(("ogbn-", "ogbl-")):
+            fix = "set dataset.name=ogbn-arxiv"
+            raise ConfigError(Problem("dataset.name", self.name, "a name that starts with ogbn- or ogbl-", fix))
 
     @property
     def at_hand(self) -> bool:
@@ -172,8 +162,8 @@ class Ogb(Dataset):
         expected = self.name.replace("-", "_")
         if self.path is not None:
             if Path(self.path).name != expected:
-                mend = f"set dataset.path=…/{expected}, the folder that OGB makes"
-                raise ConfigError(Problem("dataset.path", self.path, f"must end in {expected} to download", mend))
+                fix = f"set dataset.path=…/{expected}, the folder that OGB makes"
+                raise ConfigError(Problem("dataset.path", self.path, f"must end in {expected} to download", fix))
             return Path(self.path).expanduser().parent
         if not root:
             raise ConfigError(Problem("dataset.download", True, "needs a place to put it", where_to_put(expected)))
@@ -186,7 +176,7 @@ class Ogb(Dataset):
         if scheme not in found or not (folder / "raw").is_dir():
             place = folder if self.scheme is None and not found else parent
             allowed = "a folder with raw/ and split/<scheme>/"
-            raise DataError(Problem(str(place), f"scheme {scheme}, found {found}", allowed, FORMAT_MEND))
+            raise DataError(Problem(str(place), f"scheme {scheme}, found {found}", allowed, FORMAT_FIX))
         return parent / str(scheme)
 
 
@@ -198,7 +188,7 @@ def _as_labels(values: np.ndarray | None, key: str) -> tuple[torch.Tensor | None
         return torch.from_numpy(values.astype(np.float32)), values.shape[1]
     classes = np.where(np.isnan(values[:, 0]), -1, values[:, 0])
     if (classes != np.floor(classes)).any() or np.abs(classes).max() >= 2**31:
-        raise DataError(Problem(f"{key}: labels", "fractions", "classes must be whole numbers", FORMAT_MEND))
+        raise DataError(Problem(f"{key}: labels", "fractions", "classes must be whole numbers", FORMAT_FIX))
     return torch.from_numpy(classes.astype(np.int64)), int(classes.max()) + 1
 
 
@@ -221,7 +211,7 @@ def _names(folder: Path, links: bool) -> tuple[str, tuple[str, ...]]:
 
 def _split_files(folder: Path, suffix: str, names: tuple[str, ...]) -> dict[str, Path]:
     paths = {name: folder / f"{name}{suffix}" for name in names}
-    require(paths.values())
+    require(paths.values(), FORMAT_FIX)
     return paths
 
 
@@ -241,11 +231,11 @@ def _pairs(content: Mapping[str, Any], name: str, path: Path, num_nodes: int) ->
     key = f"{path}: {name}"
     if name not in content:
         allowed = "pairs `edge` and `edge_neg` are needed"
-        raise DataError(Problem(key, f"has {str(sorted(content))[:200]}", allowed, FORMAT_MEND))
+        raise DataError(Problem(key, f"has {str(sorted(content))[:200]}", allowed, FORMAT_FIX))
     pairs = as_array(content[name], key)
     within = pairs.size == 0 or 0 <= int(pairs.min()) <= int(pairs.max()) < num_nodes
     if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu" or not within:
-        raise DataError(Problem(key, f"{pairs.dtype} {pairs.shape}", f"pairs of ids below {num_nodes}", FORMAT_MEND))
+        raise DataError(Problem(key, f"{pairs.dtype} {pairs.shape}", f"pairs of ids below {num_nodes}", FORMAT_FIX))
     return pairs.astype(np.int64)
 
 
@@ -256,7 +246,7 @@ def _read_pt(path: Path) -> Mapping[str, Any]:
     # Legacy torch files: magic number, protocol, system, the object, storage keys.
     content = Pickles(_zipped_pickle(file.content, path), str(path)).load() if zipped else file.load_all(4)[3]
     if not isinstance(content, PickledDict):
-        raise DataError(Problem(str(path), type(content).__name__, "must be a dictionary of pairs", FORMAT_MEND))
+        raise DataError(Problem(str(path), type(content).__name__, "must be a dictionary of pairs", FORMAT_FIX))
     return content.named()
 
 
@@ -270,7 +260,7 @@ def _zipped_pickle(raw: bytes, path: Path) -> bytes:
                 raise zipfile.BadZipFile("compressed")
             return archive.read(name)
     except (*DAMAGE, StopIteration) as error:
-        raise DataError(Problem(str(path), str(error)[:200], "must be a file of torch.save", FORMAT_MEND)) from None
+        raise DataError(Problem(str(path), str(error)[:200], "must be a file of torch.save", FORMAT_FIX)) from None
 
 
 def _download(name: str, root: Path) -> None:
@@ -278,10 +268,10 @@ def _download(name: str, root: Path) -> None:
     try:
         package = importlib.import_module(f"ogb.{kind.lower()}proppred")
     except ImportError:
-        mend = "pip install ogb, or download it elsewhere and set dataset.path"
-        raise ConfigError(Problem("dataset.download", True, "needs the package ogb", mend)) from None
+        fix = "pip install ogb, or download it elsewhere and set dataset.path"
+        raise ConfigError(Problem("dataset.download", True, "needs the package ogb", fix)) from None
     try:
         getattr(package, f"{kind}PropPredDataset")(name=name, root=str(root))
     except (OSError, ValueError, RuntimeError) as error:
-        mend = "check the name and the network, or download it elsewhere and set dataset.path"
-        raise DataError(Problem(name, str(error)[:200], "could not be downloaded", mend)) from None
+        fix = "check the name and the network, or download it elsewhere and set dataset.path"
+        raise DataError(Problem(name, str(error)[:200], "could not be downloaded", fix)) from None

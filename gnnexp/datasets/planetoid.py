@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -12,7 +13,7 @@ import scipy.sparse
 import torch
 
 from gnnexp.datasets.base import Dataset, checked, data_folder, existing_files
-from gnnexp.datasets.reading.checksums import PLANETOID, check_sha256
+from gnnexp.datasets.reading.checksums import check_sha256
 from gnnexp.datasets.reading.features import Sparse, feature_rows
 from gnnexp.datasets.reading.pickled import PickledDict
 from gnnexp.datasets.reading.unpickle import Pickles, as_array, as_csr
@@ -32,10 +33,11 @@ _NO_ALLY = (
 )
 
 
+@dataclass(kw_only=True, eq=False)
 class Planetoid(Dataset):
     """A planetoid dataset: `ind.<name>.{x,tx,allx,y,ty,ally,graph,test.index}` in one folder.
 
-    Args:
+    Attributes:
         name: which one. NELL (label rate 0.001) has one-hot features for its relation vertices, so stays sparse.
         path: folder of the files; null = `$GNNEXP_DATA/<name>`.
         normalize_features: divide each row by its sum.
@@ -47,28 +49,15 @@ class Planetoid(Dataset):
         seed: of the validation vertices of NELL, the only draw.
     """
 
-    def __init__(
-        self,
-        *,
-        name: Literal["cora", "citeseer", "pubmed", "nell"] = "cora",
-        path: str | None = None,
-        normalize_features: bool = True,
-        sparse: Sparse = "auto",
-        missing_features: Literal["error", "zeros"] = "error",
-        symmetrize: bool = True,
-        self_loops: Literal["keep", "add", "remove"] = "remove",
-        verify: bool = True,
-        seed: int = 0,
-    ) -> None:
-        self.name = name
-        self.path = path
-        self.normalize_features = normalize_features
-        self.sparse = sparse
-        self.missing_features = missing_features
-        self.symmetrize = symmetrize
-        self.self_loops = self_loops
-        self.verify = verify
-        self.seed = seed
+    name: Literal["cora", "citeseer", "pubmed", "nell"] = "cora"
+    path: str | None = None
+    normalize_features: bool = True
+    sparse: Sparse = "auto"
+    missing_features: Literal["error", "zeros"] = "error"
+    symmetrize: bool = True
+    self_loops: Literal["keep", "add", "remove"] = "remove"
+    verify: bool = True
+    seed: int = 0
 
     def sources(self) -> list[Path]:
         """The files of the dataset that are there; those that may be absent are absent knowingly."""
@@ -85,14 +74,14 @@ class Planetoid(Dataset):
         try:
             paths = existing_files(folder, [names[part] for part in needed], self.name)
         except DataError as error:
-            raise DataError([self._with_mend(problem) for problem in error.problems]) from None
+            raise DataError([self._with_fix(problem) for problem in error.problems]) from None
         return {part: paths[names[part]] for part in needed}
 
-    def _with_mend(self, problem: Problem) -> Problem:
+    def _with_fix(self, problem: Problem) -> Problem:
         if not problem.key.endswith(".allx"):
             return problem
-        mend = f"{problem.mend}, or dataset.missing_features=zeros to go on without these features"
-        return Problem(problem.key, problem.value, problem.allowed, mend)
+        fix = f"{problem.fix}, or dataset.missing_features=zeros to go on without these features"
+        return Problem(problem.key, problem.value, problem.allowed, fix)
 
     def _prefix(self) -> str:
         return "ind.nell.0.001" if self.name == "nell" else f"ind.{self.name}"
@@ -101,7 +90,7 @@ class Planetoid(Dataset):
         """The graph; vertices without a label have -1."""
         files = self._files()
         if self.verify:
-            check_sha256(files.values(), PLANETOID)
+            check_sha256(files.values())
         findings = Findings()
         parts: dict[str, Any] = {part: findings.attempt(_read, path) for part, path in files.items()}
         findings.raise_all()
@@ -172,8 +161,8 @@ def _read_index(path: Path) -> np.ndarray:
     try:
         return np.array([int(line) for line in path.read_text(encoding="ascii").split()], dtype=np.int64)
     except (ValueError, OverflowError) as error:
-        mend = "get the file again from its publisher"
-        raise DataError(Problem(str(path), str(error)[:200], "one vertex id per line", mend)) from None
+        fix = "get the file again from its publisher"
+        raise DataError(Problem(str(path), str(error)[:200], "one vertex id per line", fix)) from None
 
 
 def _check_parts(parts: Mapping[str, Any], key: str) -> None:
@@ -201,28 +190,27 @@ def _check_parts(parts: Mapping[str, Any], key: str) -> None:
         index, known = parts["test.index"], max(shapes[part][0] for part in ("allx", "ally", "y") if part in shapes)
         expect(np.unique(index).size == index.size, "repeated ids", "ids of test.index must be unique")
         expect(index.size > 0 and int(index.min()) >= known, "test.index", f"test ids must be {known} or more")
-    if problems:
-        raise DataError(problems)
+    DataError.raise_all(problems)
 
 
 def _edges(adjacency: object, index: np.ndarray, key: str) -> tuple[np.ndarray, np.ndarray, int]:
     """Sources, destinations and V of a dictionary of neighbour lists."""
-    mend = "get the file again from its publisher"
+    fix = "get the file again from its publisher"
     pairs = adjacency.pairs if isinstance(adjacency, PickledDict) else None
     if pairs is None or not all(isinstance(row, list) for _, row in pairs):
-        raise DataError(Problem(key, type(adjacency).__name__, "must map vertices to lists of vertices", mend))
+        raise DataError(Problem(key, type(adjacency).__name__, "must map vertices to lists of vertices", fix))
     vertices, rows = [vertex for vertex, _ in pairs], [row for _, row in pairs if isinstance(row, list)]
     if not all(type(vertex) is int for vertex in chain(vertices, chain.from_iterable(rows))):
-        raise DataError(Problem(key, "something else", "must map vertex ids to lists of vertex ids", mend))
+        raise DataError(Problem(key, "something else", "must map vertex ids to lists of vertex ids", fix))
     num_nodes = len(vertices)
     largest = max(chain(vertices, chain.from_iterable(rows), index.tolist()), default=0)
     smallest = min(chain(vertices, chain.from_iterable(rows)), default=0)
     if smallest < 0 or largest >= num_nodes:
         found = f"ids {str(smallest)[:40]}..{str(largest)[:40]}"
-        raise DataError(Problem(key, found, f"ids must be in 0..{num_nodes - 1}", mend))
+        raise DataError(Problem(key, found, f"ids must be in 0..{num_nodes - 1}", fix))
     keys, lengths = np.array(vertices, np.int64), [len(row) for row in rows]
     if np.unique(keys).size < num_nodes:
-        raise DataError(Problem(key, "a vertex twice", "must have one list of neighbours per vertex", mend))
+        raise DataError(Problem(key, "a vertex twice", "must have one list of neighbours per vertex", fix))
     src = np.fromiter(chain.from_iterable(rows), np.int64, sum(lengths))
     return src, np.repeat(keys, lengths), num_nodes
 

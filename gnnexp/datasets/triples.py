@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from gnnexp.datasets.base import Dataset, check_memory, checked, data_folder, where_to_put
-from gnnexp.datasets.reading.archive import MEMBERS_MEND, read_archive
+from gnnexp.datasets.reading.archive import MEMBERS_FIX, read_archive
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.findings import Findings
 from gnnexp.files.regular import is_file
@@ -22,6 +23,7 @@ _MAX_SHOWN = 5
 _BYTES_PER_BYTE = 16
 
 
+@dataclass(kw_only=True, eq=False)
 class Triples(Dataset):
     """`train.txt`, `valid.txt`, `test.txt` of lines `head<tab>relation<tab>tail`, in a folder or a `.tar.gz`.
 
@@ -29,21 +31,17 @@ class Triples(Dataset):
     of all three files are numbered in order of their names: so ids depend neither on the order of the lines nor on
     which triples are held out, and the same draws hit the same vertices.
 
-    Args:
+    Attributes:
         name: of the graph.
         path: the folder of the files, or the archive; null = `$GNNEXP_DATA/<name>`, with the files or one archive.
         symmetrize: add the reverse of every training triple.
         inverse_relations: the reverse of a triple of relation r is of relation R + r.
     """
 
-    def __init__(
-        self, *, name: str = "triples", path: str | None = None, symmetrize: bool = True,
-        inverse_relations: bool = True,
-    ) -> None:
-        self.name = name
-        self.path = path
-        self.symmetrize = symmetrize
-        self.inverse_relations = inverse_relations
+    name: str = "triples"
+    path: str | None = None
+    symmetrize: bool = True
+    inverse_relations: bool = True
 
     def sources(self) -> list[Path]:
         """The archive, or the three files."""
@@ -54,13 +52,11 @@ class Triples(Dataset):
         archives = sorted(place.glob("*.tar.gz"))
         if len(archives) == 1 and not any(is_file(path) for path in files):
             return archives
-        missing = [
+        DataError.raise_all([
             Problem(str(path), "missing", "this file (or one archive .tar.gz) is needed", where_to_put(self.name))
             for path in files
             if not is_file(path)
-        ]
-        if missing:
-            raise DataError(missing)
+        ])
         return files
 
     def load(self) -> Graph:
@@ -110,7 +106,7 @@ def _rows(key: str, content: bytes) -> list[list[str]]:
     try:
         lines = content.decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise DataError(Problem(key, str(error)[:200], "must be UTF-8 text", MEMBERS_MEND)) from None
+        raise DataError(Problem(key, str(error)[:200], "must be UTF-8 text", MEMBERS_FIX)) from None
     rows = [line.rstrip("\r").split("\t") for line in lines]
     wrong = [
         number for number, row in enumerate(rows) if (len(row) != 3 or not all(row)) and row != [""]
@@ -121,7 +117,7 @@ def _rows(key: str, content: bytes) -> list[list[str]]:
                                  "correct or remove this line") for number in wrong[:_MAX_SHOWN]])
     rows = [row for row in rows if row != [""]]
     if not rows:
-        raise DataError(Problem(key, "no triples", "must have one triple or more", MEMBERS_MEND))
+        raise DataError(Problem(key, "no triples", "must have one triple or more", MEMBERS_FIX))
     return rows
 
 

@@ -15,16 +15,27 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError, unique
-from gnnexp.experiment.check import check_choices, check_fanouts, check_ranges, check_straggler
+from gnnexp.experiment.check import check_choices, check_fanouts, check_ranges
 from gnnexp.experiment.experiment import Choice, Experiment
 from gnnexp.experiment.kinds import COMPONENTS, LAUNCHER, STAND_INS, kind_of
 from gnnexp.experiment.locate import component, located, not_of_kind
+from gnnexp.experiment.optimization import (
+    DEFAULT,
+    LATER,
+    OPTIMIZER,
+    PARTIAL,
+    SCHEDULER,
+    check_optimization,
+    optimizer_of,
+    schedule_of,
+)
 from gnnexp.experiment.resolved import Resolved
-from gnnexp.experiment.schema import PREFLIGHT, HardwareConfig, Links, Straggler, TrainConfig
+from gnnexp.experiment.schema import PREFLIGHT, HardwareConfig, Links, TrainConfig
 from gnnexp.experiment.shape import check_fields, check_node, is_node, kinds_of, options_in
 from gnnexp.experiment.signature import TARGET, parameters_of, parameters_of_dataclass, unknown
 from gnnexp.provenance.code import remember_own
 from gnnexp.provenance.moved import name_today
+from gnnexp.provenance.older import as_today
 
 if TYPE_CHECKING:
     from gnnexp.datasets.base import Dataset
@@ -34,11 +45,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SCALARS = ("seed", "system", "name", "preflight")
-_TOP = (*COMPONENTS, "hardware", "train", *_SCALARS)
+_TOP = (*COMPONENTS, OPTIMIZER, SCHEDULER, "hardware", "train", *_SCALARS)
 # What reports read of `hardware` and `train`, as these groups' files have it.
 _READ = {"hardware": ("nodes", "workers", "device"), "train": ("batch_size", "dtype", "eval_every")}
-# What other components do not look at: a mistake there leaves their judgement right.
-_ALONE = {"dataset", "tracker", "name", "seed", "preflight"}
+# A mistake in these groups leaves the judgement of the other components right: their defaults suit all of them.
+_ALONE = {"dataset", "tracker", "name", "seed", "preflight", OPTIMIZER, SCHEDULER}
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +79,11 @@ def experiment_of(config: Mapping[str, Any]) -> Experiment:
     Raises:
         ConfigError: a component cannot be made of its options; all that is wrong is named at once.
     """
+    config = as_today(config)
     _remember(config)
     made, problems = _made(config, ())
-    if problems:
-        raise ConfigError(problems)
+    problems += check_optimization(config[OPTIMIZER], config.get(SCHEDULER))
+    ConfigError.raise_all(problems)
     return _composed(config, made, ())
 
 
@@ -86,6 +98,7 @@ def read(config: Mapping[str, Any], *, known: Iterable[Problem] = (), unsure: Co
         known: problems that were found before, with the overrides.
         unsure: groups whose content was not asked for.
     """
+    config = as_today(config)
     _remember(config)
     known = list(known)
     found = _shape_problems(config, unsure)
@@ -126,11 +139,10 @@ def train_of(config: Mapping[str, Any], *, wrong: Collection[str] = ()) -> Train
 def hardware_of(config: Mapping[str, Any], *, wrong: Collection[str] = ()) -> HardwareConfig:
     """`hardware`, also that of a record of another version; defaults stand for `wrong` keys."""
     found = _fields("hardware", HardwareConfig, config.get("hardware"), wrong)
-    for name, kind in (("straggler", Straggler), ("links", Links)):
-        if any(key.startswith(f"hardware.{name}.") for key in wrong):
-            found[name] = None
-        elif found.get(name) is not None:
-            found[name] = kind(**_fields(f"hardware.{name}", kind, found[name], wrong))
+    if any(key.startswith("hardware.links.") for key in wrong):
+        found["links"] = None
+    elif found.get("links") is not None:
+        found["links"] = Links(**_fields("hardware.links", Links, found["links"], wrong))
     return HardwareConfig(**found)
 
 
@@ -220,9 +232,13 @@ def _composed(config: Mapping[str, Any], made: Mapping[str, Any], wrong: Collect
 
     hardware = hardware_of(config, wrong=wrong)
     train = _global(train_of(config, wrong=wrong), hardware, _scale(config, wrong))
+    bad = {_group_of(key) for key in wrong}
+    optimizer = optimizer_of(DEFAULT if OPTIMIZER in bad else config[OPTIMIZER])
+    schedule = None if {OPTIMIZER, SCHEDULER} & bad else schedule_of(config.get(SCHEDULER))
     return Experiment(
         dataset=made["dataset"], partitioner=made["partitioner"], sampler=choice("sampler"),
         feature_store=choice("feature_store"), model=choice("model"), task=choice("task"), paradigm=made["paradigm"],
+        optimizer=optimizer, schedule=schedule,
         train=train, hardware=hardware, launcher=made[LAUNCHER], tracker=made["tracker"], config=Resolved(config),
         seed=config.get("seed", 0), system=config.get("system"), name=config.get("name"),
         preflight=config.get("preflight", "refuse"),
@@ -241,10 +257,8 @@ def _conflicts(experiment: Experiment, sound: Collection[str], bad: Collection[s
     problems: list[Problem] = []
     if {"sampler", "model"} <= set(sound) and not {"train", "system"} & set(bad):
         problems += check_fanouts(experiment)
-    if "task" in sound and not {"train", "hardware"} & set(bad):
-        problems += check_straggler(experiment)
     if judged:
-        # A key that was mistyped in such a group may be the one that would mend it.
+        # A key that was mistyped in such a group may be the one that would fix it.
         problems += [problem for problem in check_choices(experiment, sound) if _group_of(problem.key) not in bad]
     return problems
 
@@ -255,6 +269,8 @@ def _shape_problems(config: Mapping[str, Any], unsure: Collection[str]) -> list[
     for group in COMPONENTS:
         if group not in unsure:
             problems += check_node(group, config.get(group), kind_of(group))
+    if not {OPTIMIZER, SCHEDULER} & set(unsure):
+        problems += check_optimization(config.get(OPTIMIZER), config.get(SCHEDULER))
     problems += check_fields("train", TrainConfig, config.get("train"))
     hardware = dict(config.get("hardware") or {})
     launcher = hardware.pop("launcher", None)
@@ -294,7 +310,7 @@ def _without(problems: list[Problem], keys: Collection[str]) -> list[Problem]:
 def _under(group: str, node: Mapping[str, Any], problem: Problem) -> Problem:
     """The problem with its group in front, where a constructor named its own argument only."""
     own = problem.key in node and problem.key != TARGET
-    return Problem(f"{group}.{problem.key}", problem.value, problem.allowed, problem.mend) if own else problem
+    return Problem(f"{group}.{problem.key}", problem.value, problem.allowed, problem.fix) if own else problem
 
 
 def build(node: Mapping[str, Any], expected: Callable[..., T], path: str = "") -> T:
@@ -312,9 +328,7 @@ def build(node: Mapping[str, Any], expected: Callable[..., T], path: str = "") -
     """
     assert isinstance(expected, type)
     kind: type[Any] = expected
-    problems = check_node(path or kind.__name__, node, kind)
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_all(check_node(path or kind.__name__, node, kind))
     built: Any = _built(node, (kind,))
     if not isinstance(built, kind):  # a function may return something else than it says
         raise ConfigError(not_of_kind(TARGET, node[TARGET], (kind,)))
@@ -339,4 +353,5 @@ def keys_of(node: Mapping[str, Any]) -> tuple[str, ...]:
     if not isinstance(node.get(TARGET), str):
         return ()
     found = located("", node[TARGET])
-    return () if isinstance(found, Problem) else tuple(parameters_of(found) or ())
+    keys = () if isinstance(found, Problem) else tuple(parameters_of(found) or ())
+    return tuple(key for key in keys if key not in LATER) if PARTIAL in node else keys

@@ -25,8 +25,10 @@ _RULES: tuple[Rule, ...] = (
     ("train.epochs", lambda v: v >= 1, "must be at least 1", "train.epochs=10"),
     ("train.batch_size", lambda v: v is None or v >= 1, "must be at least 1, or null for all training vertices",
      "train.batch_size=1024"),
-    ("train.lr", lambda v: 0 < v < math.inf, "must be positive and finite", "train.lr=0.003"),
-    ("train.weight_decay", lambda v: 0 <= v < math.inf, "must be 0 or positive, and finite", "train.weight_decay=0"),
+    *((f"train.{name}", lambda v: v is None or v >= 1, "must be at least 1, or null", f"train.{name}=null")
+      for name in ("steps_per_epoch", "patience")),
+    ("train.clip_norm", lambda v: v is None or 0 < v < math.inf, "must be positive and finite, or null",
+     "train.clip_norm=null"),
     ("train.eval_every", lambda v: v is None or v >= 0, "must be 0 (after the last epoch only), more, or null (never)",
      "train.eval_every=1"),
     ("train.eval_memory", lambda v: v >= 1, "must be a positive number of bytes", "train.eval_memory=4294967296"),
@@ -55,14 +57,18 @@ _RULES: tuple[Rule, ...] = (
 def check_ranges(train: TrainConfig, hardware: HardwareConfig) -> list[Problem]:
     """Values outside their ranges."""
     problems = []
-    for key, holds, allowed, mend in _RULES:
+    for key, holds, allowed, fix in _RULES:
         group, _, name = key.partition(".")
         value = getattr(train if group == "train" else hardware, name)
         if type(value) is int and value > _MOST_WHOLE:
             problems.append(Problem(key, f"{value.bit_length()} bits", f"must be a whole number of at most "
-                                    f"{_MOST_WHOLE:,}", mend))
+                                    f"{_MOST_WHOLE:,}", fix))
         elif not holds(value):
-            problems.append(Problem(key, value, allowed, mend))
+            problems.append(Problem(key, value, allowed, fix))
+    if train.patience is not None and not train.eval_every:
+        problems.append(Problem("train.patience", train.patience, "counts epochs by their validation metric, and "
+                                f"train.eval_every={'null' if train.eval_every is None else 0} evaluates none of them",
+                                "set train.eval_every=1"))
     links = {} if hardware.links is None else vars(hardware.links)
     return problems + [
         Problem(f"hardware.links.{name}", value, "must be positive bytes per second and finite, or null",
@@ -75,32 +81,11 @@ def check_fanouts(experiment: Experiment) -> list[Problem]:
     fanouts, layers = experiment.sampler.options.fanouts, experiment.model.options.num_layers
     if fanouts is None or layers < 1 or len(fanouts) == layers:
         return []
-    given, mend = list(fanouts), f"model.layers={max(1, len(fanouts))}"
+    given, fix = list(fanouts), f"model.layers={max(1, len(fanouts))}"
     if layers <= _MOST_SHOWN:
         fitting = (given + given[-1:] * layers)[:layers] if given else [10] * layers
-        mend = f"sampler.fanouts={str(fitting).replace(' ', '')}, or {mend}"
-    return [Problem("sampler.fanouts", given, f"needs one fanout per layer: model.layers={layers}", mend)]
-
-
-def check_straggler(experiment: Experiment) -> list[Problem]:
-    """The emulated slow rank is there, and has the phase in which it is slow."""
-    straggler, ranks = experiment.hardware.straggler, experiment.num_ranks
-    if straggler is None:
-        return []
-    problems = []
-    if not 0 <= straggler.rank < ranks:
-        problems.append(Problem("hardware.straggler.rank", straggler.rank, f"must be 0..{ranks - 1}",
-                                "hardware.straggler.rank=0"))
-    if straggler.phase in ("negatives", "decode") and not experiment.task.options.pairs:
-        problems.append(Problem("hardware.straggler.phase", straggler.phase, "classes of vertices need neither "
-                                "negatives nor a decoder", "hardware.straggler.phase=loss, or task=link_prediction"))
-    if straggler.phase in ("sample", "negatives", "load") and experiment.train.overlap:
-        problems.append(Problem("hardware.straggler.phase", straggler.phase, "with train.overlap=true batches are "
-                                "prepared in the background, which is not delayed", "set train.overlap=false"))
-    if not 0 <= straggler.seconds < math.inf:
-        problems.append(Problem("hardware.straggler.seconds", straggler.seconds, "must be 0 or positive",
-                                "hardware.straggler.seconds=0.05"))
-    return problems
+        fix = f"sampler.fanouts={str(fitting).replace(' ', '')}, or {fix}"
+    return [Problem("sampler.fanouts", given, f"needs one fanout per layer: model.layers={layers}", fix)]
 
 
 def check_choices(experiment: Experiment, groups: Collection[str]) -> list[Problem]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from gnnexp.experiment.resolved import Resolved
 from gnnexp.experiment.schema import HardwareConfig, TrainConfig
 
 if TYPE_CHECKING:
+    from torch.optim import Optimizer
+    from torch.optim.lr_scheduler import LRScheduler
+
     from gnnexp.datasets.base import Dataset
     from gnnexp.feature_stores.base import FeatureStore
     from gnnexp.launchers.base import Launcher
@@ -41,12 +44,29 @@ class Choice(Generic[T]):
 
 
 @dataclass(frozen=True, eq=False)
+class Schedule:
+    """How learning rates change during training.
+
+    Attributes:
+        make: gives the scheduler of an optimizer.
+        interval: whether it advances after every `epoch` or after every `step`.
+        monitor: the metric of the epoch record that a scheduler reads that asks for one (`ReduceLROnPlateau`).
+    """
+
+    make: Callable[[Optimizer], LRScheduler]
+    interval: Literal["epoch", "step"] = "epoch"
+    monitor: str = "loss/train"
+
+
+@dataclass(frozen=True, eq=False)
 class Experiment:
     """What is run: one value for each configuration group, checked, and the same in the launcher and on every rank.
 
     Attributes:
         dataset, partitioner, paradigm, launcher, tracker: the components themselves.
         sampler, feature_store, model, task: choices, of which ranks make their objects.
+        optimizer: a choice whose objects are made of parameters.
+        schedule: of learning rates; None: they stay as they are.
         train: hyper-parameters; `batch_size` is that of a global batch.
         hardware: where ranks run.
         config: what it was made of, to be written down and compared.
@@ -62,6 +82,8 @@ class Experiment:
     model: Choice[Model]
     task: Choice[Task]
     paradigm: Paradigm
+    optimizer: Choice[Optimizer]
+    schedule: Schedule | None
     train: TrainConfig
     hardware: HardwareConfig
     launcher: Launcher

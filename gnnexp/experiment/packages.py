@@ -62,5 +62,5 @@ def check_commands() -> None:
     Raises:
         ConfigError: with every package that is missing.
     """
-    if problems := [missing_package("gnnexp", "command line", one) for one in OF_COMMANDS if not is_installed(one)]:
-        raise ConfigError(problems)
+    ConfigError.raise_all([missing_package("gnnexp", "command line", one)
+                           for one in OF_COMMANDS if not is_installed(one)])

@@ -15,7 +15,7 @@ from gnnexp.graph.parts import PartSizes
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.kernels.graph.edges import has_parallel
 
-Place = Literal["host", "device", "shared", "disk"]
+Memory = Literal["host", "device", "shared", "disk"]
 # Of the parts of the graph, once they are cut.
 Sizes = Sequence[PartSizes] | None
 
@@ -33,7 +33,7 @@ class Need:
     """
 
     what: str
-    place: Place
+    place: Memory
     num_bytes: int
     per_rank: bool = True
 

@@ -21,10 +21,11 @@ class TrainConfig:
         batch_of: what `batch_size` counts in the configuration: `run` (a global batch), `rank` (as many per rank), or
             `full_graph` (a global batch on the graph at its full size: shrinks with `dataset.scale`). The
             `batch_size` of an `Experiment` is always that of a global batch.
-        lr: learning rate.
-        weight_decay: L2 penalty (added to the gradient, as torch's `weight_decay`).
-        weight_decay_on: which layers it applies to; Kipf & Welling's GCN penalises the first layer only.
-        optimizer: `adam`, `adamw` or `sgd`.
+        steps_per_epoch: the most global batches of an epoch, for trials; null = all of them.
+        patience: training ends after so many epochs without a better validation metric; null = after `epochs`.
+        clip_norm: the largest norm of all gradients together; larger ones are scaled down to it; null = no bound.
+        weight_decay_on: which layers `optimizer.weight_decay` applies to; Kipf & Welling's GCN penalises the first
+            layer only.
         eval_every: epochs between two evaluations, 0 = only after the last epoch, null = never (where only time, bytes
             and memory are asked for).
         eval_memory: bytes that activations of layer-wise inference may take per rank before they go to disk, into one
@@ -40,10 +41,10 @@ class TrainConfig:
     epochs: int = 10
     batch_size: int | None = 1024
     batch_of: Literal["run", "rank", "full_graph"] = "run"
-    lr: float = 0.003
-    weight_decay: float = 0.0
+    steps_per_epoch: int | None = None
+    patience: int | None = None
+    clip_norm: float | None = None
     weight_decay_on: Literal["all", "first"] = "all"
-    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
     eval_every: int | None = 1
     eval_memory: int = 4 << 30
     overlap: bool = True
@@ -51,21 +52,6 @@ class TrainConfig:
     shuffle: bool = True
     checkpoint_every: int = 1
     checkpoints_kept: int = 2
-
-
-@dataclass(frozen=True)
-class Straggler:
-    """An emulated slow rank, for studies of imbalance; named in the record.
-
-    Attributes:
-        rank: which rank is slowed down.
-        phase: in which phase of the epoch record.
-        seconds: by how much, once per epoch.
-    """
-
-    rank: int
-    phase: Literal["sample", "negatives", "load", "forward", "decode", "loss", "backward", "sync", "update"]
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -107,7 +93,6 @@ class HardwareConfig:
         interface: network interface of the exchanges between machines (`ib0`), null = the one of the host's name; a
             local run uses the loopback only.
         detach: submit and return (SLURM): `gnnexp status`, `logs` and `cancel` work on the run directory.
-        straggler: an emulated slow rank, or null.
         throttle: bytes per second and direction that a rank's exchanges are slowed down to (emulated, and recorded as
             such), or null.
         links: bandwidths that the machine is said to have. These and the following describe, for
@@ -135,7 +120,6 @@ class HardwareConfig:
     max_restarts: int = 0
     interface: str | None = None
     detach: bool = False
-    straggler: Straggler | None = None
     throttle: float | None = None
     links: Links | None = None
     flops: float | None = None

@@ -45,8 +45,8 @@ def check_node(path: str, node: object, *kinds: type) -> list[Problem]:
         kinds: classes of which the component must be one. What is of another kind has that problem only.
     """
     if not isinstance(node, Mapping) or not isinstance(node.get(TARGET), str):
-        mend = f"set {path}.{TARGET}=package.module.Class" if "." in path else f"choose one: {path}=<name>"
-        return [Problem(path, node, f"must be a mapping with {TARGET}", mend)]
+        fix = f"set {path}.{TARGET}=package.module.Class" if "." in path else f"choose one: {path}=<name>"
+        return [Problem(path, node, f"must be a mapping with {TARGET}", fix)]
     found = component(f"{path}.{TARGET}", node[TARGET], kinds)
     if isinstance(found, Problem):
         return [found]
@@ -55,11 +55,11 @@ def check_node(path: str, node: object, *kinds: type) -> list[Problem]:
     problems = [] if allowed is None else check_keys(path, keys, allowed)
     wrong = {problem.key for problem in problems}
     nested = [problem for key, value in keys.items() if f"{path}.{key}" not in wrong
-              for problem in _check_value(f"{path}.{key}", value, kinds_of(allowed, key))]
+              for problem in check_value(f"{path}.{key}", value, kinds_of(allowed, key))]
     return [*problems, *nested]
 
 
-def _check_value(path: str, value: object, kinds: tuple[type, ...]) -> list[Problem]:
+def check_value(path: str, value: object, kinds: tuple[type, ...]) -> list[Problem]:
     """What is wrong with the component at a key, or with components where the annotation names no class of them."""
     if kinds and is_node(value):
         return check_node(path, value, *kinds)

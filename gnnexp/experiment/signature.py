@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from gnnexp.errors import Problem
+from gnnexp.provenance.older import GONE
 
 TARGET = "_target_"
 
@@ -137,10 +138,12 @@ def check_keys(path: str, node: Mapping[str, Any], allowed: Mapping[str, Paramet
     """Unknown keys, missing required keys and values of the wrong type in `node`, all of them."""
     problems = []
     for key, value in node.items():
-        if key not in allowed:
+        if (why := GONE.get(f"{path}.{key}")) is not None:
+            problems.append(Problem(f"{path}.{key}", value, why, f"leave it out: '~{path}.{key}'"))
+        elif key not in allowed:
             problem = unknown(f"{path}.{key}", value, str(key), allowed, f"{path}.")
             # As a rule no slip: a group that was chosen before, by the system's file, has this key.
-            without = problem if nearest(str(key), allowed) else replace(problem, mend=f"leave it out: '~{path}.{key}'")
+            without = problem if nearest(str(key), allowed) else replace(problem, fix=f"leave it out: '~{path}.{key}'")
             problems.append(without)
         elif not fits(value, allowed[key].hint):
             problems.append(wrong_type(f"{path}.{key}", value, allowed[key].hint))
@@ -155,8 +158,8 @@ def wrong_type(key: str, value: object, hint: object) -> Problem:
     """The problem of a value that does not fit its annotation."""
     choices = [str(choice) for choice in _literals(hint)]
     close = nearest(str(value), choices) if choices else None
-    mend = f"did you mean {key}={close}?" if close else f"give {describe(hint)}"
-    return Problem(key, value, f"must be {describe(hint)}", mend)
+    fix = f"did you mean {key}={close}?" if close else f"give {describe(hint)}"
+    return Problem(key, value, f"must be {describe(hint)}", fix)
 
 
 _SCALARS: dict[object, Callable[[object], bool]] = {

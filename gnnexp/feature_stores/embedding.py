@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.schema import MOST_COUNTED, TrainConfig
+from gnnexp.experiment.experiment import Choice, Experiment
+from gnnexp.experiment.schema import MOST_COUNTED
 from gnnexp.feature_stores.routing import Routes, route, together
 from gnnexp.feature_stores.rows import take_rows
 from gnnexp.feature_stores.sliced import slice_bounds
@@ -48,7 +49,7 @@ class EmbeddingStore(TrainableStore):
     Args:
         dim: columns.
         scale: rows begin uniform in [-scale, scale); null for Xavier's sqrt(6 / (V + dim)).
-        lr: learning rate of the rows; null for `train.lr`.
+        lr: learning rate of the rows; null for `optimizer.lr`.
     """
 
     origins = ("host", "remote")
@@ -74,9 +75,11 @@ class EmbeddingStore(TrainableStore):
         if (together := experiment.paradigm.ranks_together(experiment)) != experiment.num_ranks:
             problems.append(Problem("paradigm.group_size", together, "trained rows have one "
                                     "home, which groups would each have", "set paradigm.group_size=null"))
-        if experiment.train.optimizer == "adamw":
-            problems.append(Problem("train.optimizer", "adamw", "decays every row in every step; trained rows are "
-                                    "stepped where they have a gradient", "set train.optimizer=adam"))
+        optimizer = experiment.optimizer
+        if row_optimizer(optimizer, _no_rows(), 1.0) is None:
+            problems.append(Problem("optimizer", optimizer.target, "trained rows are stepped where they have a "
+                                    "gradient, which only plain Adam and SGD without momentum can do",
+                                    "choose optimizer=adam"))
         return problems
 
     # --- placement -------------------------------------------------------------------------------------------------
@@ -97,15 +100,16 @@ class EmbeddingStore(TrainableStore):
         bounds = slice_bounds(self._num_nodes, self._comm.size)
         return np.repeat(np.arange(self._comm.size, dtype=np.int32), np.diff(bounds))
 
-    def begin(self, train: TrainConfig, seed: int) -> None:
+    def begin(self, optimizer: Choice[Optimizer], seed: int) -> None:
         """Draw the rows: a pure function of seed, vertex and column, wherever they are; make their optimizer."""
         bound = self.scale or math.sqrt(6 / (self._num_nodes + self.dim))
         key = np.uint64(stream(seed, Purpose.INIT, 1 << 32))
         width = self.dims.stop - self.dims.start
         values = uniform_rows(key, self._ids.numpy(), self.dims.start, width, bound)
         self._table = nn.Parameter(torch.from_numpy(values).to(self._dtype))
-        kind = torch.optim.SGD if train.optimizer == "sgd" else torch.optim.SparseAdam
-        self._optimizer: torch.optim.Optimizer = kind([self._table], lr=self.lr or train.lr)
+        made = row_optimizer(optimizer, self._table, self.lr or optimizer.options.defaults["lr"])
+        assert made is not None, "see check"
+        self.optimizer = made
 
     # --- the iteration ---------------------------------------------------------------------------------------------
     def fetch(self, ids: Tensor) -> Tensor:
@@ -166,9 +170,19 @@ class EmbeddingStore(TrainableStore):
         back = self._comm.all_to_all(gradient[read.routes.foreign_places], read.routes.sent, read.asked, "embeddings")
         yield read.answered, back
 
+    def square_sum(self) -> Tensor:
+        """Of the rows that are here."""
+        gradient = self._table.grad
+        return self._table.new_zeros(()) if gradient is None else gradient.coalesce().values().square().sum()
+
+    def multiply(self, factor: Tensor) -> None:
+        """In place."""
+        if self._table.grad is not None:
+            self._table.grad.mul_(factor)
+
     def update(self) -> None:
         """Step the rows that have a gradient."""
-        self._optimizer.step()
+        self.optimizer.step()
         self._table.grad = None
 
     def forget(self) -> None:
@@ -197,7 +211,7 @@ class EmbeddingStore(TrainableStore):
     def state_dict(self) -> dict[str, Any]:
         """What is here, and what the optimizer keeps of it."""
         return {"ids": self._ids, "first": self.dims.start, "value": self._table.detach(),
-                "state": dict(self._optimizer.state.get(self._table, {}))}
+                "state": dict(self.optimizer.state.get(self._table, {}))}
 
     def load_pieces(self, pieces: Iterable[Mapping[str, Any]]) -> None:
         """Take this rank's part of what `state_dict` gave on all ranks, however many those were."""
@@ -212,7 +226,7 @@ class EmbeddingStore(TrainableStore):
                 continue
             into = slice(columns.start - self.dims.start, columns.stop - self.dims.start)
             taken = slice(columns.start - start, columns.stop - start)
-            state = self._optimizer.state[self._table] if piece["state"] else {}
+            state = self.optimizer.state[self._table] if piece["state"] else {}
             with torch.no_grad():
                 self._table[rows, into] = piece["value"][chosen][:, taken]
             for name, value in piece["state"].items():
@@ -228,11 +242,28 @@ class EmbeddingStore(TrainableStore):
 
     def state_nbytes(self) -> int:
         """Bytes of the moments that the optimizer keeps of them."""
-        return 2 * self.nbytes() * isinstance(self._optimizer, torch.optim.SparseAdam)
+        return 2 * self.nbytes() * isinstance(self.optimizer, torch.optim.SparseAdam)
 
     def held_bytes(self, all_rows: int, num_parts: int) -> int:
         """Rows with two moments; as much again for gradients on their way, where a step touches all."""
         return 6 * all_rows // num_parts
+
+
+def row_optimizer(choice: Choice[Optimizer], table: nn.Parameter, lr: float) -> Optimizer | None:
+    """What steps those rows of `table` that have a gradient as `choice` steps parameters; None if nothing does.
+
+    Weight decay is not applied: a row that no batch reads would need it, too.
+    """
+    options = choice.options.defaults
+    if type(choice.options) is torch.optim.Adam and not options["amsgrad"] and not options["maximize"]:
+        return torch.optim.SparseAdam([table], lr=lr, betas=options["betas"], eps=options["eps"])
+    if type(choice.options) is torch.optim.SGD and not options["momentum"] and not options["maximize"]:
+        return torch.optim.SGD([table], lr=lr)
+    return None
+
+
+def _no_rows() -> nn.Parameter:
+    return nn.Parameter(torch.zeros(0, 1))
 
 
 class SlicedEmbeddingStore(EmbeddingStore):

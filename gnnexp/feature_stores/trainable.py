@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor
+from torch.optim import Optimizer
 
 from gnnexp.comm.communicator import Communicator
-from gnnexp.experiment.schema import TrainConfig
+from gnnexp.experiment.experiment import Choice
 from gnnexp.feature_stores.base import FeatureStore
 
 
@@ -18,10 +19,13 @@ class TrainableStore(FeatureStore):
 
     Attributes:
         dim: columns of a row.
+        optimizer: of the rows, set by `begin`.
     """
 
     trainable = True
+    is_shared = False
     dim: int
+    optimizer: Optimizer
 
     @property
     def trained_columns(self) -> int:
@@ -29,12 +33,20 @@ class TrainableStore(FeatureStore):
         return self.dim
 
     @abstractmethod
-    def begin(self, train: TrainConfig, seed: int) -> None:
-        """Make the rows, after `setup`: a pure function of `seed`, wherever they are."""
+    def begin(self, optimizer: Choice[Optimizer], seed: int) -> None:
+        """Make the rows, after `setup`: a pure function of `seed`, wherever they are; and their optimizer."""
 
     @abstractmethod
     def collect(self) -> None:
         """Bring the gradients of what was read for this step to where the rows are; all ranks call."""
+
+    @abstractmethod
+    def square_sum(self) -> Tensor:
+        """Sum of the squares of the gradients that `collect` brought here."""
+
+    @abstractmethod
+    def multiply(self, factor: Tensor) -> None:
+        """Multiply these gradients by a scalar."""
 
     @abstractmethod
     def update(self) -> None:

@@ -62,7 +62,7 @@ def refusal(error: OSError, then: str = "") -> Problem | None:
 
     Args:
         error: of the system.
-        then: the command that goes on when this is mended.
+        then: the command that goes on when this is fixed.
     """
     words = _NO_ROOM.get(error.errno or 0)
     if words is None and error.filename is not None:  # a socket's error names no file
@@ -75,9 +75,9 @@ def refusal(error: OSError, then: str = "") -> Problem | None:
     if words is None:
         return None
     place = str(error.filename or "the disk")
-    what, mend = words
-    mend = mend.format(place=Path(place).parent if error.filename else ".") + (f", then: {then}" if then else "")
-    return Problem(place, error.strerror, what, mend)
+    what, fix = words
+    fix = fix.format(place=Path(place).parent if error.filename else ".") + (f", then: {then}" if then else "")
+    return Problem(place, error.strerror, what, fix)
 
 
 def _is_folder_in_the_way(error: OSError) -> bool:
@@ -299,7 +299,7 @@ def _is_there(handle: int, file: Path) -> bool:
         return False
 
 
-class Place:
+class HeldFolder:
     """Keeps a directory open, so that it is recognised when somebody moves or removes it.
 
     Args:

@@ -72,8 +72,8 @@ def build_graph(
     inverse = num_relations if symmetrize else None
     _check(src, dst, num_nodes, types, inverse, edge_features, key)
     if self_loops == "add" and (types is not None or edge_features is not None):
-        mend = "use self_loops=keep (or remove); models add their own self term"
-        raise ConfigError(Problem("dataset.self_loops", "add", "keep or remove on typed or featured edges", mend))
+        fix = "use self_loops=keep (or remove); models add their own self term"
+        raise ConfigError(Problem("dataset.self_loops", "add", "keep or remove on typed or featured edges", fix))
     # One dtype, so that the kernels are compiled once.
     src, dst = (np.ascontiguousarray(ids, dtype=index_dtype(num_nodes)) for ids in (src, dst))
     if inverse is not None:
@@ -163,14 +163,14 @@ def _check(
     problems = []
     lengths = {a.shape[0] for a in (src, dst, types, edge_features) if a is not None}
     if len(lengths) > 1 or src.ndim != 1 or dst.ndim != 1:
-        mend = "give one source, destination, type and feature row per edge"
-        problems.append(Problem(key, sorted(lengths), "arrays of one length", mend))
+        fix = "give one source, destination, type and feature row per edge"
+        problems.append(Problem(key, sorted(lengths), "arrays of one length", fix))
     for what, ids in (("source", src), ("destination", dst)):
         if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= num_nodes):
             first = int(np.flatnonzero((ids < 0) | (ids >= num_nodes))[0])
             found = f"{what} ids {int(ids.min())}..{int(ids.max())}, the first wrong one in row {first} (from 0)"
-            mend = "correct the edges, or the number of vertices: rows of features and labels, or dataset.num_nodes"
-            problems.append(Problem(key, found, f"ids in 0..{num_nodes - 1}", mend))
+            fix = "correct the edges, or the number of vertices: rows of features and labels, or dataset.num_nodes"
+            problems.append(Problem(key, found, f"ids in 0..{num_nodes - 1}", fix))
     most = 2**31 if inverse is None else inverse
     if types is not None and types.size and not 0 <= int(types.min()) <= int(types.max()) < most:
         found, last = f"types {types.min()}..{types.max()}", "2^31-1" if inverse is None else inverse - 1

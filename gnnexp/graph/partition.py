@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.graph import Graph
-from gnnexp.graph.storage.arrays import META, ArrayFolder, Verify, mend, read_folder
+from gnnexp.graph.storage.arrays import META, ArrayFolder, Verify, fix, read_folder
 from gnnexp.graph.storage.writer import ArrayWriter
 from gnnexp.graph.stream import EdgeStream
 from gnnexp.kernels.graph.checks import count_outside
@@ -95,8 +95,8 @@ def check_partition(partition: Partition, graph: Graph | EdgeStream, *, name: st
         name: file or partitioner, the first word of every message.
     """
     if not 1 <= partition.num_parts < 1 << 31:
-        mend = "partition the graph again"
-        return [Problem(f"{name}: num_parts", partition.num_parts, "must be 1 to 2^31 - 1", mend)]
+        fix = "partition the graph again"
+        return [Problem(f"{name}: num_parts", partition.num_parts, "must be 1 to 2^31 - 1", fix)]
     problems: list[Problem] = []
     _check_owner(f"{name}: node_owner", partition.node_owner, graph.num_nodes, partition.num_parts, problems)
     if partition.edge_owner is not None:
@@ -152,7 +152,7 @@ def open_partition(
 
 
 def _check_meta(stored: ArrayFolder) -> list[Problem]:
-    path, meta, help_ = str(stored.folder / META), stored.meta, mend(stored.folder)
+    path, meta, help_ = str(stored.folder / META), stored.meta, fix(stored.folder)
     kinds: dict[str, type | tuple[type, ...]] = {
         "num_parts": int, "method": str, "options": dict, "graph_key": str, "seconds": (int, float),
         "peak_rss_bytes": int, "rss_before_bytes": int,

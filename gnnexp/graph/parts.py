@@ -21,7 +21,7 @@ from gnnexp.graph.build import build_graph, index_dtype
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.graph.sparse import SparseRows
-from gnnexp.graph.storage.arrays import META, mend, read_folder
+from gnnexp.graph.storage.arrays import META, fix, read_folder
 from gnnexp.graph.storage.format import GraphWriter, open_graph
 from gnnexp.graph.storage.layout import SPLITS
 from gnnexp.graph.storage.writer import ArrayWriter, write_json
@@ -244,7 +244,7 @@ class Parts:
         sizes = self.sizes[part]
         if names is None or owned is None or found != (sizes.vertices, sizes.owned, sizes.edges):
             wanted = f"must have the vertices, owned vertices and edges of {sizes}"
-            raise DataError(Problem(str(place), str(found), wanted, mend(self.folder)))
+            raise DataError(Problem(str(place), str(found), wanted, fix(self.folder)))
         return Part(graph, names, owned)
 
 
@@ -260,7 +260,7 @@ def open_parts(folder: Path) -> Parts:
         return Parts(folder, sizes, bool(meta["full_neighbors"]))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataError(Problem(str(folder / META), f"{type(error).__name__}: {error}", "must say the size of every "
-                                "part", mend(folder))) from None
+                                "part", fix(folder))) from None
 
 
 def in_memory(part: Part) -> Part:

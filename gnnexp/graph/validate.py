@@ -26,7 +26,7 @@ from gnnexp.kernels.graph.checks import (
     count_outside,
 )
 
-# report(array, found, allowed, mend)
+# report(array, found, allowed, fix)
 Report = Callable[[str, str, str, str], None]
 _NO_TYPES = np.empty(0, np.int32)
 
@@ -40,8 +40,8 @@ def validate_graph(graph: Graph, *, name: str) -> list[Problem]:
     """
     problems: list[Problem] = []
 
-    def report(array: str, found: str, allowed: str, mend: str) -> None:
-        problems.append(Problem(f"{name}: {array}", found, allowed, mend))
+    def report(array: str, found: str, allowed: str, fix: str) -> None:
+        problems.append(Problem(f"{name}: {array}", found, allowed, fix))
 
     arrays = arrays_of(graph)
     problems += check_layout(arrays, graph.num_nodes, graph.num_edges, lambda array: f"{name}: {array}",
@@ -64,8 +64,8 @@ def validate_ids(graph: Graph, *, name: str) -> list[Problem]:
     """Whether topology, labels and splits of a stored graph still point to what exists; features are not read."""
     problems: list[Problem] = []
 
-    def report(array: str, found: str, allowed: str, mend: str) -> None:
-        problems.append(Problem(f"{name}: {array}", found, allowed, mend))
+    def report(array: str, found: str, allowed: str, fix: str) -> None:
+        problems.append(Problem(f"{name}: {array}", found, allowed, fix))
 
     _check_topology(graph, report)
     _check_splits(graph, _check_labels(graph, report), report)

@@ -19,7 +19,7 @@ def begin_thread(device: torch.device, threads: int = 1) -> None:
         torch.cuda.set_device(device)
 
 
-def threads_beside(device: torch.device, num_threads: int) -> int:
+def threads_next_to(device: torch.device, num_threads: int) -> int:
     """Threads of kernels for each of `num_threads` threads that prepare batches beside the training loop.
 
     On CPU the loop's kernels have all cores of the rank, so 1. Beside a GPU the loop needs one core, and the threads

@@ -120,7 +120,7 @@ def _attention(heads: int, width: int) -> None:
     key, signed, weight = _rows(width), _rows(width, _E), _rows(width, _E)
     attention.weigh(_FORWARD, key, key, heads, 0.2, signed, weight)
     attention.unweigh(_FORWARD, signed, weight, weight, 1.0, 0.2, heads, _rows(width, _E), _rows(width))
-    attention.edge_phase(attention.Phase.SUM, _FORWARD, weight, weight, heads, _rows(width))
+    attention.edge_operation(attention.EdgeOperation.SUM, _FORWARD, weight, weight, heads, _rows(width))
     sum_rows(_BY_EDGE, Matrix(weight, width), Matrix(_rows(width), width), _rows(0), 1, groups(width, 0, 4))
 
 

@@ -17,7 +17,7 @@ import psutil
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.schema import HardwareConfig
-from gnnexp.files.disk import Place, subfolder
+from gnnexp.files.disk import HeldFolder, subfolder
 from gnnexp.launchers.base import Launcher, Outcome, lost_place
 from gnnexp.launchers.interrupts import Interrupts, noted
 from gnnexp.launchers.ranks import END_S, Ranks
@@ -73,7 +73,7 @@ class LocalLauncher(Launcher):
         shutil.rmtree(run_dir / "status", ignore_errors=True)  # words of an earlier attempt
         for folder in ("logs", "status"):
             subfolder(run_dir, folder)
-        with closing(Place(run_dir, JOB_FILE)) as place:
+        with closing(HeldFolder(run_dir, JOB_FILE)) as place:
             outcome = self._launched(place, hardware)
             remove_unfinished_words(run_dir)
             if not place.is_left():
@@ -86,7 +86,7 @@ class LocalLauncher(Launcher):
             self._ranks.close(end_s)
             self._ranks = None
 
-    def _launched(self, place: Place, hardware: HardwareConfig) -> Outcome:
+    def _launched(self, place: HeldFolder, hardware: HardwareConfig) -> Outcome:
         """Start the ranks and watch them to their end."""
         run_dir = place.folder
         with noted() as asked:

@@ -111,8 +111,8 @@ class SlurmLauncher(Launcher):
             ("signal_delay_s", 0 < self.signal_delay_s < 60 * max(1, self.time_min), "must be shorter than the limit",
              str(min(60, 30 * max(1, self.time_min)))),
         ]
-        return [Problem(key + name, getattr(self, name), allowed, f"{key}{name}={mend}")
-                for name, holds, allowed, mend in rules if not holds]
+        return [Problem(key + name, getattr(self, name), allowed, f"{key}{name}={fix}")
+                for name, holds, allowed, fix in rules if not holds]
 
     def launch(self, run_dir: Path, hardware: HardwareConfig) -> Outcome:
         """See `Launcher.launch`; with `hardware.detach` it returns when the job is in the queue."""
@@ -168,7 +168,7 @@ class SlurmLauncher(Launcher):
         listed = subfolder(folders[0], "slurm") / "runs.txt"
         write_text(listed, "".join(f"{folder}\n" for folder in folders))
         executor.update_parameters(**self._parameters(folders[0].name, listed, hardware, token))
-        tasks = [Task(str(folder), vars(hardware) | {"straggler": None}, self.cpus_per_task, token)
+        tasks = [Task(str(folder), vars(hardware), self.cpus_per_task, token)
                  for folder in folders]
         try:
             if len(tasks) > 1:

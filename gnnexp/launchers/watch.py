@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import psutil
 
-from gnnexp.files.disk import Place
+from gnnexp.files.disk import HeldFolder
 from gnnexp.launchers.status import Hang, Status, hanging, read_statuses
 
 _POLL_S = 0.1
@@ -42,7 +42,7 @@ class Watchdog(threading.Thread):
         gone_since: when every rank was seen to have ended, on the monotonic clock; None as long as one lives.
     """
 
-    def __init__(self, place: Place, pids: Mapping[int, int], num_ranks: int, timeout_s: float) -> None:
+    def __init__(self, place: HeldFolder, pids: Mapping[int, int], num_ranks: int, timeout_s: float) -> None:
         super().__init__(name="gnnexp-watchdog", daemon=True)
         self.place, self.run_dir = place, place.folder
         self.pids = pids

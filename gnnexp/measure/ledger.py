@@ -40,7 +40,7 @@ class Ledger(Tally[Tag, Traffic]):
     """Traffic by tag."""
 
 
-def all_reduce_share(payload_bytes: int, rank: int, num_ranks: int) -> int:
+def all_reduce_bytes(payload_bytes: int, rank: int, num_ranks: int) -> int:
     """Bytes that `rank` sends in an all-reduce of `payload_bytes`: an integer share of 2(N-1) payload_bytes.
 
     The shares of all ranks add up exactly; what does not divide goes to the lowest ranks.

@@ -68,14 +68,6 @@ class PhaseTimes:
         )
 
 
-@dataclass(frozen=True)
-class Delay:
-    """An emulated slowdown: `seconds` of sleep at the first entry into `phase` in every epoch."""
-
-    phase: Phase
-    seconds: float
-
-
 class PhaseTimer:
     """Times nested phases exclusively: entering an inner phase stops the clock of the outer one.
 
@@ -84,7 +76,6 @@ class PhaseTimer:
 
     Args:
         synchronize: called at every boundary, so that asynchronous device work is charged to the phase that issued it.
-        delay: an emulated straggler, or None.
         clock: seconds, monotonic.
 
     Attributes:
@@ -94,17 +85,15 @@ class PhaseTimer:
     def __init__(
         self,
         synchronize: Callable[[], None] | None = None,
-        delay: Delay | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._synchronize, self._delay, self._clock = synchronize, delay, clock
+        self._synchronize, self._clock = synchronize, clock
         self._stack: list[Phase] = []
         self._others = threading.local()
         self._failed: tuple[Phase, BaseException | None] | None = None
         self._failed_aside: list[tuple[Phase, BaseException | None]] = []
         self.activity = Activity()
         self.start_epoch()
-        self._delayed = True  # nobody measures what comes before the first epoch
 
     def start_epoch(self) -> None:
         """Forget everything and start the epoch's wall clock."""
@@ -112,7 +101,6 @@ class PhaseTimer:
         self._hidden: dict[Phase | Literal["comm"], float] = {}
         self._crossings: dict[Crossing, float] = {}
         self._thread = threading.get_ident()
-        self._delayed = False
         self._boundary()
         self._started = self._mark = self._clock()
 
@@ -123,11 +111,6 @@ class PhaseTimer:
         return PhaseTimes(
             self._clock() - self._started, dict(self._totals), dict(self._hidden), dict(self._crossings)
         )
-
-    @property
-    def without_delay(self) -> Phase | None:
-        """The phase in which this rank was to be slow, if it never came there in this epoch."""
-        return None if self._delay is None or self._delayed else self._delay.phase
 
     def phase(self, name: Phase) -> _Span:
         """Context manager: what runs inside, inner phases excepted, is charged to `name`."""
@@ -170,7 +153,7 @@ class PhaseTimer:
         self._totals[source] -= seconds
         self._totals[target] += seconds
 
-    def settle(self, stretches: Sequence[Stretch], waiting: Phase, asked: float, got: float) -> None:
+    def charge_wait(self, stretches: Sequence[Stretch], waiting: Phase, asked: float, got: float) -> None:
         """Account for a result of another thread that the training loop waited for from `asked` to `got`.
 
         What the thread did meanwhile was exposed: the wait, timed as `waiting`, is charged to those phases. All it did
@@ -204,9 +187,6 @@ class PhaseTimer:
         self._stack.append(name)
         self._mark = now
         self.activity.marks += 1
-        if self._delay is not None and name == self._delay.phase and not self._delayed:
-            self._delayed = True
-            time.sleep(self._delay.seconds)
 
     def _exit(self) -> None:
         self._boundary()

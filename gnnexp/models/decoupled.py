@@ -1,6 +1,6 @@
 """The decoupled twin of a model (NeutronTP, section 4.1): all dense updates first, then all propagations.
 
-    L x  h = finish(dense(neighbour(h), self(h)))        row by row, no edges
+    L x  h = finish(dense(project(h), project_self(h)))        row by row, no edges
     L x  x = propagate(sum of w * x over in-edges, x)    linear in x, on any slice of its columns
 
 w is that of the last layer: static, or attention computed once from the keys of the last dense update (averaged over
@@ -42,8 +42,8 @@ def dense_update(model: Model, index: int, ids: Tensor, h: Rows, key: BatchKey |
     """
     layer = contract_layer(model, index)
     dropped = model.drop_input(index, ids, h, key)
-    neighbour = layer.neighbour(dropped)
-    own = None if layer.self_is_neighbour else layer.self_(dropped)
+    neighbour = layer.project(dropped)
+    own = None if layer.self_is_neighbour else layer.project_self(dropped)
     out = model.finish_layer(index, layer.preactivation(layer.dense(neighbour, own)), layer.residual_part(h))
     last = index == model.num_layers - 1
     if not last or layer.kind != "projected":
@@ -102,7 +102,7 @@ def has_parameters(layer: Layer, block: Block) -> bool:
 
 def has_own_part(layer: Layer) -> bool:
     """Whether a destination's own row takes part beside its neighbours'."""
-    return layer.self_is_neighbour or type(layer).self_ is not Layer.self_
+    return layer.self_is_neighbour or type(layer).project_self is not Layer.project_self
 
 
 def contract_layer(model: Model, index: int) -> Layer:

@@ -22,6 +22,7 @@ class GATLayer(Layer):
     """One attention layer: `weight` `[K * F, Din]`, attention vectors `src_attention`, `dst_attention` `[K, F]`."""
 
     kind = "projected"
+    attends = True
 
     def __init__(
         self, in_dim: int, head_dim: int, heads: int, *, concat: bool, slope: float, weight_dropout: float,
@@ -43,7 +44,7 @@ class GATLayer(Layer):
         for weight in (self.weight, self.src_attention, self.dst_attention):
             nn.init.xavier_uniform_(weight, generator=generator)
 
-    def neighbour(self, h: Rows, dims: slice | None = None) -> Tensor:
+    def project(self, h: Rows, dims: slice | None = None) -> Tensor:
         """`h W`, heads side by side."""
         return self.linear(h, self.weight, dims)
 
@@ -96,9 +97,9 @@ class GATLayer(Layer):
         assert self.backend is not None
         return self.backend.attention_weight(block, *keys, self.slope, drop)
 
-    def dense(self, neighbour: Tensor, self_: Tensor | None) -> Tensor:
+    def dense(self, projected: Tensor, self_: Tensor | None) -> Tensor:
         """Heads of an output layer averaged, as `mix` does."""
-        return self._averaged(neighbour)
+        return self._averaged(projected)
 
     def propagate(self, dst: Destinations, aggregated: Tensor, x: Tensor | None) -> Tensor:
         """Attention is normalised, and its own row is a neighbour if it is one at all."""

@@ -39,7 +39,7 @@ class GCNLayer(Layer):
         super().reset(generator)
         nn.init.xavier_uniform_(self.weight, generator=generator)
 
-    def neighbour(self, h: Rows, dims: slice | None = None) -> Tensor:
+    def project(self, h: Rows, dims: slice | None = None) -> Tensor:
         """`h W`."""
         return self.linear(h, self.weight, dims)
 

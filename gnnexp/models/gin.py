@@ -37,7 +37,7 @@ class GINLayer(Layer):
         nn.init.xavier_uniform_(self.weight, gain=nn.init.calculate_gain("relu"), generator=generator)
         nn.init.xavier_uniform_(self.outer, generator=generator)
 
-    def neighbour(self, h: Rows, dims: slice | None = None) -> Tensor:
+    def project(self, h: Rows, dims: slice | None = None) -> Tensor:
         """The MLP's first linear map."""
         return self.linear(h, self.weight, dims)
 

@@ -1,9 +1,9 @@
 """The layer contract: a layer's maths, written once, cut into phases between which paradigms move data.
 
-    project -> score -> weight -> aggregate -> combine (mix, finish)
+    project -> score -> weight -> aggregate -> mix -> finish
 
 *project* and *aggregate* are linear, on any slice of dimensions, so they commute wherever weights allow and their
-partial sums may be added across ranks; *combine* divides by the mass and never sees the raw input. docs/rooms.md
+partial sums may be added across ranks; *mix* divides by the mass and never sees the raw input. docs/rooms.md
 ("Layers") says why each phase is needed and which paradigm uses it.
 """
 
@@ -65,7 +65,7 @@ class Destinations:
     mass: Tensor | None = None
 
 
-class Cuts(NamedTuple):
+class ColumnCuts(NamedTuple):
     """Where ranks may cut columns: the i-th stretch of `rows` gives the i-th stretch of `sums`.
 
     Attributes:
@@ -97,6 +97,8 @@ class Layer(nn.Module, ABC):
         activation: what `finish` ends with.
         residual: whether `finish` adds the undropped input.
         weight_dropout: probability with which weights (never masses) are dropped in training.
+        attends: whether there is a fused kernel for score, weight and aggregate (`attend`, `attention`).
+        sums_are_short: whether `mixed_and_biased` takes fewer passes than `mix` and the bias.
         input_weights: names of the parameters `[.., Din]` that act on input dimensions: push-pull keeps some of their
             columns (`keep_columns`). One that is left out stays whole on every rank, which is right too, but larger.
     """
@@ -106,6 +108,8 @@ class Layer(nn.Module, ABC):
     edge_columns = 0
     self_is_neighbour = False
     mixes_rows = False
+    attends = False
+    sums_are_short = False
     weight_dropout = 0.0
     input_weights: tuple[str, ...] = ("weight", "residual_weight")
 
@@ -128,10 +132,10 @@ class Layer(nn.Module, ABC):
 
     # --- project -------------------------------------------------------------------------------------------------
     @abstractmethod
-    def neighbour(self, h: Rows, dims: slice | None = None) -> Tensor:
+    def project(self, h: Rows, dims: slice | None = None) -> Tensor:
         """`[N, C]`: bias-free projection of rows `h` `[N, len(dims)]`, which hold the input dimensions `dims`."""
 
-    def self_(self, h: Rows, dims: slice | None = None) -> Tensor | None:
+    def project_self(self, h: Rows, dims: slice | None = None) -> Tensor | None:
         """`[N, C]`: the destination's own linear part, or None."""
         return None
 
@@ -196,10 +200,10 @@ class Layer(nn.Module, ABC):
         return self.project_aggregated(self.aggregate(block, h, weight), dims)
 
     @property
-    def cuts(self) -> Cuts:
+    def cuts(self) -> ColumnCuts:
         """Where the columns of `aggregate_projected` may be cut."""
         everywhere = range(self.width + 1)
-        return Cuts(everywhere, everywhere)
+        return ColumnCuts(everywhere, everywhere)
 
     def aggregate_back(self, block: Block, gradient: Tensor, weight: Tensor | None) -> Tensor:
         """`[S, d]`: the transpose of `aggregate` with constant weights, one per edge; not differentiable."""
@@ -210,16 +214,16 @@ class Layer(nn.Module, ABC):
 
     @abstractmethod
     def project_aggregated(self, aggregated: Tensor, dims: slice | None = None) -> Tensor:
-        """`[D, C]`: `neighbour` applied after aggregation, of `[D, d]` (or `[D, K, d]`)."""
+        """`[D, C]`: `project` applied after aggregation, of `[D, d]` (or `[D, K, d]`)."""
 
-    # --- combine -------------------------------------------------------------------------------------------------
+    # --- mix, finish ---------------------------------------------------------------------------------------------
     @abstractmethod
     def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
         """`[D, C]`: divide by the mass, add the self part."""
 
-    def dense(self, neighbour: Tensor, self_: Tensor | None) -> Tensor:
+    def dense(self, projected: Tensor, self_: Tensor | None) -> Tensor:
         """`[N, .]`: what `preactivation` takes of a vertex without edges (models/decoupled.py)."""
-        return neighbour if self_ is None else neighbour + self_
+        return projected if self_ is None else projected + self_
 
     def propagate(self, dst: Destinations, aggregated: Tensor, x: Tensor | None) -> Tensor:
         """`[D, d]`: one step of a decoupled propagation, on any slice of dimensions, from sums and own rows `x`."""
@@ -238,6 +242,21 @@ class Layer(nn.Module, ABC):
         """The last part of `finish`."""
         out = activate(preactivated, self.activation)
         return out if residual is None else out + residual
+
+    # --- shortcuts, where all edges and rows of the destinations are local ------------------------------------------
+    def attend(
+        self, block: Block, rows: Rows, keys: tuple[Tensor, Tensor], drop: Drop | None, *, projected: bool
+    ) -> Tensor:
+        """`[D, C]` of `rows`, projected or not: already divided by the mass."""
+        raise NotImplementedError
+
+    def attention(self, block: Block, keys: tuple[Tensor, Tensor], drop: Drop | None) -> Tensor:
+        """`[E, K]` weights, already divided by the mass."""
+        raise NotImplementedError
+
+    def mixed_and_biased(self, degree: Tensor, aggregated: Tensor, own: Tensor) -> Tensor:
+        """`[D, C]` from degrees `[D]`, summed rows `[D, Din]` and the destinations' rows `[D, Din]`."""
+        raise NotImplementedError
 
     # --- shared --------------------------------------------------------------------------------------------------
     def placed(self, h: Rows, dims: slice | None) -> Tensor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol, runtime_checkable
-
 import torch
 from torch import Tensor
 
@@ -16,27 +14,6 @@ from gnnexp.ops.shortcuts import SplitDestinations
 # Measured on a machine of 2 cores: float32 GEMM 195 GFLOP/s; gathered rows of an aggregation ~8 GB/s, so
 # one gathered float costs as much as about 100 floating-point operations of a GEMM.
 _FLOPS_PER_GATHERED_FLOAT = 100
-
-
-@runtime_checkable
-class Attending(Protocol):
-    """A layer with a fused kernel for score, weight and aggregate, for when all of them are local."""
-
-    def attend(
-        self, block: Block, rows: Rows, keys: tuple[Tensor, Tensor], drop: Drop | None, *, projected: bool
-    ) -> Tensor:
-        """`[D, C]` of `rows`, projected or not: already divided by the mass."""
-
-    def attention(self, block: Block, keys: tuple[Tensor, Tensor], drop: Drop | None) -> Tensor:
-        """`[E, K]` weights, already divided by the mass."""
-
-
-@runtime_checkable
-class Shortened(Protocol):
-    """A layer that goes from aggregated raw rows to its biased sum in fewer passes than `mix` and the bias take."""
-
-    def mixed_and_biased(self, degree: Tensor, aggregated: Tensor, own: Tensor) -> Tensor:
-        """`[D, C]` from degrees `[D]`, summed rows `[D, Din]` and the destinations' rows `[D, Din]`."""
 
 
 def aggregates_first(layer: Layer, block: Block, h: Rows) -> bool:
@@ -76,7 +53,7 @@ def preactivated_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) ->
         h: `[S, Din]` rows of the sources (after dropout).
         drop: attention dropout, or None.
     """
-    if isinstance(layer, Shortened) and isinstance(h, Tensor) and aggregates_first(layer, block, h):
+    if layer.sums_are_short and isinstance(h, Tensor) and aggregates_first(layer, block, h):
         whole, own = whole_and_own(block, h)
         return preactivated_from_sums(layer, block, layer.aggregate(block, whole, None), own)
     return layer.preactivation(mixed_rows(layer, block, h, drop))
@@ -105,7 +82,7 @@ def constant_sums_back(layer: Layer, block: Block, gradient: Tensor) -> Tensor:
 
 def preactivated_from_sums(layer: Layer, block: Block, sums: Tensor, own: Tensor) -> Tensor:
     """`preactivated_rows` from `constant_sums` and the destinations' raw rows `[D, Din]`."""
-    if isinstance(layer, Shortened):
+    if layer.sums_are_short:
         mixed = layer.mixed_and_biased(block.degree, sums, own)
         return mixed if layer.norm is None else layer.norm(mixed)
     _, mass = edge_weights(layer, block, None)
@@ -124,7 +101,7 @@ def _mixed_from_sums(layer: Layer, block: Block, sums: Tensor, own: Rows, mass: 
     dst = Destinations(block.dst_ids, block.degree, mass)
     if layer.mixes_rows and isinstance(own, Tensor):
         return layer.project_aggregated(layer.mix(dst, sums, own if layer.self_is_neighbour else None))
-    own_part = layer.neighbour(own) if layer.self_is_neighbour else layer.self_(own)
+    own_part = layer.project(own) if layer.self_is_neighbour else layer.project_self(own)
     return layer.mix(dst, layer.project_aggregated(sums), own_part)
 
 
@@ -135,7 +112,7 @@ def mixed_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor
         h, own_rows = whole_and_own(block, h)
     else:
         own_rows = destination_rows(block, h)
-    projected = None if aggregates_first(layer, block, h) else layer.neighbour(h)
+    projected = None if aggregates_first(layer, block, h) else layer.project(h)
     if projected is None and layer.kind == "static":
         weight, mass = edge_weights(layer, block, None)
         assert isinstance(h, Tensor), "sparse rows are projected first"
@@ -146,9 +123,9 @@ def mixed_rows(layer: Layer, block: Block, h: Rows, drop: Drop | None) -> Tensor
         projected, own_projected = whole_and_own(block, projected)
     aggregated, mass = _aggregated(layer, block, h, projected, _keys(layer, block, h, projected), drop)
     if not layer.self_is_neighbour:
-        own = layer.self_(own_rows)
+        own = layer.project_self(own_rows)
     else:
-        own = layer.neighbour(own_rows) if own_projected is None else own_projected
+        own = layer.project(own_rows) if own_projected is None else own_projected
     return layer.mix(Destinations(block.dst_ids, block.degree, mass), aggregated, own)
 
 
@@ -185,7 +162,7 @@ def _aggregated(
     drop: Drop | None,
 ) -> tuple[Tensor, Tensor | None]:
     """`([D, C], mass [D, K] or None)`; a fused kernel has divided by the mass already and returns none."""
-    if keys is not None and isinstance(layer, Attending):
+    if keys is not None and layer.attends:
         rows = h if projected is None else projected
         return layer.attend(block, rows, keys, drop, projected=projected is not None), None
     weight, mass = edge_weights(layer, block, keys)
@@ -231,7 +208,7 @@ def normalised_weights(
     layer: Layer, block: Block, keys: tuple[Tensor, Tensor] | None, drop: Drop | None
 ) -> Tensor | None:
     """`[E, K]` weights with dropout, divided by their mass where there is one; None for ones."""
-    if keys is not None and isinstance(layer, Attending):
+    if keys is not None and layer.attends:
         return layer.attention(block, keys, drop)
     weight, mass = edge_weights(layer, block, keys)
     weight = layer.drop_weights(block, weight, drop)

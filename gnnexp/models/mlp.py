@@ -29,7 +29,7 @@ class MLPLayer(Layer):
         super().reset(generator)
         nn.init.xavier_uniform_(self.weight, gain=nn.init.calculate_gain("relu"), generator=generator)
 
-    def neighbour(self, h: Rows, dims: slice | None = None) -> Tensor:
+    def project(self, h: Rows, dims: slice | None = None) -> Tensor:
         """`h W`."""
         return self.linear(h, self.weight, dims)
 
@@ -50,9 +50,9 @@ class MLPLayer(Layer):
         assert self_ is not None
         return aggregated + self_
 
-    def dense(self, neighbour: Tensor, self_: Tensor | None) -> Tensor:
+    def dense(self, projected: Tensor, self_: Tensor | None) -> Tensor:
         """The projection: a decoupled MLP is the MLP itself."""
-        return neighbour
+        return projected
 
 
 class MLP(Model):

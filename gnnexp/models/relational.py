@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from gnnexp.comm.tensor_split import even_bounds
 from gnnexp.graph.block import Block, Relations
 from gnnexp.graph.sparse import Rows
-from gnnexp.models.layer import Activation, Cuts, Destinations, Layer
+from gnnexp.models.layer import Activation, ColumnCuts, Destinations, Layer
 
 NormBy = Literal["relation", "vertex"]
 
@@ -47,7 +47,7 @@ class RelationalLayer(Layer):
         super().reset(generator)
         nn.init.xavier_uniform_(self.self_weight, gain=_GAIN, generator=generator)
 
-    def self_(self, h: Rows, dims: slice | None = None) -> Tensor:
+    def project_self(self, h: Rows, dims: slice | None = None) -> Tensor:
         """`h W_0`."""
         return self.linear(h, self.self_weight, dims)
 
@@ -77,7 +77,7 @@ class BasisLayer(RelationalLayer):
         for part in (*self.weight.data.chunk(self.num_weights), self.coefficients):
             nn.init.xavier_uniform_(part, gain=_GAIN, generator=generator)
 
-    def neighbour(self, h: Rows, dims: slice | None = None) -> Tensor:
+    def project(self, h: Rows, dims: slice | None = None) -> Tensor:
         """`h V_b`, bases side by side."""
         return self.linear(h, self.weight, dims)
 
@@ -111,10 +111,10 @@ class BasisLayer(RelationalLayer):
         assert self_ is not None
         return self_ + aggregated.view(-1, self.num_weights, self.out_dim).sum(1)
 
-    def dense(self, neighbour: Tensor, self_: Tensor | None) -> Tensor:
+    def dense(self, projected: Tensor, self_: Tensor | None) -> Tensor:
         """All bases and the self part."""
         assert self_ is not None
-        return self_ + neighbour.view(-1, self.num_weights, self.out_dim).sum(1)
+        return self_ + projected.view(-1, self.num_weights, self.out_dim).sum(1)
 
     def propagate(self, dst: Destinations, aggregated: Tensor, x: Tensor | None) -> Tensor:
         """Weights are divided already."""
@@ -152,9 +152,9 @@ class BlockDiagonalLayer(RelationalLayer):
         self.sum_place: Tensor
 
     @property
-    def cuts(self) -> Cuts:
+    def cuts(self) -> ColumnCuts:
         """Between blocks."""
-        return Cuts(even_bounds(self.in_dim, self.blocks), even_bounds(self.out_dim, self.blocks))
+        return ColumnCuts(even_bounds(self.in_dim, self.blocks), even_bounds(self.out_dim, self.blocks))
 
     def reset(self, generator: torch.Generator) -> None:
         """Each block on its own."""
@@ -165,7 +165,7 @@ class BlockDiagonalLayer(RelationalLayer):
             self.weight.mul_(_filled(self.row_place, self.blocks, self.rows_per_block).unsqueeze(2))
             self.weight.mul_(_filled(self.sum_place, self.blocks, self.sums_per_block).unsqueeze(1))
 
-    def neighbour(self, h: Rows, dims: slice | None = None) -> Tensor:
+    def project(self, h: Rows, dims: slice | None = None) -> Tensor:
         """The rows themselves."""
         return self.placed(h, dims)
 

@@ -15,6 +15,7 @@ class SAGELayer(Layer):
     """One mean-aggregating layer; `weight` and `self_weight` `[C, Din]`."""
 
     kind = "static"
+    sums_are_short = True
     input_weights = ("weight", "self_weight", "residual_weight")
 
     def __init__(
@@ -30,11 +31,11 @@ class SAGELayer(Layer):
         for weight in (self.weight, self.self_weight):
             nn.init.xavier_uniform_(weight, gain=nn.init.calculate_gain("relu"), generator=generator)
 
-    def neighbour(self, h: Rows, dims: slice | None = None) -> Tensor:
+    def project(self, h: Rows, dims: slice | None = None) -> Tensor:
         """`h W_neigh`."""
         return self.linear(h, self.weight, dims)
 
-    def self_(self, h: Rows, dims: slice | None = None) -> Tensor:
+    def project_self(self, h: Rows, dims: slice | None = None) -> Tensor:
         """`h W_self`."""
         return self.linear(h, self.self_weight, dims)
 

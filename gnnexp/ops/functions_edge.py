@@ -11,7 +11,7 @@ from torch import Tensor
 from gnnexp.graph.block import Block
 from gnnexp.kernels.pool import Pool
 from gnnexp.kernels.rows.aggregate import Edges, Matrix, groups, sum_rows
-from gnnexp.kernels.rows.attention import Phase, edge_phase, unweigh, weigh
+from gnnexp.kernels.rows.attention import EdgeOperation, edge_operation, unweigh, weigh
 from gnnexp.kernels.rows.dropout import drop_edges
 from gnnexp.ops.backend import Drop
 from gnnexp.ops.first_order import FirstOrderFunction
@@ -20,11 +20,11 @@ from gnnexp.ops.functions import backward_edges, flat, forward_edges, matrix, po
 _ABSENT = np.empty(0, np.int32)
 
 
-def _phase(phase: Phase, block: Block, a: Tensor, b: Tensor | None, num_rows: int, pool: Pool) -> Tensor:
-    """`[num_rows, K]`: one pass of `edge_phase`; an operand that the phase does not read may be any."""
+def _phase(phase: EdgeOperation, block: Block, a: Tensor, b: Tensor | None, num_rows: int, pool: Pool) -> Tensor:
+    """`[num_rows, K]`: one pass of `edge_operation`; an operand that the phase does not read may be any."""
     out = pooled(pool, (num_rows, a.shape[1]), a)
     other = flat(a) if b is None else flat(b)
-    edge_phase(phase, forward_edges(block), flat(a), other, a.shape[1], flat(out))
+    edge_operation(phase, forward_edges(block), flat(a), other, a.shape[1], flat(out))
     return out
 
 
@@ -50,7 +50,7 @@ def _drop_into(weight: Tensor, out: Tensor, block: Block, drop: Drop) -> None:
 
 def edge_peak(score: Tensor, block: Block, pool: Pool) -> Tensor:
     """`[D, K]` maximum over in-edges; no gradient."""
-    return _phase(Phase.MAX, block, score.detach(), None, block.num_dst, pool)
+    return _phase(EdgeOperation.MAX, block, score.detach(), None, block.num_dst, pool)
 
 
 class EdgeScore(FirstOrderFunction):
@@ -66,14 +66,14 @@ class EdgeScore(FirstOrderFunction):
     def forward(ctx: Any, src_key: Tensor, dst_key: Tensor, block: Block, pool: Pool) -> Tensor:
         """Sum of both ends' keys."""
         ctx.block, ctx.pool = block, pool
-        return _phase(Phase.SCORE, block, src_key, dst_key, block.num_edges, pool)
+        return _phase(EdgeOperation.SCORE, block, src_key, dst_key, block.num_edges, pool)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         """Sums over the edges of either end."""
         block, pool = ctx.block, ctx.pool
         src = _sum_by_source(gradient, block, pool) if ctx.needs_input_grad[0] else None
-        dst = _phase(Phase.SUM, block, gradient, None, block.num_dst, pool) if ctx.needs_input_grad[1] else None
+        dst = _phase(EdgeOperation.SUM, block, gradient, None, block.num_dst, pool) if ctx.needs_input_grad[1] else None
         return src, dst, None, None
 
 
@@ -89,7 +89,7 @@ class EdgeExp(FirstOrderFunction):
     @staticmethod
     def forward(ctx: Any, score: Tensor, peak: Tensor, block: Block, pool: Pool) -> Tensor:
         """exp(score - peak)."""
-        out = _phase(Phase.EXP, block, score, peak, block.num_edges, pool)
+        out = _phase(EdgeOperation.EXP, block, score, peak, block.num_edges, pool)
         ctx.save_for_backward(out)
         return out
 
@@ -113,12 +113,12 @@ class EdgeSum(FirstOrderFunction):
     def forward(ctx: Any, weight: Tensor, block: Block, pool: Pool) -> Tensor:
         """Sum over in-edges."""
         ctx.block, ctx.pool = block, pool
-        return _phase(Phase.SUM, block, weight, None, block.num_dst, pool)
+        return _phase(EdgeOperation.SUM, block, weight, None, block.num_dst, pool)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         """The destination's gradient at each of its edges."""
-        return _phase(Phase.SPREAD, ctx.block, gradient, gradient, ctx.block.num_edges, ctx.pool), None, None
+        return _phase(EdgeOperation.SPREAD, ctx.block, gradient, gradient, ctx.block.num_edges, ctx.pool), None, None
 
 
 class EdgeDropout(FirstOrderFunction):

@@ -29,7 +29,7 @@ from gnnexp.paradigms.checks import (
 )
 from gnnexp.paradigms.loops.global_batch import Ready
 from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
-from gnnexp.paradigms.loops.share import Share
+from gnnexp.paradigms.loops.rank_batch import RankBatch
 from gnnexp.paradigms.loops.targets import Assign
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.samplers.layerwise import LayerSampler
@@ -102,7 +102,7 @@ class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
             self._sample = RemoteExpansion(job.sampler, job.shard, job.batch_comm, job.model.num_layers,
                                            foreign_seeds=job.task.pairs).sample
 
-    def sample(self, own: Share, key: BatchKey) -> Batch:
+    def sample(self, own: RankBatch, key: BatchKey) -> Batch:
         """A micro-batch of its own."""
         return own.seen(self._sample(own.seeds, key, own.global_count))
 
@@ -124,6 +124,6 @@ class DataParallelTrainer(MiniBatchTrainer[Batch, Loaded]):
         if kept is not None and kept[0] is batch.input_ids:
             return kept[1]
         features = store.read(batch.input_ids)
-        if self.schedule.num_steps == 1 and not store.collective:
+        if self.schedule.num_batches == 1 and not store.collective:
             self._kept = (batch.input_ids, features)
         return features if batch.targets.numel() else None

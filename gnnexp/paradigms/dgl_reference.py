@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.sparse import SparseRows
 from gnnexp.job import Job
 from gnnexp.kernels.counter import Purpose, stream
-from gnnexp.measure.ledger import Traffic, all_reduce_share
+from gnnexp.measure.ledger import Traffic, all_reduce_bytes
 from gnnexp.measure.phases import Phase
 from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm, drawn_from_graph
@@ -154,7 +155,7 @@ class DGLReferenceTrainer(DGLTrainer[DGLBatch]):
         dgl.seed(seed)
         np.random.seed(seed)  # DGL's loader shuffles with numpy's global state
         with timer.phase("sample"):
-            loader = iter(self.loader)
+            loader = islice(self.loader, self.job.experiment.train.steps_per_epoch)
         while True:
             with timer.phase("sample"):
                 found = next(loader, None)
@@ -200,7 +201,7 @@ def _count_bucket(comm: Communicator, bucket: Any) -> Any:  # noqa: ANN401
     """DDP's own all-reduce of one bucket of gradients, counted."""
     buffer = bucket.buffer()
     num_bytes = buffer.numel() * buffer.element_size()
-    comm.ledger.add({"gradients": Traffic(all_reduce_share(num_bytes, comm.rank, comm.size), 1)})
+    comm.ledger.add({"gradients": Traffic(all_reduce_bytes(num_bytes, comm.rank, comm.size), 1)})
     start = time.perf_counter()
     future = allreduce_hook(None, bucket)  # type: ignore[arg-type]
 

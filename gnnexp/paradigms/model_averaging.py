@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
@@ -30,12 +30,12 @@ from gnnexp.models.model import Model
 from gnnexp.paradigms.base import Paradigm
 from gnnexp.paradigms.loops.global_batch import AutogradTrainer, Ready
 from gnnexp.paradigms.loops.pipeline import prepared
-from gnnexp.paradigms.loops.share import of_vertices
+from gnnexp.paradigms.loops.rank_batch import of_vertices
+from gnnexp.paradigms.parts.active_part import ActivePart, load_part
 from gnnexp.paradigms.parts.allocation import num_parts, parts_of
-from gnnexp.paradigms.parts.local_models import LocalModels, OptimizerState
+from gnnexp.paradigms.parts.local_models import LocalModels
 from gnnexp.paradigms.parts.needs import drawn_from_parts, least_sizes, part_needs
 from gnnexp.paradigms.parts.options import batch_size_of, check_averaging, fitting_parts, memory_of, option_problems
-from gnnexp.paradigms.parts.turn import Turn, take_turn
 from gnnexp.paradigms.trainer import EpochCounts, Trainer
 
 # The order of targets with as many as one in a part; what a rank without any more does while others train.
@@ -59,7 +59,6 @@ class ModelAveraging(Paradigm):
 
     Attributes:
         sync_every: epochs between two averages; after the last epoch there is always one.
-        optimizer_state: what becomes of each part's optimizer state then: `kept`, `averaged` or `reset`.
         full_neighbors: whether a part holds all neighbours of what it owns (section III-B); without them only the edges
             that the partition gave it (Figure 2).
         local_batch_size: targets of a part's batch; null: the global batch's share, train.batch_size / p.
@@ -70,7 +69,6 @@ class ModelAveraging(Paradigm):
     """
 
     sync_every: int = 1
-    optimizer_state: OptimizerState = "kept"
     full_neighbors: bool = True
     local_batch_size: int | None = None
     memory: int | None = None
@@ -123,8 +121,8 @@ class AveragingTrainer(AutogradTrainer[Local]):
         assert job.parts is not None
         self.options, self._sizes = options, job.parts.sizes
         self._mine = parts_of(job.comm.rank, job.comm.size, len(self._sizes))
-        self._models = LocalModels(job.model, self._mine, options.optimizer_state)
-        self._held: Turn | None = None
+        self._models = LocalModels(job.model, self._mine)
+        self._held: ActivePart | None = None
         self._pool = Pool()
         self._renamed: tuple[tuple[Block, ...], tuple[Block, ...]] | None = None
 
@@ -134,12 +132,12 @@ class AveragingTrainer(AutogradTrainer[Local]):
         assert first == 0
         steps = 0
         try:
-            with closing(self._turns(epoch)) as turns:
-                for turn in turns:
-                    self._models.begin(turn.number)
-                    steps += turn.schedule.num_steps
-                    of_part = range(turn.schedule.num_steps)
-                    yield from prepared(self.job, of_part, self._preparing(turn, epoch), self.work)
+            with closing(self._active_parts(epoch)) as parts:
+                for active in parts:
+                    self._models.begin(active.number)
+                    steps += active.schedule.num_steps
+                    of_part = range(active.schedule.num_steps)
+                    yield from prepared(self.job, of_part, self._preparing(active, epoch), self.work)
             self._models.end()
             idle = Local(Batch(_NO_TARGETS, (), BatchKey(self.job.experiment.seed, epoch, 0)), None)
             for _ in range(self._longest() - steps):
@@ -170,20 +168,24 @@ class AveragingTrainer(AutogradTrainer[Local]):
     def synchronize(self) -> None:
         """Nothing, within an epoch."""
 
+    def clip_gradients(self, max_norm: float) -> None:
+        """Those of the part's own model."""
+        nn.utils.clip_grad_norm_(self.module.parameters(), max_norm)
+
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         """Every part has a state of the optimizer."""
         self._models.use(optimizer)
         super().update(optimizer)
 
     # --- parts -----------------------------------------------------------------------------------------------------
-    def _turns(self, epoch: int) -> Generator[Turn, None, None]:
+    def _active_parts(self, epoch: int) -> Generator[ActivePart, None, None]:
         """This rank's parts with training vertices; every other epoch backwards, so that one that is here is kept."""
         numbers = [part for part in self._mine if self._sizes[part].train]
         order = numbers if epoch % 2 == 0 else numbers[::-1]
         if self._held is not None and order[:1] != [self._held.number]:
             self._held = None
 
-        def load(place: int) -> Turn:
+        def load(place: int) -> ActivePart:
             held, self._held = self._held, None
             if held is not None:
                 return held
@@ -191,58 +193,59 @@ class AveragingTrainer(AutogradTrainer[Local]):
                 return self._load(order[place])
 
         ahead = prepared(self.job, range(len(order)), load, self.work, waits_in="load", threads=1, depth=1)
-        with closing(ahead) as turns:
-            for turn in turns:
-                yield turn
-                if turn.number == order[-1]:
-                    self._held = turn
+        with closing(ahead) as parts:
+            for active in parts:
+                yield active
+                if active.number == order[-1]:
+                    self._held = active
 
-    def _load(self, number: int) -> Turn:
+    def _load(self, number: int) -> ActivePart:
         """A part, its topology in memory, its features mapped."""
-        turn = take_turn(self.job, number, self._batch_size(), self._pool)
+        active = load_part(self.job, number, self._batch_size(), self._pool)
         self.count("parts_loaded", 1)
-        self.count("part_bytes_loaded", turn.nbytes)
-        return turn
+        self.count("part_bytes_loaded", active.nbytes)
+        return active
 
     def _batch_size(self) -> int | None:
         return batch_size_of(self.options, self.job.experiment.train.batch_size, len(self._sizes))
 
     def _longest(self) -> int:
         """Steps of the rank that has most."""
-        size = self._batch_size()
+        size, most = self._batch_size(), self.job.experiment.train.steps_per_epoch
 
         def steps(rank: int) -> int:
             trained = (self._sizes[part].train for part in parts_of(rank, self.job.comm.size, len(self._sizes)))
-            return sum(-(-count // (size or count)) for count in trained if count)
+            return sum(min(-(-count // (size or count)), most or count) for count in trained if count)
 
         return max(steps(rank) for rank in range(self.job.comm.size))
 
-    def _preparing(self, turn: Turn, epoch: int) -> Callable[[int], Local]:
+    def _preparing(self, active: ActivePart, epoch: int) -> Callable[[int], Local]:
         """What makes a batch of a part: sampled by local ids, then known by original ones."""
-        timer, names = self.job.timer, turn.part.names
+        timer, names = self.job.timer, active.part.names
         with timer.phase("sample"):
-            order = turn.schedule.order(epoch)
+            order = active.schedule.order(epoch)
 
         def prepare(step: int) -> Local:
             with timer.phase("sample"):
-                sampled = turn.sample(order, BatchKey(self.job.experiment.seed, epoch, step))
+                sampled = active.sample(order, BatchKey(self.job.experiment.seed, epoch, step))
             with timer.phase("load"):
-                features = turn.read(sampled)
-                batch = replace(sampled, targets=names[sampled.targets].long(), blocks=self._renamed_of(turn, sampled))
+                features = active.read(sampled)
+                blocks = self._renamed_of(active, sampled)
+                batch = replace(sampled, targets=names[sampled.targets].long(), blocks=blocks)
                 self.count("tier/h2d_bytes", sum(block.nbytes() for block in batch.blocks))
-                for name, amount in turn.store.take_counts().items():
+                for name, amount in active.store.take_counts().items():
                     self.count(name, amount)
                 own = of_vertices(batch.targets, batch.global_count)
                 there = batch.to(self.job.device)
-                return Local(there, features, share=own.to(self.job.device, there))
+                return Local(there, features, own=own.to(self.job.device, there))
 
         return prepare
 
-    def _renamed_of(self, turn: Turn, sampled: Batch) -> tuple[Block, ...]:
+    def _renamed_of(self, active: ActivePart, sampled: Batch) -> tuple[Block, ...]:
         """Blocks that come again (full batches) stay the same: what is kept with them is not made anew."""
         kept = self._renamed
         if kept is None or kept[0] is not sampled.blocks:
-            kept = self._renamed = (sampled.blocks, turn.renamed(sampled.blocks))
+            kept = self._renamed = (sampled.blocks, active.renamed(sampled.blocks))
         return kept[1]
 
     # --- what is recorded ------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from gnnexp.paradigms.base import Paradigm, drawn_from_graph
 from gnnexp.paradigms.checks import block_degrees, one_part_per_rank, pairs
 from gnnexp.paradigms.chunks.chunking import Chunking
 from gnnexp.paradigms.loops.full_graph import FullGraphTrainer, Whole, check_full_graph
-from gnnexp.paradigms.loops.share import Share
+from gnnexp.paradigms.loops.rank_batch import RankBatch
 from gnnexp.paradigms.offloading.checks import check_offload, host_bytes
 from gnnexp.paradigms.offloading.options import Keep, check_layers, option_problems
 from gnnexp.paradigms.offloading.plan import OffloadPlan
@@ -36,7 +36,7 @@ from gnnexp.paradigms.offloading.start import ReadRows
 from gnnexp.paradigms.offloading.sweep import Sweeps
 from gnnexp.paradigms.trainer import EpochCounts, Trainer
 from gnnexp.placement.transitions import BOTH, Dedup
-from gnnexp.tiers.host_tier import Place
+from gnnexp.tiers.host_tier import HostMemory
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Offload(Paradigm):
     device_memory: int | None = None
     keep: Keep = "cheapest"
     rows: ReadRows = "cheapest"
-    host: Place = "ram"
+    host: HostMemory = "ram"
     dedup: Dedup = BOTH
     reorganise: bool = True
     prefetch: bool = True
@@ -146,23 +146,23 @@ class OffloadTrainer(FullGraphTrainer):
     def forward_backward(self, batch: Whole) -> tuple[Tensor, int]:
         """Algorithm 1."""
         timer, key, sweeps, layers = self.job.timer, batch.batch.key, self.sweeps, self.job.model.num_layers
-        assert batch.share is not None
+        assert batch.own is not None
         with timer.phase("forward"):
             self.count_computed(batch)
             sweeps.project_features(key)
             for index in range(layers - 1):
                 sweeps.forward(index, key)
             if not self.job.task.pairs:  # chunk by chunk: no loss reads another chunk's outputs
-                loss = sweeps.forward_last(key, max(1, batch.share.global_count))
+                loss = sweeps.forward_last(key, max(1, batch.own.global_count))
         if self.job.task.pairs:
-            loss = self._loss_of_links(batch.share, key)
+            loss = self._loss_of_links(batch.own, key)
         with timer.phase("backward"):
             for index in reversed(range(layers)):
                 sweeps.backward(index, key)
             sweeps.project_features_back(key)
-        return loss, batch.share.examples.count
+        return loss, batch.own.examples.count
 
-    def _loss_of_links(self, own: Share, key: BatchKey) -> Tensor:
+    def _loss_of_links(self, own: RankBatch, key: BatchKey) -> Tensor:
         """Outputs of both ends come from their owners' host tiers, and are decoded on the device, beside the chunks."""
         job, comm = self.job, self.job.batch_comm
         with job.timer.phase("forward"):

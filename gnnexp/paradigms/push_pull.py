@@ -20,6 +20,7 @@ from torch import Tensor
 
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.optimization import is_elementwise
 from gnnexp.experiment.plan import GraphFacts, Plan, Sizes
 from gnnexp.feature_stores.embedding import SlicedEmbeddingStore
 from gnnexp.feature_stores.sliced import SlicedStore, slice_bounds
@@ -34,7 +35,7 @@ from gnnexp.paradigms.columns.sliced_layer import Pull, SlicedLayer
 from gnnexp.paradigms.loops.global_batch import Ready
 from gnnexp.paradigms.loops.gradients import FlatGradients, Trained
 from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
-from gnnexp.paradigms.loops.share import Share
+from gnnexp.paradigms.loops.rank_batch import RankBatch
 from gnnexp.paradigms.trainer import Trainer
 
 
@@ -78,6 +79,10 @@ class PushPull(Paradigm):
         if experiment.sampler.options.topology == "partitioned":
             problems.append(Problem("sampler.topology", "partitioned", "push_pull samples micro-batches on every rank",
                                     "set sampler.topology=replicated"))
+        if not is_elementwise(experiment.optimizer):
+            problems.append(Problem("optimizer", experiment.optimizer.target, "is not known to step every element by "
+                                    "itself, and each rank steps a slice of the first layer",
+                                    "choose optimizer=adam, adamw, sgd or rmsprop"))
         if block_layers(experiment):
             problems.append(Problem("model", experiment.model.target, "its layers need whole rows, which no rank "
                                     "has: push_pull runs layers on the contract", "choose model=sage, gcn, gat or gin"))
@@ -117,7 +122,7 @@ class PushPullTrainer(MiniBatchTrainer[Sampled, Pushed]):
         held, flat = super().memory(), self.sliced.flat
         return {**held, "buffers_bytes": held["buffers_bytes"] + flat.numel() * flat.element_size()}
 
-    def sample(self, own: Share, key: BatchKey) -> Sampled:
+    def sample(self, own: RankBatch, key: BatchKey) -> Sampled:
         """The push: every first block goes to every rank."""
         comm = self.job.batch_comm
         batch = own.seen(self.job.sampler.sample(own.seeds, key, own.global_count))

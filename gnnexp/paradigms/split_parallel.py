@@ -36,8 +36,8 @@ from gnnexp.paradigms.checks import (
 )
 from gnnexp.paradigms.loops.global_batch import Ready
 from gnnexp.paradigms.loops.mini_batch import MiniBatchTrainer, approximated
-from gnnexp.paradigms.loops.share import Share, from_owners
-from gnnexp.paradigms.loops.targets import Assign, share
+from gnnexp.paradigms.loops.rank_batch import RankBatch, from_owners
+from gnnexp.paradigms.loops.targets import Assign, targets_of_rank
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.samplers.layerwise import LayerSampler
 from gnnexp.samplers.split import SplitBatch, Splitter
@@ -135,19 +135,21 @@ class SplitTrainer(MiniBatchTrainer[SplitBatch, LoadedSplit]):
 
         def of_step(step: int) -> tuple[Tensor, Tensor]:
             targets = self.schedule.global_batch(order, step)
-            ours = share(targets, comm.rank // size, comm.size // size)
-            return (share(ours, comm.rank % size, size) if self.job.task.pairs else shard.owned_of(ours)), targets
+            ours = targets_of_rank(targets, comm.rank // size, comm.size // size)
+            if self.job.task.pairs:
+                return targets_of_rank(ours, comm.rank % size, size), targets
+            return shard.owned_of(ours), targets
 
         return of_step
 
-    def share_of(self, targets: Tensor, batch: Tensor, key: BatchKey) -> Share:
+    def rank_batch(self, targets: Tensor, batch: Tensor, key: BatchKey) -> RankBatch:
         """Ends of links are computed by their owners."""
         if not self.job.task.pairs:
-            return super().share_of(targets, batch, key)
+            return super().rank_batch(targets, batch, key)
         examples = self.job.task.examples(targets, batch, key)
         return from_owners(examples, batch.numel(), self.job.shard.owner, self.job.batch_comm)
 
-    def sample(self, own: Share, key: BatchKey) -> SplitBatch:
+    def sample(self, own: RankBatch, key: BatchKey) -> SplitBatch:
         """Algorithm 1: hop by hop, the mixed frontier split to its owners."""
         sampled = self.splitter.sample(own.seeds, key, own.global_count)
         if own.hidden is None:

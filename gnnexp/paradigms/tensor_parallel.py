@@ -22,7 +22,7 @@ from gnnexp.paradigms.chunks.chunking import Chunking
 from gnnexp.paradigms.columns.checks import check_columns, check_coupled, check_decoupled, chunk_cost
 from gnnexp.paradigms.columns.coupled import CoupledTrainer
 from gnnexp.paradigms.columns.decoupled import DecoupledTrainer
-from gnnexp.paradigms.columns.edge_attention import Work
+from gnnexp.paradigms.columns.edge_attention import AttentionWork
 from gnnexp.paradigms.loops.full_graph import check_full_graph
 from gnnexp.paradigms.trainer import Trainer
 
@@ -48,7 +48,7 @@ class TensorParallel(Paradigm):
     device_memory: int | None = None
     pipeline: bool = False
     attention: Literal["trained", "frozen"] = "trained"
-    attention_work: Work = "shared"
+    attention_work: AttentionWork = "shared"
     nn_device: Literal["device", "host"] = "device"
 
     def __post_init__(self) -> None:

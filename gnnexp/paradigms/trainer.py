@@ -60,6 +60,10 @@ class Trainer(ABC, Generic[B]):
     def synchronize(self) -> None:
         """Make gradients the same wherever their parameters are replicated."""
 
+    def clip_gradients(self, max_norm: float) -> None:
+        """Scale all gradients down where their norm together is above `max_norm`; after `synchronize`, on all ranks."""
+        nn.utils.clip_grad_norm_(self.module.parameters(), max_norm)
+
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         """The optimizer's step, of what is trained beside `module` too; gradients are cleared."""
         optimizer.step()

@@ -51,7 +51,7 @@ class Caps:
 
 
 @dataclass(frozen=True, eq=False)
-class Level:
+class CoarseGraph:
     """A graph, or the graph of its clusters.
 
     Attributes:
@@ -69,7 +69,7 @@ class Level:
     loads: np.ndarray
 
     @classmethod
-    def of_graph(cls, indptr: np.ndarray, indices: np.ndarray) -> Level:
+    def of_graph(cls, indptr: np.ndarray, indices: np.ndarray) -> CoarseGraph:
         """The finest level."""
         none = np.empty(0, np.int64)
         return cls(indptr, indices, none, none, none)
@@ -97,7 +97,7 @@ class Level:
         clusters.order_by_degree(self.indptr, falling, order)
         return order
 
-    def contracted(self, max_size: int) -> tuple[np.ndarray, Level]:
+    def contracted(self, max_size: int) -> tuple[np.ndarray, CoarseGraph]:
         """`[n]` number of every vertex's cluster, and the level of these clusters, of `max_size` vertices at most."""
         indptr, indices, weights = self.indptr, self.indices, self.weights
         labels = np.arange(self.num_nodes, dtype=indices.dtype)
@@ -111,7 +111,8 @@ class Level:
         count = clusters.number_labels(labels)
         pointers, ids, totals = clusters.contract(indptr, indices, weights, labels, count)
         masses = clusters.sum_by_label(self.all_masses(), labels, count)
-        return labels, Level(pointers, ids, totals, masses, clusters.sum_by_label(self.all_loads(), labels, count))
+        loads = clusters.sum_by_label(self.all_loads(), labels, count)
+        return labels, CoarseGraph(pointers, ids, totals, masses, loads)
 
     def _sum_dtype(self) -> type[np.int32 | np.int64]:
         """Of any sum of masses or weights: half the bytes where they do, label propagation takes 3/4 of the time."""
@@ -139,7 +140,7 @@ class Level:
 
 
 def cluster_owners(
-    finest: Level, num_parts: int, caps: Caps, coarsest: Coarsest, seed: int, dtype: np.dtype[np.int32 | np.int64]
+    finest: CoarseGraph, num_parts: int, caps: Caps, coarsest: Coarsest, seed: int, dtype: np.dtype[np.int32 | np.int64]
 ) -> tuple[np.ndarray, dict[str, float]]:
     """`[V]` owners in `dtype`, which may exceed `caps` a little, and facts: levels, and vertices of the coarsest one.
 
@@ -170,7 +171,7 @@ def cluster_owners(
     return owners, facts
 
 
-def _split_by_metis(level: Level, num_parts: int, caps: Caps, seed: int) -> np.ndarray:
+def _split_by_metis(level: CoarseGraph, num_parts: int, caps: Caps, seed: int) -> np.ndarray:
     """METIS on a level, both directions of an edge taken together; in-edges are balanced too if they are bounded."""
     dtype = index_dtype()
     directed = csr_array((level.all_weights(), level.indices, level.indptr), (level.num_nodes,) * 2)
@@ -199,7 +200,7 @@ def fitting(values: np.ndarray, dtype: np.dtype[np.signedinteger], least: int) -
     return np.maximum(values // share, least) if share > 1 else values
 
 
-def _split_by_streams(level: Level, num_parts: int, caps: Caps, seed: int) -> np.ndarray:
+def _split_by_streams(level: CoarseGraph, num_parts: int, caps: Caps, seed: int) -> np.ndarray:
     """The best of a few orders, restreamed and refined: the heaviest vertices first, then at random."""
     heavy = np.argsort(-level.all_loads(), kind="stable")
     best, lowest = np.empty(0, np.int32), np.inf

@@ -47,8 +47,8 @@ class PresampledPartitioner(ByMetis):
             (not 0 < imbalance <= MOST_IMBALANCE, "imbalance", imbalance, f"above 0, at most {MOST_IMBALANCE}", 0.03),
             (not 0 <= seed < (1 << 31) - 1, "seed", seed, "must be 0 to 2^31 - 2", 0),
         ]
-        problems = [Problem(f"partitioner.{name}", value, allowed, f"partitioner.{name}={mend}")
-                    for bad, name, value, allowed, mend in wrong if bad]
+        problems = [Problem(f"partitioner.{name}", value, allowed, f"partitioner.{name}={fix}")
+                    for bad, name, value, allowed, fix in wrong if bad]
         if problems:
             raise ConfigError(problems)
 

@@ -27,7 +27,7 @@ Cached = Callable[[int, Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Level:
+class RankLayer:
     """One layer of one rank.
 
     Attributes:
@@ -47,7 +47,7 @@ class Level:
         return self.block.src_ids[self.num_local :]
 
 
-def levels(shard: Shard, own: Tensor, num_layers: int, cached: Cached) -> tuple[Level, ...]:
+def levels(shard: Shard, own: Tensor, num_layers: int, cached: Cached) -> tuple[RankLayer, ...]:
     """The layers of a rank, input side first; layers that are alike are the same object.
 
     Args:
@@ -58,7 +58,7 @@ def levels(shard: Shard, own: Tensor, num_layers: int, cached: Cached) -> tuple[
     """
     graph = shard.graph
     expansion = Expansion(graph, shard.needs, (-1,))
-    found: list[Level] = []
+    found: list[RankLayer] = []
     destinations = own
     for layer in reversed(range(num_layers)):
         if found and found[-1].num_local == found[-1].block.num_dst and _same(cached, layer, found[-1]):
@@ -69,14 +69,14 @@ def levels(shard: Shard, own: Tensor, num_layers: int, cached: Cached) -> tuple[
     return tuple(reversed(found))
 
 
-def _same(cached: Cached, layer: int, above: Level) -> bool:
+def _same(cached: Cached, layer: int, above: RankLayer) -> bool:
     """Whether the layer below one that caches nothing caches nothing either: then it is the same graph."""
     return not bool(cached(layer, above.wanted).any())
 
 
 def _level(
     expansion: Expansion, graph: Graph, shard: Shard, destinations: Tensor, cached: Callable[[Tensor], Tensor]
-) -> Level:
+) -> RankLayer:
     (block,) = expansion.blocks(destinations, (0,))
     count = block.num_dst
     new = block.src_ids[count:]
@@ -92,10 +92,10 @@ def _level(
     ordered = replace(
         block, sources=place[block.sources], src_ids=torch.cat((block.src_ids[:count], new[order]))
     )
-    return Level(ordered, count + int(local.sum()), tuple(counts))
+    return RankLayer(ordered, count + int(local.sum()), tuple(counts))
 
 
-def everyone(level: Level, shard: Shard) -> Level:
+def everyone(level: RankLayer, shard: Shard) -> RankLayer:
     """The level with *all* foreign vertices fetched, asked for or not, as a broadcast of whole parts brings them."""
     block, count = level.block, level.num_local
     owner = shard.owner.long()
@@ -107,7 +107,7 @@ def everyone(level: Level, shard: Shard) -> Level:
     position[src_ids.long()] = torch.arange(src_ids.numel(), dtype=torch.int32)
     counts = torch.bincount(owner[foreign.long()], minlength=shard.num_parts).tolist()
     sources = position[block.src_ids.long()][block.sources]
-    return Level(replace(block, sources=sources, src_ids=src_ids), count, tuple(counts))
+    return RankLayer(replace(block, sources=sources, src_ids=src_ids), count, tuple(counts))
 
 
 def shuffle_index(

@@ -86,7 +86,7 @@ class Rates:
 
 
 @dataclass(frozen=True, eq=False)
-class Order:
+class ChunkOrder:
     """The order of the chunks, and what it was chosen for.
 
     Attributes:
@@ -112,24 +112,24 @@ class Order:
         """Of the chosen order."""
         return self.reorganised if self.taken and self.reorganised is not None else self.initial
 
-    def undone(self, why: str) -> Order:
+    def undone(self, why: str) -> ChunkOrder:
         """The order of ranges after all."""
         return replace(self, chunks=ranges(*self.chunks.shape), taken=False, note=why)
 
 
-def choose_order(found: Readings, comm: Communicator, rates: Rates, *, reorganise: bool) -> Order:
+def choose_order(found: Readings, comm: Communicator, rates: Rates, *, reorganise: bool) -> ChunkOrder:
     """The order of ranges, or Algorithm 4's where it costs less; called by all ranks, the same on all of them."""
     start = time.perf_counter()
     initial = ranges(len(found.by_rank), len(found.chunks))
     volumes = volumes_of(found, initial, comm)
     cost = volumes.cost(rates)
     if not reorganise:
-        return Order(initial, volumes, None, cost, None, time.perf_counter() - start, False, "order of ranges")
+        return ChunkOrder(initial, volumes, None, cost, None, time.perf_counter() - start, False, "order of ranges")
     chunks = algorithm_4(found, comm)
     after = volumes_of(found, chunks, comm)
     less = after.cost(rates) < cost
     note = "reorganised: Equation 4 falls" if less else "order of ranges: Equation 4 does not fall with Algorithm 4"
-    return Order(chunks if less else initial, volumes, after, cost, after.cost(rates), time.perf_counter() - start,
+    return ChunkOrder(chunks if less else initial, volumes, after, cost, after.cost(rates), time.perf_counter() - start,
                  less, f"{note} ({rates.source})")
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.placement.chunks import Chunk, cut, rank_bounds
-from gnnexp.placement.halo import Level, shuffle_index
+from gnnexp.placement.halo import RankLayer, shuffle_index
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Readings:
         by_rank: per rank and chunk of that rank, which of *this* rank's own rows it reads, ascending.
     """
 
-    level: Level
+    level: RankLayer
     chunks: tuple[Chunk, ...]
     rows: tuple[np.ndarray, ...]
     by_rank: tuple[tuple[np.ndarray, ...], ...]
@@ -121,7 +121,7 @@ class Readings:
         return self.level.block.num_dst
 
 
-def readings(level: Level, own: Tensor, count: int, comm: Communicator) -> Readings:
+def readings(level: RankLayer, own: Tensor, count: int, comm: Communicator) -> Readings:
     """Cut a rank's destinations into `count` ranges of about equally many edges, and tell homes what each one reads.
 
     Ranges are balanced by edges and vertices, as Gemini's, which the paper cites (4.1). Called by all ranks.
@@ -157,7 +157,7 @@ def readings(level: Level, own: Tensor, count: int, comm: Communicator) -> Readi
     return Readings(level, chunks, rows, tuple(by_rank))
 
 
-def _chunks(level: Level, bounds: Sequence[int]) -> Iterable[Chunk]:
+def _chunks(level: RankLayer, bounds: Sequence[int]) -> Iterable[Chunk]:
     """All ranges, empty ones too."""
     filled = sorted(set(bounds))
     made = iter(cut(level.block, filled) if level.block.num_dst else ())
@@ -165,7 +165,7 @@ def _chunks(level: Level, bounds: Sequence[int]) -> Iterable[Chunk]:
         yield next(made) if last > first else empty_chunk(level, first)
 
 
-def empty_chunk(level: Level, first: int = 0) -> Chunk:
+def empty_chunk(level: RankLayer, first: int = 0) -> Chunk:
     """No destinations, before the `first` one; it carries what other chunks of the level do."""
     block, edge = level.block, int(level.block.indptr[first])
     nothing = torch.empty(0, dtype=torch.int64)

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gnnexp.planning.machine import Machine
-from gnnexp.planning.work import Work
+from gnnexp.planning.work import Workload
 
 _SAMPLING = ("frontier", "topology", "sizes")
 _LOADING = ("features",)
@@ -55,7 +55,7 @@ class Estimate:
         return self.sample_s + self.load_s + self.forward_backward_s + self.sync_s - self.hidden_s
 
 
-def estimate(work: Work, machine: Machine) -> Estimate:
+def estimate(work: Workload, machine: Machine) -> Estimate:
     """`work` of one rank on a rank of `machine`, which has as many ranks as the work was counted for.
 
     More ranks make other work: run them (on a smaller machine, which counts the same) and estimate that.
@@ -82,12 +82,12 @@ def estimate(work: Work, machine: Machine) -> Estimate:
     )
 
 
-def _exchanged(work: Work, machine: Machine, tags: Iterable[str]) -> float:
+def _exchanged(work: Workload, machine: Machine, tags: Iterable[str]) -> float:
     return sum(work.sent_bytes.get(tag, 0.0) / machine.link
                + (0.0 if tag in _MEETINGS else work.rounds.get(tag, 0.0) * machine.latency) for tag in tags)
 
 
-def _crossed(work: Work, machine: Machine) -> float:
+def _crossed(work: Workload, machine: Machine) -> float:
     """A host that computes has nothing to bring to a device: its rows cross nothing."""
     return 0.0 if machine.host == machine.gather else work.crossing_bytes / machine.host
 
@@ -97,7 +97,7 @@ def _behind(one: float, other: float, pieces: float) -> float:
     return min(one, other) * (1 - 1 / pieces) if pieces > 1 else 0.0
 
 
-def _more_chunks(work: Work, machine: Machine) -> int:
+def _more_chunks(work: Workload, machine: Machine) -> int:
     """What is worked on in chunks fits any device, in chunks that are small enough."""
     if not work.chunked or machine.device_memory is None:
         return 1

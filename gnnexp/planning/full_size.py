@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gnnexp.datasets.generated.shapes import sizes_of
-from gnnexp.planning.work import Work, work_of
+from gnnexp.planning.work import Workload, work_of
 from gnnexp.record.runs import Run
 
 
@@ -28,6 +28,6 @@ def full_steps(run: Run, share: float | None = None) -> float:
     return max(1.0, (share or sizes_of(dataset["shape"]).train) / float(dataset["train"]))
 
 
-def full_size(run: Run, share: float | None = None) -> Work:
+def full_size(run: Run, share: float | None = None) -> Workload:
     """Counts of a finished run, scaled to the graph of its shape and to an epoch of all its targets."""
     return work_of(run).scaled(full_factor(run)).repeated(full_steps(run, share))

@@ -79,8 +79,7 @@ def machine_of(name: str, hardware: HardwareConfig) -> Machine:
     missing = [Problem(key, value, f"an estimate of {name} needs it: must be a positive number",
                        f"set {key}=<per second>, from a data sheet or a measurement, or choose another profile")
                for key, value in said.items() if not isinstance(value, int | float) or value <= 0]
-    if missing:
-        raise ConfigError(missing)
+    ConfigError.raise_all(missing)
     gather, link = float(hardware.gather or 0), float(between or math.inf)
     host = gather if on_host else float(links.h2d or 0)
     return Machine(

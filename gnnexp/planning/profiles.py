@@ -41,8 +41,7 @@ def machines_named(names: Sequence[str], config_dir: str | None = None) -> list[
             found.append(machine_named(name, config_dir))
         except ConfigError as error:
             problems += error.problems
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_all(problems)
     return found
 
 

@@ -10,7 +10,7 @@ from gnnexp.comm.environment import Environment
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.graph.graph import Graph
 from gnnexp.training.assemble import Artifacts, assemble
-from gnnexp.training.train import make_optimizer
+from gnnexp.training.optimization import Optimization
 
 # A tiny model on a tiny graph: three layers of 16 columns, 8 targets that draw 2 neighbours on each hop.
 OVERRIDES = (
@@ -33,7 +33,7 @@ def step(experiment: Experiment, graph: Graph, comm: Communicator, repetitions: 
     alone = Environment(local_rank=comm.rank, local_ranks=comm.size)
     job = assemble(experiment, Artifacts(graph), Path(), alone)
     trainer = job.experiment.paradigm.trainer(job)
-    optimizer = make_optimizer(trainer.module, job.experiment.train)
+    optimization = Optimization(job, trainer)
     trainer.module.train()
     found = []
     for epoch in range(repetitions + 1):
@@ -42,7 +42,7 @@ def step(experiment: Experiment, graph: Graph, comm: Communicator, repetitions: 
         for batch in trainer.batches(epoch):
             trainer.forward_backward(batch)
             trainer.synchronize()
-            trainer.update(optimizer)
+            optimization.step()
             steps += 1
         found.append((time.perf_counter() - start) / steps)
     return found[1:]

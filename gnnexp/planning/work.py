@@ -30,8 +30,11 @@ _UPDATES = 7
 _BY_STEP = ("gradients", "parameters", "sizes")
 
 
+_IN_ANY_CASE = ("sampled_edges", "gathered_bytes", "flops", "crossing_bytes", "pipelined_bytes")
+
+
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """One rank's epoch.
 
     Attributes:
@@ -77,33 +80,33 @@ class Work:
     edge_rows_bytes: float = 0.0
     chunked: bool = False
 
-    def scaled(self, factor: float) -> Work:
+    def scaled(self, factor: float) -> Workload:
         """The same on a graph `factor` times as large with batches `factor` times as large: as many steps.
 
         Linear in vertices and edges: a sample that saturates a small graph does not on a large one, so this is a bound
         from below for batches that reach most of it.
         """
         return replace(
-            self, sampled_edges=self.sampled_edges * factor, gathered_bytes=self.gathered_bytes * factor,
-            loaded_bytes={origin: count * factor for origin, count in self.loaded_bytes.items()},
-            flops=self.flops * factor, crossing_bytes=self.crossing_bytes * factor,
-            device_bytes=(self.device_bytes - self.fixed_bytes) * factor + self.fixed_bytes,
-            pipelined_bytes=self.pipelined_bytes * factor, edge_rows_bytes=self.edge_rows_bytes * factor,
+            self._times(factor), device_bytes=(self.device_bytes - self.fixed_bytes) * factor + self.fixed_bytes,
+            edge_rows_bytes=self.edge_rows_bytes * factor,
             elementwise_bytes=(self.elementwise_bytes - self.update_bytes) * factor + self.update_bytes,
             sent_bytes={tag: count * (1 if tag in _BY_STEP else factor) for tag, count in self.sent_bytes.items()},
         )
 
-    def repeated(self, times: float) -> Work:
+    def repeated(self, times: float) -> Workload:
         """An epoch of so many times as many steps, each as before."""
         return replace(
-            self, sampled_edges=self.sampled_edges * times, gathered_bytes=self.gathered_bytes * times,
-            loaded_bytes={origin: count * times for origin, count in self.loaded_bytes.items()},
-            flops=self.flops * times, crossing_bytes=self.crossing_bytes * times,
-            elementwise_bytes=self.elementwise_bytes * times, update_bytes=self.update_bytes * times,
-            pipelined_bytes=self.pipelined_bytes * times, steps=self.steps * times,
+            self._times(times), elementwise_bytes=self.elementwise_bytes * times,
+            update_bytes=self.update_bytes * times, steps=self.steps * times,
             sent_bytes={tag: count * times for tag, count in self.sent_bytes.items()},
             rounds={tag: count * times for tag, count in self.rounds.items()},
         )
+
+    def _times(self, factor: float) -> Workload:
+        """What a larger graph and more steps have in common."""
+        return replace(
+            self, **{name: getattr(self, name) * factor for name in _IN_ANY_CASE},
+            loaded_bytes={origin: count * factor for origin, count in self.loaded_bytes.items()})
 
 
 def widths(run: Run) -> list[int]:
@@ -118,7 +121,7 @@ def widths(run: Run) -> list[int]:
     return [int(first), *[hidden] * (layers - 1), int(last)]
 
 
-def work_of(run: Run) -> Work:
+def work_of(run: Run) -> Workload:
     """The median epoch of a finished run, whose record has the sizes of its data (`provenance.graph`)."""
     hardware = run.config["hardware"]
     ranks = int(hardware.get("nodes", 1)) * int(hardware["workers"])
@@ -131,7 +134,7 @@ def work_of(run: Run) -> Work:
     crossing = (_known(run, "tier/h2d_bytes") + _known(run, "tier/d2h_bytes")) / ranks
     steps, chunks, parameters = num_steps(run), num_chunks(run), _parameters(run, dims)
     held, update = _device_bytes(run), _UPDATES * ITEMSIZE * parameters * steps
-    return Work(
+    return Workload(
         ranks=ranks, sampled_edges=_busiest(run, "edges_sampled", ranks), loaded_bytes=loaded,
         gathered_bytes=_gathered(run, dims, ranks), flops=_flops(run, dims, ranks),
         sent_bytes={tag: _sent(run, tag, ranks) for tag in tags},
@@ -169,7 +172,8 @@ def num_steps(run: Run) -> int:
     sizes = run.provenance["graph"]
     examples = sizes.get("num_links") if run.value("task") == "link_prediction" else sizes.get("num_train")
     size = batch_size_of(run.config) if "train" in run.config else None
-    return -(-int(examples) // size) if size and examples else 1
+    steps = -(-int(examples) // size) if size and examples else 1
+    return min(steps, run.config.get("train", {}).get("steps_per_epoch") or steps)
 
 
 def num_chunks(run: Run) -> int:

@@ -30,7 +30,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition, open_partition
 from gnnexp.graph.parts import Parts, open_parts, write_parts
 from gnnexp.graph.quality import quality, stream_quality
-from gnnexp.graph.storage.arrays import mend
+from gnnexp.graph.storage.arrays import fix
 from gnnexp.graph.storage.format import open_graph, save_graph
 from gnnexp.graph.storage.presample import Presample, open_presample
 from gnnexp.graph.storage.writer import move_into_place, staging_prefix, write_json
@@ -81,8 +81,7 @@ def prepare_graph(dataset: Dataset, cache: Path) -> tuple[Graph, Path]:
         # Edges alone can be partitioned: that a run needs training vertices is said by `check_data`, with its needs.
         untrained = (f"{dataset.name}: train", "0 vertices")
         problems = [one for one in validate_graph(graph, name=dataset.name) if (one.key, one.value) != untrained]
-        if problems:
-            raise DataError(problems)
+        DataError.raise_all(problems)
         if not generated:
             save_graph(graph, staging)
 
@@ -92,8 +91,7 @@ def prepare_graph(dataset: Dataset, cache: Path) -> tuple[Graph, Path]:
 def _open_sound(folder: Path) -> Graph:
     """The graph in `folder`, whose ids are checked again: kernels trust them, and disks lose bits."""
     graph = open_graph(folder)
-    if problems := validate_ids(graph, name=str(folder)):
-        raise DataError(problems)
+    DataError.raise_all(validate_ids(graph, name=str(folder)))
     return graph
 
 
@@ -191,8 +189,7 @@ def prepare_parts(
     def open_sound(path: Path) -> Parts:
         parts = open_parts(path)
         for part in range(len(parts.sizes)):
-            if problems := validate_ids(parts.open(part).graph, name=str(path)):
-                raise DataError(problems)
+            DataError.raise_all(validate_ids(parts.open(part).graph, name=str(path)))
         return parts
 
     def make(staging: Path) -> None:
@@ -211,9 +208,9 @@ def read_quality(folder: Path) -> dict[str, float]:
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(Problem(str(path), str(error), "must be the report of a partition", mend(folder))) from None
+        raise DataError(Problem(str(path), str(error), "must be the report of a partition", fix(folder))) from None
     if not isinstance(report, dict) or not all(isinstance(value, int | float) for value in report.values()):
-        raise DataError(Problem(str(path), str(report)[:80], "must be numbers by name", mend(folder)))
+        raise DataError(Problem(str(path), str(report)[:80], "must be numbers by name", fix(folder)))
     return report
 
 

@@ -17,7 +17,8 @@ import torch
 
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
-from gnnexp.experiment.plan import Drawn, GraphFacts, Need, Place, Plan, Resident
+from gnnexp.experiment.optimization import entries_of
+from gnnexp.experiment.plan import Drawn, GraphFacts, Memory, Need, Plan, Resident
 from gnnexp.experiment.schema import TrainConfig
 from gnnexp.models.model import Model
 from gnnexp.samplers.base import Sampler
@@ -51,21 +52,20 @@ class Estimate:
     ranks: int
     device_is_host: bool
 
-    def total(self, place: Place) -> int:
+    def total(self, place: Memory) -> int:
         """Bytes of one place: of a machine, or of one rank's device."""
-        total = 0
-        for need in self.needs:
-            if need.place == place or (place == "host" and need.place == "device" and self.device_is_host):
-                total += need.num_bytes * (self.ranks if need.per_rank and place != "device" else 1)
-        return total
+        return sum(need.num_bytes * (self.ranks if need.per_rank and place != "device" else 1)
+                   for need in self._at(place))
 
-    def lines(self, place: Place) -> list[str]:
+    def lines(self, place: Memory) -> list[str]:
         """What the total is made of, largest first."""
-        chosen = [need for need in self.needs
-                  if need.place == place or (place == "host" and need.place == "device" and self.device_is_host)]
-        chosen.sort(key=lambda need: -need.num_bytes * (self.ranks if need.per_rank else 1))
+        chosen = sorted(self._at(place), key=lambda need: -need.num_bytes * (self.ranks if need.per_rank else 1))
         return [f"{as_text(need.num_bytes)}{f' x {self.ranks} ranks' if need.per_rank and place != 'device' else ''}  "
                 f"{need.what}" for need in chosen if need.num_bytes]
+
+    def _at(self, place: Memory) -> list[Need]:
+        return [need for need in self.needs
+                if need.place == place or (place == "host" and need.place == "device" and self.device_is_host)]
 
 
 def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files: int) -> Estimate:
@@ -100,7 +100,7 @@ def estimate(experiment: Experiment, facts: GraphFacts, plan: Plan, graph_files:
         Need("feature cache", "device", cache),
         *(_resident_needs(resident, model, row, itemsize) if resident else _batch_needs(
             batch, 1 + (sampler.prefetch if train.overlap and sampler.threads else 0), model, row, itemsize)),
-        Need("parameters, gradients, optimizer", "device", 4 * parameters),
+        Need("parameters, gradients, optimizer", "device", (2 + entries_of(experiment.optimizer)) * parameters),
         Need(f"{drawn.models} models of parts", "device", _KEPT_MODEL * drawn.models * parameters),
         Need("layer-wise evaluation", "host", _evaluation(facts, model, train, itemsize)),
         Need("checkpoints", "disk", checkpoints * (
@@ -210,20 +210,20 @@ def _records(run: Experiment, facts: GraphFacts, layers: int) -> int:
 
 def judge(found: Estimate, experiment: Experiment, run_dir: Path) -> list[Problem]:
     """What there is not enough of, each with its sum line by line."""
-    there: list[tuple[Place, int | None, str]] = [
+    there: list[tuple[Memory, int | None, str]] = [
         ("host", experiment.launcher.node_bytes(),
          "fewer hardware.workers, a smaller train.batch_size or sampler.fanouts"),
         ("device", experiment.hardware.device_memory, "a smaller feature cache, train.batch_size or sampler.fanouts"),
         ("disk", _free_disk(run_dir), "another hydra.run.dir, or train.checkpoints_kept=1"),
     ]
     problems = []
-    for place, available, mend in there:
+    for place, available, fix in there:
         needed = found.total(place)
         if available is not None and needed > available:
             lines = "\n      ".join(found.lines(place))
             problems.append(Problem(
                 "preflight", f"{as_text(needed)} of {place} memory", f"{as_text(available)} are there:\n      {lines}",
-                f"{mend}; preflight=warn to try it all the same"))
+                f"{fix}; preflight=warn to try it all the same"))
     return problems
 
 
@@ -243,5 +243,5 @@ def as_text(num_bytes: float) -> str:
 
 def summary(found: Estimate) -> str:
     """One line."""
-    places: Sequence[Place] = ("host", "device", "shared", "disk")
+    places: Sequence[Memory] = ("host", "device", "shared", "disk")
     return "preflight: " + ", ".join(f"{place} {as_text(found.total(place))}" for place in places)

@@ -74,9 +74,10 @@ def code_of_config(config: Mapping[str, Any]) -> Code:
 
 
 def modules_of(config: Mapping[str, Any]) -> list[str]:
-    """The modules of every `_target_` but tracker and launcher, which change no result."""
+    """The modules of every `_target_` but tracker and launcher, which change no result, and torch's own classes."""
     groups = {name: node for name, node in config.items() if name not in ("tracker", "hardware")}
-    return [module for target in targets_in(groups) if (module := name_today(target).rpartition(".")[0])]
+    found = (name_today(target).rpartition(".")[0] for target in targets_in(groups))
+    return [module for module in found if module and not module.startswith("torch.")]
 
 
 def code_key(cls: type) -> str:
@@ -120,13 +121,11 @@ def refuse_edited(modules: Iterable[str]) -> None:
     Raises:
         DataError: one was.
     """
-    problems = [
+    DataError.raise_all([
         Problem(str(file), "was edited", "must be the code that this command has imported", "start the command again")
         for name, file in _own_sources(list(modules))[0].items()
         if name in sys.modules and _imported_digest(name, file) != digest_of(file)
-    ]
-    if problems:
-        raise DataError(problems)
+    ])
 
 
 @cache

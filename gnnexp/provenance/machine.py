@@ -24,6 +24,8 @@ import psutil
 from gnnexp.files.pulse import kill
 
 UNKNOWN = "unknown machine"
+# How many cases of a sweep share the machine, for the processes of a case (`gnnexp sweep --jobs`).
+CASES_VARIABLE = "GNNEXP_CASES_SIDE_BY_SIDE"
 # What commands have that describe the machine and the code: on a dead disk or driver they never end.
 _ANSWER_S = 10.0
 
@@ -38,6 +40,7 @@ class Node:
         cores: physical ones, at most as many as the process or its job may use.
         gpus: models of its graphics cards, one for each card.
         torch: version.
+        num_cases: that ran on it at a time, each on cores of its own; then `cores` are those of one case.
     """
 
     host: str
@@ -45,22 +48,26 @@ class Node:
     cores: int
     gpus: tuple[str, ...]
     torch: str
+    num_cases: int = 1
 
     @property
     def kind(self) -> str:
         """All but the name, in words: `2 cores of AMD EPYC, torch 2.13.0`."""
         cards = "".join(f", {f'{count} x ' if count > 1 else ''}{name}" for name, count in Counter(self.gpus).items())
-        return f"{self.cores} core{'s' if self.cores != 1 else ''} of {self.cpu or '?'}{cards}, torch {self.torch}"
+        shared = f", {self.num_cases} cases side by side" if self.num_cases > 1 else ""
+        cores = f"{self.cores} core{'s' if self.cores != 1 else ''}"
+        return f"{cores} of {self.cpu or '?'}{cards}, torch {self.torch}{shared}"
 
     def to_json(self) -> dict[str, Any]:
         """For a record."""
-        return {**asdict(self), "gpus": list(self.gpus)}
+        found = {**asdict(self), "gpus": list(self.gpus)}
+        return found if self.num_cases > 1 else {key: value for key, value in found.items() if key != "num_cases"}
 
 
 @cache
 def this_node() -> Node:
     """The machine of this process."""
-    return Node(platform.node(), _cpu_model(), _cores(), tuple(sorted(gpus())), _torch())
+    return Node(platform.node(), _cpu_model(), _cores(), tuple(sorted(gpus())), _torch(), _num_cases())
 
 
 def read_node(found: Mapping[str, Any]) -> Node:
@@ -70,7 +77,7 @@ def read_node(found: Mapping[str, Any]) -> Node:
         KeyError, TypeError: it is none.
     """
     return Node(str(found["host"]), str(found["cpu"]), int(found["cores"]), tuple(map(str, found["gpus"])),
-                str(found["torch"]))
+                str(found["torch"]), int(found.get("num_cases", 1)))
 
 
 def kind_of(nodes: Iterable[Node]) -> str:
@@ -100,12 +107,15 @@ def node_of_launch(provenance: Mapping[str, Any]) -> Node | None:
         return None
     return Node(str(hardware.get("host", "")), str(hardware.get("cpu", "")), int(hardware.get("cores") or 0),
                 tuple(sorted(str(name) for name in hardware.get("gpus", ()))),
-                str(provenance.get("libraries", {}).get("torch", "?")))
+                str(provenance.get("libraries", {}).get("torch", "?")),
+                int(hardware.get("side_by_side", {}).get("num_cases", 1)))
 
 
 def hardware() -> Mapping[str, Any]:
-    """Processor, cores, memory and graphics cards of this machine."""
+    """Processor, cores, memory and graphics cards of this machine; of a case that shares it, what it has of its own."""
     node = this_node()
+    own = {"num_cases": node.num_cases, "cores": sorted(os.sched_getaffinity(0)),
+           "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", "")}
     return {
         "host": node.host,
         "cpu": node.cpu,
@@ -114,6 +124,7 @@ def hardware() -> Mapping[str, Any]:
         "ram_bytes": psutil.virtual_memory().total,
         "gpus": gpus(),
         "system": platform.platform(),
+        **({"side_by_side": own} if node.num_cases > 1 else {}),
     }
 
 
@@ -151,6 +162,19 @@ def output_of(command: Sequence[str], without: Sequence[str] = ()) -> str:
     return said.strip() if process.returncode == 0 else ""
 
 
+def cores_by_threads() -> list[list[int]]:
+    """The cores that this process may use, each as the numbers of its hardware threads."""
+    cores: dict[str, list[int]] = {}
+    for number in sorted(os.sched_getaffinity(0)):
+        file = Path(f"/sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list")
+        cores.setdefault(file.read_text(encoding="ascii") if file.exists() else str(number), []).append(number)
+    return list(cores.values())
+
+
+def _num_cases() -> int:
+    return int(os.environ.get(CASES_VARIABLE, "1"))
+
+
 def _cores() -> int:
     physical = psutil.cpu_count(logical=False) or psutil.cpu_count() or 0
     allowed = (_of_process(), _of_container(Path("/sys/fs/cgroup/cpu.max")))
@@ -158,7 +182,12 @@ def _cores() -> int:
 
 
 def _of_process() -> int:
-    """CPUs of the job on this node, of which a rank may see its own only; else those that this process may use."""
+    """CPUs of the job on this node, of which a rank may see its own only; else those that this process may use.
+
+    A case that shares the machine has whole cores, however many hardware threads each has.
+    """
+    if _num_cases() > 1:
+        return len(cores_by_threads())
     job = os.environ.get("SLURM_CPUS_ON_NODE", "")
     return int(job) if job.isdigit() else len(os.sched_getaffinity(0))
 

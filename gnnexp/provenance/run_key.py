@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gnnexp.provenance.code import BASELINE, Code, as_known_today, still_changed
-from gnnexp.provenance.moved import with_first_names
+from gnnexp.provenance.older import as_first
 
 # Keys that change neither a result nor a time of it.
 _WITHOUT_RESULTS = {
@@ -31,7 +31,7 @@ def run_key(config: Mapping[str, Any], dataset_key: str, code: Code, inputs: Map
         code: that the run executes (`code_of_config`).
         inputs: digests of what components other than the dataset read from files, by config key.
     """
-    config = with_first_names(config)
+    config = as_first(config)
     content = {name: value for name, value in config.items() if name not in ("tracker", "name", "preflight")}
     for group, unimportant in _WITHOUT_RESULTS.items():
         content[group] = {key: value for key, value in config[group].items() if key not in unimportant}

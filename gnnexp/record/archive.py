@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gnnexp.errors import DataError, Problem
+from gnnexp.files.findings import Findings
 from gnnexp.provenance.imported import IMPORTED
 from gnnexp.record.records import RESULT_FILE, load_result, read_state, unreadable
 
@@ -32,14 +33,10 @@ def pack(names: Sequence[str], file: Path, folder: Path = Path()) -> int:
         DataError: a sweep has not been run here, none of its runs has ended, or a record is damaged.
     """
     members: dict[str, bytes] = {}
-    problems: list[Problem] = []
+    findings = Findings()
     for name in names:
-        try:
-            members |= _members(folder, name)
-        except DataError as error:
-            problems += error.problems
-    if problems:
-        raise DataError(problems)
+        members |= findings.attempt(_members, folder, name) or {}
+    findings.raise_all()
     file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f".gnnexp-{secrets.token_hex(8)}.tmp")
     try:
@@ -72,8 +69,7 @@ def _members(folder: Path, name: str) -> dict[str, bytes]:
             members[str(PurePosixPath(run) / RESULT_FILE)] = _text(as_made(load_result(folder / run)))
         except (OSError, ValueError) as error:
             problems.append(unreadable(folder / run / RESULT_FILE, error))
-    if problems:
-        raise DataError(problems)
+    DataError.raise_all(problems)
     return members
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import psutil
 
 from gnnexp.errors import ConfigError, DataError, Problem
-from gnnexp.files.disk import Place, flock, put_back, writing
+from gnnexp.files.disk import HeldFolder, flock, put_back, writing
 from gnnexp.files.pulse import process_table
 from gnnexp.files.regular import SMALL_BYTES, parse_json, read_limited
 
@@ -151,7 +151,7 @@ def alone(run_dir: Path) -> Iterator[None]:
 def _staying(run_dir: Path) -> Iterator[None]:
     """Explain a file that is not found because the run directory has left its place."""
     try:
-        place = Place(run_dir)
+        place = HeldFolder(run_dir)
     except (FileNotFoundError, NotADirectoryError):
         raise _left(run_dir, put_back(run_dir, "gnnexp resume")) from None
     with closing(place):

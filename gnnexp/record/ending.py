@@ -16,7 +16,7 @@ from gnnexp.record.records import RESULT_FILE, read_epochs, summarize, write_jso
 from gnnexp.trackers.base import Tracker, TrackingError
 
 
-def settle(run_dir: Path, outcome: Outcome) -> Outcome:
+def finalize(run_dir: Path, outcome: Outcome) -> Outcome:
     """Have a `result.json` that agrees with how the launch ended: rank 0 writes one only if all went well."""
     path = run_dir / RESULT_FILE
     if outcome.status == "finished":
@@ -31,19 +31,19 @@ def settle(run_dir: Path, outcome: Outcome) -> Outcome:
 
 
 def end_attempt(run_dir: Path, outcome: Outcome, job_id: str | None = None) -> Outcome:
-    """Note how an attempt ended, and settle it; a disk that takes neither is named, and the run can go on later."""
+    """Note how an attempt ended, and finalize the run. A disk that takes neither is named; the run can go on later."""
     job = {} if job_id is None else {"job": job_id}
     try:
         note(run_dir, "end", status=outcome.status, kind=outcome.kind, reason=outcome.reason, **job)
     except OSError as error:
         outcome = unwritten(run_dir, outcome, error)
-    return settle_or_say(run_dir, outcome)
+    return finalize_or_report(run_dir, outcome)
 
 
-def settle_or_say(run_dir: Path, outcome: Outcome) -> Outcome:
-    """As `settle`; where the disk does not take it, that is the outcome."""
+def finalize_or_report(run_dir: Path, outcome: Outcome) -> Outcome:
+    """As `finalize`; where the disk does not take it, that is the outcome."""
     try:
-        return settle(run_dir, outcome)
+        return finalize(run_dir, outcome)
     except OSError as error:
         return unwritten(run_dir, outcome, error)
 

@@ -26,7 +26,7 @@ class Failure:
     Attributes:
         kind: of the failure.
         reason: one line.
-        trace: the traceback; empty for what a user can mend.
+        trace: the traceback; empty for what a user can fix.
         exit_code: of the process.
         needed_bytes, available_bytes: of memory, where they are known.
     """
@@ -46,7 +46,7 @@ def describe(error: BaseException) -> Failure:
         kind: Kind = "diverged" if isinstance(error, DivergedError) else "mistake" if error.exit_code == 2 else "error"
         return Failure(kind, reason, "", error.exit_code)
     if isinstance(error, OSError) and (problem := refusal(error)) is not None:
-        return Failure("disk", f"{one_line(problem)}; {problem.mend}", "", EXIT_CODE)
+        return Failure("disk", f"{one_line(problem)}; {problem.fix}", "", EXIT_CODE)
     if not is_out_of_memory(error):
         return Failure("error", reason, traceback.format_exc(), 1)
     needed, available = needed_bytes(str(error)), _available(error)

@@ -27,6 +27,7 @@ from gnnexp.files.regular import SMALL_BYTES, open_regular, parse_json
 from gnnexp.graph.storage.writer import sync
 from gnnexp.provenance.imported import IMPORTED
 from gnnexp.record.archive import RUNS, STATES, as_made
+from gnnexp.record.columnar import Records
 from gnnexp.record.members import Member, members
 from gnnexp.record.records import EPOCHS_FILE, JOB_FILE, RESULT_FILE, write_json, write_text
 from gnnexp.record.shape import check_line, check_result, check_state
@@ -39,7 +40,7 @@ _MOST_PACKED_BYTES = 1 << 30
 _MOST_NAME_BYTES, _MOST_PARTS = 220, 16
 # A record has 8 levels. What is nested deeper takes many times its size when it is written.
 _MOST_LEVELS = 16
-_MEND = "get the file again, or make it again with `gnnexp export`"
+_FIX = "get the file again, or make it again with `gnnexp export`"
 # What makes a terminal do something: all control characters but tabs and new lines.
 _CONTROLS = {code: "\ufffd" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
 
@@ -71,7 +72,22 @@ def unpack(file: Path, folder: Path = Path()) -> tuple[int, int]:
                                 "change its rights or make room, and import the file again")) from None
     except (EOFError, lzma.LZMAError, tarfile.TarError, ValueError) as error:
         raise DataError(Problem(str(file), str(error)[:200] or type(error).__name__,
-                                "must be a whole file of `gnnexp export`", _MEND)) from None
+                                "must be a whole file of `gnnexp export`", _FIX)) from None
+
+
+def restore(records: Records, file: Path, folder: Path = Path()) -> tuple[int, int]:
+    """Make runs below `folder` of what the product keeps in `file`; how many runs are new, and how many were there.
+
+    Raises:
+        ConfigError: another process is importing into this folder.
+    """
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    with _Import(folder, {"file": str(Path(file.parent.name, file.name)), "sha256": digest}) as taken:
+        for run, result in records.results.items():
+            taken.take_run(PurePosixPath(run), result)
+        for name, state in records.states.items():
+            taken.take_state(PurePosixPath(STATES / f"{name}.json"), state)
+        return taken.finish()
 
 
 class _Import:
@@ -88,7 +104,7 @@ class _Import:
         self._runs: set[PurePosixPath] = set()
         self._ended: set[PurePosixPath] = set()
         self._made: dict[PurePosixPath, Path] = {}
-        self._states: dict[PurePosixPath, dict[str, Any]] = {}
+        self._states: dict[PurePosixPath, Mapping[str, Any]] = {}
         self._new_folders: list[Path] = []
         self._lock = -1
 
@@ -125,15 +141,22 @@ class _Import:
             raise tarfile.ReadError(f"{str(name)!r} is there twice")
         self._seen.add(name)
         if name.parent == STATES:
-            self._states[name] = _record(member, check_state)
-            return
-        run = name.parent
+            self.take_state(name, _record(member, check_state))
+        elif name.name == RESULT_FILE:
+            self.take_run(name.parent, _record(member, _check_whole))
+        else:
+            self._runs.add(name.parent)
+
+    def take_state(self, name: PurePosixPath, state: Mapping[str, Any]) -> None:
+        """The state of a sweep, and the name of its file."""
+        self._states[name] = state
+
+    def take_run(self, run: PurePosixPath, result: Mapping[str, Any]) -> None:
+        """A run that has ended; one that is there stays as it is."""
         self._runs.add(run)
-        if name.name == RESULT_FILE:
-            self._ended.add(run)
-            result = _record(member, _check_whole)
-            if not os.path.lexists(self._folder / run):
-                self._make(run, result)
+        self._ended.add(run)
+        if not os.path.lexists(self._folder / run):
+            self._make(run, result)
 
     def finish(self) -> tuple[int, int]:
         """Give the runs their names, now that all of the archive is known to be right."""
@@ -158,10 +181,9 @@ class _Import:
         for run in sorted(self._made):
             inside = [above for above in run.parents if len(above.parts) > 1
                       and (above in self._runs or _is_run(self._folder / above))]
-            problems += [Problem(str(run), f"inside of {above}", "a run directory has no other runs in it", _MEND)
+            problems += [Problem(str(run), f"inside of {above}", "a run directory has no other runs in it", _FIX)
                          for above in inside]
-        if problems:
-            raise DataError(problems)
+        DataError.raise_all(problems)
 
     def _make(self, run: PurePosixPath, result: Mapping[str, Any]) -> None:
         """The run directory, under a name that begins with a dot; what an import that was killed left is removed."""

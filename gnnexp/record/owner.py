@@ -10,7 +10,7 @@ from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.regular import is_folder
 
 
-def check_own(run_dir: Path, does: str, mend: str) -> None:
+def check_own(run_dir: Path, does: str, fix: str) -> None:
     """Refuse a run that is, or has files that are, another user's.
 
     `job.json` names classes, programs and shell commands of a job's script; `attempts.jsonl` and `slurm.json` name the
@@ -19,7 +19,7 @@ def check_own(run_dir: Path, does: str, mend: str) -> None:
     Args:
         run_dir: of the run.
         does: what the command would do.
-        mend: what to do instead.
+        fix: what to do instead.
 
     Raises:
         ConfigError: the directory or one of its files belongs to somebody else.
@@ -31,7 +31,7 @@ def check_own(run_dir: Path, does: str, mend: str) -> None:
         except OSError:  # no run at all, a name that no system takes: the reader says so
             continue
         if owner != me:
-            raise ConfigError(Problem("run", str(path), f"belongs to {_name(owner)}: gnnexp {does}", mend))
+            raise ConfigError(Problem("run", str(path), f"belongs to {_name(owner)}: gnnexp {does}", fix))
 
 
 def _name(uid: int) -> str:

@@ -7,14 +7,14 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from gnnexp.errors import DataError, Problem
 from gnnexp.experiment.signature import check_keys, parameters_of_dataclass
 from gnnexp.files.disk import write_bytes, writing
-from gnnexp.files.regular import parse_json, read_json, read_limited
+from gnnexp.files.regular import SMALL_BYTES, parse_json, read_json, read_limited
 from gnnexp.measure.record import RankRecord, layer_counts
 from gnnexp.record.shape import check_job, check_line, check_result, check_state
 
@@ -43,10 +43,7 @@ def load_job(run_dir: Path) -> dict[str, Any]:
     Raises:
         OSError, ValueError: it cannot be read, or is damaged; the message says how.
     """
-    job = read_json(run_dir / JOB_FILE)
-    check_job(job)
-    assert isinstance(job, dict)
-    return job
+    return _loaded(run_dir / JOB_FILE, check_job)
 
 
 def load_result(run_dir: Path) -> dict[str, Any]:
@@ -55,10 +52,14 @@ def load_result(run_dir: Path) -> dict[str, Any]:
     Raises:
         OSError, ValueError: it cannot be read, or is damaged; the message says how.
     """
-    result = read_json(run_dir / RESULT_FILE, MOST_RECORD_BYTES)
-    check_result(result)
-    assert isinstance(result, dict)
-    return result
+    return _loaded(run_dir / RESULT_FILE, check_result, MOST_RECORD_BYTES)
+
+
+def _loaded(path: Path, check: Callable[[object], None], limit: int = SMALL_BYTES) -> dict[str, Any]:
+    found = read_json(path, limit)
+    check(found)
+    assert isinstance(found, dict)
+    return found
 
 
 def read_epochs(run_dir: Path) -> list[dict[str, Any]]:
@@ -89,11 +90,9 @@ def read_state(file: Path) -> dict[str, Any]:
         DataError: it cannot be read, or is damaged.
     """
     try:
-        state = read_json(file)
-        check_state(state)
+        state = _loaded(file, check_state)
     except (OSError, ValueError) as error:
         raise DataError(unreadable(file, error, "run the sweep again: what has finished is found by itself")) from None
-    assert isinstance(state, dict)
     nothing = dict.fromkeys(("run_dir", "status", "reason"), "")
     cases = [nothing | {key: value for key, value in case.items() if value is not None} for case in state["cases"]]
     return {**state, "cases": cases}
@@ -117,11 +116,11 @@ def read_fields(path: Path, cls: type[T]) -> T:
 
 
 def unreadable(
-    path: Path, error: OSError | ValueError, mend: str = "restore the file, or make the run again"
+    path: Path, error: OSError | ValueError, fix: str = "restore the file, or make the run again"
 ) -> Problem:
     """The problem of a file of a record that cannot be read."""
     why = (error.strerror if isinstance(error, OSError) else None) or str(error)[:200]
-    return Problem(str(path), why, "must be a file that gnnexp wrote, readable by you", mend)
+    return Problem(str(path), why, "must be a file that gnnexp wrote, readable by you", fix)
 
 
 class EpochLog:

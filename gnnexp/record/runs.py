@@ -1,4 +1,4 @@
-"""Runs as reports see them: read from run directories, which are the truth."""
+"""Runs as reports see them: read from run directories, which are the truth, or from a file of their records."""
 
 from __future__ import annotations
 
@@ -11,8 +11,16 @@ from typing import Any
 from gnnexp.errors import DataError, Problem
 from gnnexp.provenance.code import still_changed
 from gnnexp.provenance.machine import machine_of
+from gnnexp.provenance.older import KEYS, as_today
 from gnnexp.provenance.run_key import recorded_key
-from gnnexp.record.records import RESULT_FILE, figure_of_merit, load_result, read_state, run_dirs, warm_median
+from gnnexp.record.records import (
+    RESULT_FILE,
+    figure_of_merit,
+    load_result,
+    read_epochs,
+    run_dirs,
+    warm_median,
+)
 
 RUNS = Path("runs")
 # What reports call the kind of machine by, like a key of the configuration.
@@ -36,6 +44,7 @@ class Run:
         nodes: on which ranks ran (`gnnexp.provenance.machine.Node`); empty in records that did not say so.
         quality: of the partition, what making it took, and what its method tells
             (`gnnexp.preparation.artifacts.read_quality`); empty where nothing was partitioned.
+        kept: lines of its epochs, where there is no run directory.
     """
 
     path: Path
@@ -49,6 +58,15 @@ class Run:
     facts: Mapping[str, Any] = field(default_factory=dict)
     quality: Mapping[str, float] = field(default_factory=dict)
     nodes: Sequence[Mapping[str, Any]] = ()
+    kept: Sequence[Mapping[str, Any]] | None = None
+
+    def lines(self) -> Sequence[Mapping[str, Any]]:
+        """Of every epoch what each rank recorded, the losses of all steps, and counts of batches (`read_epochs`).
+
+        Raises:
+            DataError: the file cannot be read.
+        """
+        return read_epochs(self.path) if self.kept is None else self.kept
 
     @property
     def key(self) -> str:
@@ -86,6 +104,7 @@ class Run:
         """A config value by its dotted key, or the chosen file of a group (`dataset`), or the `machine`, as text."""
         if key == MACHINE:
             return self.machine
+        key = KEYS.get(key, key)
         choices = self.provenance.get("choices", {})
         node: object = self.config
         for part in key.split("."):
@@ -113,15 +132,20 @@ def read_run(path: Path) -> Run:
         result = load_result(path)
     except (OSError, ValueError) as error:
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)[:200]
-        mend = "run it again" if os.path.lexists(file) else "wait until it has ended, or name another run"
+        fix = "run it again" if os.path.lexists(file) else "wait until it has ended, or name another run"
         raise DataError(Problem(str(path), RESULT_FILE, f"is not the directory of a run that has ended: {why}",
-                                mend)) from None
+                                fix)) from None
+    return run_of(path, result)
+
+
+def run_of(path: Path, result: Mapping[str, Any], kept: Sequence[Mapping[str, Any]] | None = None) -> Run:
+    """Of a record, which has the shape that `gnnexp.record.shape` describes; `kept`: see `Run`."""
     return Run(
-        path=path, config=result["config"], provenance=result["provenance"],
+        path=path, config=as_today(result["config"]), provenance=result["provenance"],
         epochs=[epoch["metrics"] for epoch in result["epochs"]], summary=result["summary"],
         status=result["status"], reason=result.get("reason") or "",
         kind=result.get("kind") or "", facts=result.get("paradigm") or {},
-        quality=result.get("quality") or {}, nodes=result.get("nodes") or (),
+        quality=result.get("quality") or {}, nodes=result.get("nodes") or (), kept=kept,
     )
 
 
@@ -134,16 +158,3 @@ def find_runs(folder: Path = RUNS) -> list[Run]:
         except DataError:
             continue
     return sorted(found, key=lambda run: str(run.provenance.get("date", "")))
-
-
-def runs_of_sweep(name: str, folder: Path = RUNS) -> list[Run]:
-    """Those of the sweep's cases that have ended, in its order; empty where it was never run below `folder`.
-
-    Raises:
-        DataError: the sweep's state or one of these runs is damaged.
-    """
-    state = folder / "sweeps" / f"{name}.json"
-    if not os.path.lexists(state):
-        return []
-    paths = [folder.parent / case["run_dir"] for case in read_state(state)["cases"] if case["run_dir"]]
-    return [read_run(path) for path in dict.fromkeys(paths) if (path / RESULT_FILE).is_file()]

@@ -7,22 +7,17 @@ most may be missing: older versions recorded less.
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from gnnexp.experiment.schema import MOST_COUNTED, HardwareConfig, Links, Straggler, TrainConfig
+from gnnexp.experiment.schema import MOST_COUNTED, HardwareConfig, Links, TrainConfig
 from gnnexp.experiment.signature import describe, fits, parameters_of_dataclass
 
 STATUSES = ("finished", "failed")
-_GROUPS = ("dataset", "partitioner", "sampler", "feature_store", "model", "task", "paradigm", "tracker", "train",
-           "hardware")
-_NUMBERS = {int, float}
 _MOST = sys.float_info.max
-_COUNTS = (("model", "hidden"), ("model", "layers"), ("feature_store", "dim"), ("task", "dim"), ("hardware", "nodes"),
-           ("hardware", "workers"))
-_TEXTS = ("uid", "run_key", "date", "code_version", "reproduce", "cwd", "sweep", "dataset_key", "partition")
-_STATE_TEXTS = ("name", "description", "command")
-_CASE_TEXTS = ("label", "key", "dataset_key", "run_dir", "status", "reason")
+_MOST_BYTES = 1 << 62
+# What a value must be: it raises a `ValueError` that says so, with the place of the value.
+Rule = Callable[[Any, str], None]
 
 
 def check_job(job: object) -> None:
@@ -31,11 +26,7 @@ def check_job(job: object) -> None:
     Raises:
         ValueError: it says which field is not what it should be.
     """
-    found = _mapping(job, "the record")
-    _check_config(found.get("config"))
-    _check_provenance(found.get("provenance"))
-    if found.get("profile") is not None:
-        _mapping(found["profile"], "profile")
+    _JOB(job, "")
 
 
 def check_result(result: object) -> None:
@@ -44,21 +35,7 @@ def check_result(result: object) -> None:
     Raises:
         ValueError: it says which field is not what it should be.
     """
-    found = _mapping(result, "the record")
-    _check_config(found.get("config"))
-    _check_provenance(found.get("provenance"))
-    for number, line in enumerate(_sequence(found.get("epochs"), "epochs")):
-        _numbers(_mapping(line, f"epochs[{number}]").get("metrics"), f"epochs[{number}].metrics")
-    _numbers(found.get("summary"), "summary")
-    if found.get("status") not in STATUSES:
-        raise _wrong("status", " or ".join(STATUSES))
-    _texts(found, ("reason", "kind"), "")
-    _numbers(found.get("quality") or {}, "quality")
-    _check_facts(_mapping(found.get("paradigm") or {}, "paradigm"))
-    for number, node in enumerate(_sequence(found.get("nodes") or [], "nodes")):
-        _check_node(node, f"nodes[{number}]")
-    for number, event in enumerate(_sequence(found.get("attempts") or [], "attempts")):
-        _mapping(event, f"attempts[{number}]")
+    _RESULT(result, "")
 
 
 def check_line(line: object, where: str) -> None:
@@ -67,19 +44,7 @@ def check_line(line: object, where: str) -> None:
     Raises:
         ValueError: it says which field is not what it should be.
     """
-    found = _mapping(line, where)
-    if not _is_count(found.get("epoch"), 0):
-        raise _wrong(f"{where}.epoch", "a count")
-    if not _is_number(found.get("time", 0.0)):
-        raise _wrong(f"{where}.time", "a number")
-    _numbers(found.get("metrics"), f"{where}.metrics")
-    _all_numbers(found.get("losses", []), f"{where}.losses")
-    for rank in _sequence(found.get("ranks", []), f"{where}.ranks"):
-        _check_rank(rank, f"{where}.ranks")
-    for counts in _mapping(found.get("batches", {}), f"{where}.batches").values():
-        for batch in _sequence(counts, f"{where}.batches"):
-            for layer in _sequence(batch, f"{where}.batches"):
-                _all_numbers(layer, f"{where}.batches")
+    _LINE(line, where)
 
 
 def check_state(state: object) -> None:
@@ -88,172 +53,147 @@ def check_state(state: object) -> None:
     Raises:
         ValueError: it says which field is not what it should be.
     """
-    found = _mapping(state, "the state")
-    _texts(found, _STATE_TEXTS, "")
-    for number, case in enumerate(_sequence(found.get("cases"), "cases")):
-        where = f"cases[{number}]"
-        if not isinstance(_mapping(case, where).get("label"), str):
-            raise _wrong(f"{where}.label", "a text")
-        _texts(case, _CASE_TEXTS, f"{where}.")
+    _STATE(state, "")
 
 
-# --- parts of records ------------------------------------------------------------------------------------------------
-def _check_config(config: object) -> None:
-    found = _mapping(config, "config")
-    for group in _GROUPS:
-        _part(found, group, "config.")
-    for group in ("dataset", "model", "hardware", "train"):
-        if group not in found:
-            raise _wrong(f"config.{group}", "there")
-    for group, name in _COUNTS:
-        value = found.get(group, {}).get(name)
-        if value is not None and not _is_count(value, 1):
-            raise _wrong(f"config.{group}.{name}", "a count from 1 on")
-    scale = found["dataset"].get("scale")
-    if scale is not None and not (_is_number(scale) and 0 < scale < _MOST):
-        raise _wrong("config.dataset.scale", "a positive number")
-    _fields(found["train"], TrainConfig, "config.train")
-    _fields(found["hardware"], HardwareConfig, "config.hardware")
-    _texts(_part(found["hardware"], "launcher", "config.hardware."), ("_target_",), "config.hardware.launcher.")
-    _texts(found, ("name", "system"), "config.")
+# --- rules -----------------------------------------------------------------------------------------------------------
+def _rule(holds: Callable[[Any], bool], what: str) -> Rule:
+    def check(value: Any, where: str) -> None:  # noqa: ANN401  of any type
+        if not holds(value):
+            raise ValueError(f"{where or 'the record'} must be {what}")
+
+    return check
 
 
-def _fields(node: object, cls: type, where: str) -> None:
+def _none_or(rule: Rule) -> Rule:
+    return lambda value, where: None if value is None else rule(value, where)
+
+
+def _each(rule: Rule) -> Rule:
+    """A list, each of whose items keeps the rule."""
+
+    def check(value: Any, where: str) -> None:  # noqa: ANN401
+        _LIST(value, where)
+        for number, item in enumerate(value):
+            rule(item, f"{where}[{number}]")
+
+    return check
+
+
+def _values(rule: Rule) -> Rule:
+    """A mapping, each of whose values keeps the rule."""
+
+    def check(value: Any, where: str) -> None:  # noqa: ANN401
+        _MAPPING(value, where)
+        for name, item in value.items():
+            rule(item, f"{where}.{name}")
+
+    return check
+
+
+def _fields(rules: Mapping[str, Rule], needed: Collection[str] = ()) -> Rule:
+    """A mapping whose fields keep their rules, as far as they are there."""
+
+    def check(value: Any, where: str) -> None:  # noqa: ANN401
+        _MAPPING(value, where)
+        for name, rule in rules.items():
+            place = f"{where}.{name}" if where else name
+            if name in value:
+                rule(value[name], place)
+            elif name in needed:
+                raise ValueError(f"{place} must be there")
+
+    return check
+
+
+def _options(cls: type, more: Mapping[str, Rule]) -> Rule:
     """Those fields of a dataclass that are there; others are of another version."""
-    found = _mapping(node, where)
-    for name, parameter in parameters_of_dataclass(cls).items():
-        if name not in found:
-            continue
-        if name in ("straggler", "links"):
-            if found[name] is not None:
-                _whole(found[name], Links if name == "links" else Straggler, f"{where}.{name}")
-        elif not fits(found[name], parameter.hint) or (parameter.hint is not str and _is_too_large(found[name])):
-            raise _wrong(f"{where}.{name}", describe(parameter.hint))
+    return _fields({**{name: _hinted(one.hint) for name, one in parameters_of_dataclass(cls).items()}, **more})
 
 
-def _whole(node: object, cls: type, where: str) -> None:
-    """A mapping that becomes a dataclass as it is."""
-    found = _mapping(node, where)
-    allowed = parameters_of_dataclass(cls)
-    if not found.keys() <= allowed.keys() or any(one.required and name not in found for name, one in allowed.items()):
-        raise _wrong(where, describe(cls))
-    _fields(found, cls, where)
-
-
-def _check_provenance(provenance: object) -> None:
-    found = _mapping(provenance, "provenance")
-    _texts(found, _TEXTS, "provenance.")
-    for name in ("choices", "libraries"):
-        part = _part(found, name, "provenance.")
-        _texts(part, tuple(part), f"provenance.{name}.")
-    _numbers(_part(found, "graph", "provenance."), "provenance.graph")
-    _texts(_part(found, "chosen", "provenance."), ("device",), "provenance.chosen.")
-    hardware = _part(found, "hardware", "provenance.")
-    _texts(hardware, ("host", "cpu", "system"), "provenance.hardware.")
-    for name in ("cores", "threads", "ram_bytes"):
-        if not _is_count(hardware.get(name, 0), 0, 1 << 62):
-            raise _wrong(f"provenance.hardware.{name}", "a count")
-    _all_texts(hardware.get("gpus", []), "provenance.hardware.gpus")
-    if found.get("code") is not None:
-        for name in ("changed", "own"):
-            part = _mapping(_mapping(found["code"], "provenance.code").get(name), f"provenance.code.{name}")
-            _all_texts(list(part.values()), f"provenance.code.{name}")
-
-
-def _check_facts(facts: Mapping[str, Any]) -> None:
-    """What reports of offloaded training read of a plan (`gnnexp.reports.offload.chunk_plan`)."""
-    if "chunks" in facts and not _is_count(facts["chunks"], 0):
-        raise _wrong("paradigm.chunks", "a count")
-    for name in ("rows_initial", "rows_reorganised"):
-        rows = _numbers(facts.get(name) or {}, f"paradigm.{name}")
-        if rows and not {"original", "inter", "both"} <= rows.keys():
-            raise _wrong(f"paradigm.{name}", "a mapping of original, inter and both")
-    for name in ("cost_initial", "cost_reorganised", "chunk_bytes_bound", "setup_s", "order_s"):
-        if facts.get(name) is not None and not _is_number(facts[name]):
-            raise _wrong(f"paradigm.{name}", "a number")
-    _all_numbers(facts.get("row_bytes") or [], "paradigm.row_bytes")
-    _sequence(facts.get("keeps") or [], "paradigm.keeps")
-
-
-def _check_node(node: object, where: str) -> None:
-    """See `gnnexp.provenance.machine.read_node`."""
-    found = _mapping(node, where)
-    for name in ("host", "cpu", "torch"):
-        if not isinstance(found.get(name), str):
-            raise _wrong(f"{where}.{name}", "a text")
-    if not _is_count(found.get("cores"), 0):
-        raise _wrong(f"{where}.cores", "a count")
-    _all_texts(found.get("gpus"), f"{where}.gpus")
-
-
-def _check_rank(rank: object, where: str) -> None:
-    found = _mapping(rank, where)
-    times = _mapping(found.get("times"), f"{where}.times")
-    for name in ("phases", "hidden", "crossings"):
-        _numbers(times.get(name, {}), f"{where}.times.{name}")
-    if not _is_number(times.get("epoch_s", 0.0)) or "phases" not in times:
-        raise _wrong(f"{where}.times", "times of phases and of the epoch")
-    for traffic in _mapping(found.get("traffic"), f"{where}.traffic").values():
-        _numbers(traffic, f"{where}.traffic")
-    _numbers(found.get("work"), f"{where}.work")
-    _numbers(_part(found, "memory", f"{where}."), f"{where}.memory")
-
-
-# --- kinds of values -------------------------------------------------------------------------------------------------
-def _wrong(where: str, what: str) -> ValueError:
-    return ValueError(f"{where} must be {what}")
-
-
-def _mapping(value: object, where: str) -> Mapping[str, Any]:
-    if not isinstance(value, dict):
-        raise _wrong(where, "a mapping")
-    return value
-
-
-def _part(node: Mapping[str, Any], name: str, where: str) -> Mapping[str, Any]:
-    """A mapping inside of another one; empty where it is not there, which null does not say."""
-    return _mapping(node.get(name, {}), f"{where}{name}")
-
-
-def _sequence(value: object, where: str) -> Sequence[Any]:
-    if not isinstance(value, list):
-        raise _wrong(where, "a list")
-    return value
-
-
-def _numbers(value: object, where: str) -> Mapping[str, float]:
-    found = _mapping(value, where)
-    _all_numbers(list(found.values()), where)
-    return found
-
-
-def _all_numbers(value: object, where: str) -> None:
-    """A list of numbers that fit a float; NaN and infinity are numbers."""
-    found = _sequence(value, where)
-    types = set(map(type, found))
-    if not types <= _NUMBERS or (int in types and any(map(_is_too_large, found))):
-        raise _wrong(where, "numbers")
-
-
-def _all_texts(value: object, where: str) -> None:
-    if not all(isinstance(item, str) for item in _sequence(value, where)):
-        raise _wrong(where, "texts")
-
-
-def _texts(node: Mapping[str, Any], names: Sequence[str], where: str) -> None:
-    """Those that are there."""
-    for name in names:
-        if node.get(name) is not None and not isinstance(node[name], str):
-            raise _wrong(f"{where}{name}", "a text")
+def _hinted(hint: Any) -> Rule:  # noqa: ANN401  an annotation
+    return _rule(lambda value: fits(value, hint) and (hint is str or not _is_too_large(value)), describe(hint))
 
 
 def _is_number(value: object) -> bool:
-    return type(value) in _NUMBERS and not _is_too_large(value)
+    return type(value) in (int, float) and not _is_too_large(value)
 
 
 def _is_too_large(value: object) -> bool:
+    """A whole number that no float holds."""
     return type(value) is int and not -_MOST <= value <= _MOST
 
 
-def _is_count(value: object, least: int, most: int = MOST_COUNTED) -> bool:
-    return type(value) is int and least <= value <= most
+def _are_numbers(values: Collection[object]) -> bool:
+    types = set(map(type, values))
+    return types <= {int, float} and (int not in types or not any(map(_is_too_large, values)))
+
+
+def _count(least: int, what: str = "a count", most: int = MOST_COUNTED) -> Rule:
+    return _rule(lambda value: type(value) is int and least <= value <= most, what)
+
+
+_MAPPING, _LIST = _rule(lambda value: isinstance(value, dict), "a mapping"), _rule(
+    lambda value: isinstance(value, list), "a list")
+_TEXT, _NUMBER = _rule(lambda value: isinstance(value, str), "a text"), _rule(_is_number, "a number")
+_NUMBERS = _rule(lambda value: isinstance(value, list) and _are_numbers(value), "numbers")
+_NAMED_NUMBERS = _rule(lambda value: isinstance(value, dict) and _are_numbers(value.values()), "numbers by name")
+_FROM_ONE = _count(1, "a count from 1 on")
+
+
+def _texts(*names: str) -> dict[str, Rule]:
+    return dict.fromkeys(names, _none_or(_TEXT))
+
+
+# --- records ---------------------------------------------------------------------------------------------------------
+_LINKS = _rule(lambda value: value is None or (isinstance(value, dict) and value.keys() <= parameters_of_dataclass(
+    Links).keys() and all(item is None or _is_number(item) for item in value.values())), describe(Links))
+_CONFIG = _fields({
+    **dict.fromkeys(("partitioner", "sampler", "paradigm", "tracker"), _MAPPING),
+    "dataset": _fields({"scale": _none_or(_rule(lambda value: _is_number(value) and 0 < value < _MOST,
+                                                "a positive number"))}),
+    "model": _fields(dict.fromkeys(("hidden", "layers"), _none_or(_FROM_ONE))),
+    **dict.fromkeys(("feature_store", "task"), _fields({"dim": _none_or(_FROM_ONE)})),
+    "train": _options(TrainConfig, {}),
+    "hardware": _options(HardwareConfig, {
+        **dict.fromkeys(("nodes", "workers"), _FROM_ONE), "links": _LINKS,
+        "launcher": _fields(_texts("_target_"))}),
+    **_texts("name", "system"),
+}, ("dataset", "model", "hardware", "train"))
+_BY_NAME = _values(_none_or(_TEXT))
+_PROVENANCE = _fields({
+    **_texts("uid", "run_key", "date", "code_version", "reproduce", "cwd", "sweep", "dataset_key", "partition"),
+    "choices": _BY_NAME, "libraries": _BY_NAME, "graph": _NAMED_NUMBERS, "chosen": _fields(_texts("device")),
+    "hardware": _fields({
+        **_texts("host", "cpu", "system"),
+        **dict.fromkeys(("cores", "threads", "ram_bytes"), _count(0, most=_MOST_BYTES)),
+        "side_by_side": _fields({"num_cases": _FROM_ONE}), "gpus": _each(_TEXT)}),
+    "code": _none_or(_fields(dict.fromkeys(("changed", "own"), _values(_TEXT)), ("changed", "own"))),
+})
+_JOB = _fields({"config": _CONFIG, "provenance": _PROVENANCE, "profile": _none_or(_MAPPING)}, ("config", "provenance"))
+_ROWS = _rule(lambda rows: isinstance(rows, dict) and _are_numbers(rows.values()) and (
+    not rows or {"original", "inter", "both"} <= rows.keys()), "numbers named original, inter and both")
+_FACTS = _fields({
+    "chunks": _count(0), **dict.fromkeys(("rows_initial", "rows_reorganised"), _none_or(_ROWS)),
+    **dict.fromkeys(("cost_initial", "cost_reorganised", "chunk_bytes_bound", "setup_s", "order_s"),
+                    _none_or(_NUMBER)), "row_bytes": _none_or(_NUMBERS), "keeps": _none_or(_LIST)})
+_OF_NODE = {**dict.fromkeys(("host", "cpu", "torch"), _TEXT), "cores": _count(0), "gpus": _each(_TEXT)}
+_RESULT = _fields({
+    "config": _CONFIG, "provenance": _PROVENANCE,
+    "epochs": _each(_fields({"metrics": _NAMED_NUMBERS}, ("metrics",))), "summary": _NAMED_NUMBERS,
+    "status": _rule(lambda value: value in STATUSES, " or ".join(STATUSES)), **_texts("reason", "kind"),
+    "quality": _none_or(_NAMED_NUMBERS), "paradigm": _none_or(_FACTS),
+    "nodes": _none_or(_each(_fields({**_OF_NODE, "num_cases": _FROM_ONE}, _OF_NODE))),
+    "attempts": _none_or(_each(_MAPPING)),
+}, ("config", "provenance", "epochs", "summary", "status"))
+_RANK = _fields({
+    "times": _fields({"epoch_s": _NUMBER, **dict.fromkeys(("phases", "hidden", "crossings"), _NAMED_NUMBERS)},
+                     ("phases",)),
+    "traffic": _values(_NAMED_NUMBERS), "work": _NAMED_NUMBERS, "memory": _NAMED_NUMBERS}, ("times", "traffic", "work"))
+_LINE = _fields({
+    "epoch": _count(0), "time": _NUMBER, "metrics": _NAMED_NUMBERS, "losses": _NUMBERS, "ranks": _each(_RANK),
+    "batches": _values(_each(_each(_NUMBERS)))}, ("epoch", "metrics"))
+_STATE = _fields({
+    **_texts("name", "description", "command"),
+    "cases": _each(_fields({**_texts("key", "dataset_key", "run_dir", "status", "reason"), "label": _TEXT},
+                           ("label",)))}, ("cases",))

@@ -54,11 +54,9 @@ def compare(first: Run, second: Run) -> Table:
     Raises:
         DataError: one of them did not finish.
     """
-    problems = [Problem(str(run.path), run.status, f"must have finished: {run.reason or run.status}",
-                        "gnnexp resume goes on with it; gnnexp report lists the runs")
-                for run in (first, second) if run.status != "finished"]
-    if problems:
-        raise DataError(problems)
+    DataError.raise_all([Problem(str(run.path), run.status, f"must have finished: {run.reason or run.status}",
+                                 "gnnexp resume goes on with it; gnnexp report lists the runs")
+                         for run in (first, second) if run.status != "finished"])
     phases = _ordered(_lines(first, second, _PHASES))
     epoch = _lines(first, second, (_EPOCH,))
     whole = epoch[0].difference if epoch else math.nan

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gnnexp.record.runs import MACHINE, Run
 from gnnexp.reports.table import Table
 from gnnexp.reports.values.metrics import value_of
+from gnnexp.reports.values.spread import number_cell
 
 _HEADER = ("system", "dataset", "model", "paradigm", "ranks", "test metric", "epoch s", "device MB", "host MB",
            "status", "date", "directory")
@@ -37,7 +38,7 @@ def _cells(run: Run) -> tuple[str, ...]:
     return (
         run.value("system"), _dataset(run), run.value("model"), str(run.provenance.get("choices", {}).get("paradigm")),
         _ranks(run), "–" if math.isnan(value) else f"{100 * value:.2f} {name.partition('/')[0]}",
-        *(_number(figure, ".4g") for figure in (value_of(run, "time/epoch_s"), *peaks)),
+        *(number_cell(figure) for figure in (value_of(run, "time/epoch_s"), *peaks)),
         "finished" if done else f"{run.kind or run.status}: {run.reason}" if run.reason else run.kind or run.status,
         _date(run)[:16].replace("T", " "), str(run.path),
     )
@@ -53,10 +54,6 @@ def _dataset(run: Run) -> str:
 def _ranks(run: Run) -> str:
     hardware = run.config.get("hardware", {})
     return str(int(hardware.get("nodes", 1)) * int(hardware.get("workers", 1)))
-
-
-def _number(value: float, form: str) -> str:
-    return "–" if math.isnan(value) else f"{value:{form}}"
 
 
 # --- orders ----------------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ _MORE_BYTES = tuple((tag, f"comm/bytes_{tag}")
 # Which keys tell runs apart when nobody says so, in this order.
 _KEYS = ("system", "dataset", "model", "sampler", "partitioner", "hardware.workers")
 # What systems bring from their papers; a comparison of systems has one `train=` for all.
-_HYPER_PARAMETERS = ("train.lr", "train.weight_decay", "train.optimizer", "train.batch_size", "train.batch_of",
+_HYPER_PARAMETERS = ("optimizer", "optimizer.lr", "optimizer.weight_decay", "train.batch_size", "train.batch_of",
                      "train.epochs", "sampler.fanouts", "model.hidden", "model.layers", "model.dropout")
 # Of keys in which runs of one row differ so many are named.
 _MOST_NAMED = 4
@@ -306,11 +306,6 @@ def _bytes_cell(group: Group, metric: str) -> str:
     values = [0.0 if math.isnan(value) else value for value in (run.median(metric) for run in group.runs)]
     mean, half = mean_and_interval(values)
     return megabytes_cell(mean) + (f" ± {half / 1e6:.2g}" if half > 0 else "")
-
-
-def seconds_cell(value: float) -> str:
-    """Seconds to a tenth of a millisecond."""
-    return "–" if math.isnan(value) else f"{value:.4f}"
 
 
 def megabytes_cell(value: float) -> str:

@@ -205,8 +205,7 @@ class MLP(Decoder):
         if hidden is not None and hidden < 1:
             problems.append(Problem("task.decoder.hidden", hidden, "must be at least 1, or null for the columns of the "
                                     "model's output", "+task.decoder.hidden=null"))
-        if problems:
-            raise ConfigError(problems)
+        ConfigError.raise_all(problems)
         super().__init__()
         self.num_layers, self.hidden, self.dropout = layers, hidden, dropout
 

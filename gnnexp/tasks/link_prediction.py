@@ -28,7 +28,7 @@ from gnnexp.tasks.known import KnownLinks
 from gnnexp.tasks.metrics import hits_of_ranks, hits_over_negatives, mean_reciprocal_rank
 from gnnexp.tasks.negatives import Corrupt, Negatives, Sampling
 from gnnexp.tasks.pairs import Pairs, numbered
-from gnnexp.tasks.ranking import Scorer, filtered_ranks, pair_scores, share_of_negatives
+from gnnexp.tasks.ranking import Scorer, filtered_ranks, negatives_of_links, pair_scores
 
 Weighting = Literal["each", "balanced"]
 _SPLITS = {"val": "valid", "test": "test"}
@@ -36,7 +36,7 @@ _HITS = re.compile(r"hits@[1-9][0-9]*")
 # Of ranks, as papers on knowledge graphs report; over fixed negatives, as OGB's leaderboards do (collab 50, ppa 100).
 _OF_RANKS, _OVER_NEGATIVES = (1, 3, 10), (10, 20, 50, 100)
 _DISTMULT = "task.decoder._target_=gnnexp.tasks.decoders.DistMult"
-_MEND = ("choose one with links: dataset=ogb dataset.name=ogbl-ddi, dataset=fb15k_237; or hold some out: "
+_FIX = ("choose one with links: dataset=ogb dataset.name=ogbl-ddi, dataset=fb15k_237; or hold some out: "
          "dataset.link_split={val:0.05,test:0.1} of dataset=edge_list and rmat")
 
 
@@ -73,8 +73,7 @@ class LinkPrediction(Task):
         self.negatives_per_link = negatives
         self.metric, self._plan = metric, Negatives(negatives, sampling, corrupt, avoid_positives)
         self._template, self._fixed = DistMult() if decoder is None else decoder, False
-        if problems := [*self._plan.problems(), *self._problems()]:
-            raise ConfigError(problems)
+        ConfigError.raise_all([*self._plan.problems(), *self._problems()])
 
     def _problems(self) -> list[Problem]:
         wrong = []
@@ -106,7 +105,7 @@ class LinkPrediction(Task):
         train = graph.links.get("train")
         if train is None or not train.shape[0]:
             what = "has no links" if not graph.links else f"has links {sorted(graph.links)}, none to train on"
-            return [Problem("dataset", graph.name, what, _MEND)]
+            return [Problem("dataset", graph.name, what, _FIX)]
         problems = []
         if train.shape[1] == 3 and not self._template.typed:
             problems.append(Problem("task.decoder", type(self._template).__name__, f"{graph.name} has links of several "
@@ -242,7 +241,7 @@ class LinkPrediction(Task):
         none = np.empty(0, np.float32)
         for scores in pair_scores(scorer, links[chosen], budget):
             yield {"positive": scores, "negative": none}
-        for scores in pair_scores(scorer, share_of_negatives(fixed, chosen, links.shape[0]), budget):
+        for scores in pair_scores(scorer, negatives_of_links(fixed, chosen, links.shape[0]), budget):
             yield {"positive": none, "negative": scores}
 
     @cached_property

@@ -72,7 +72,7 @@ def pair_scores(scorer: Scorer, links: Tensor, budget: int) -> Iterator[np.ndarr
         yield scorer.pairs(piece)
 
 
-def share_of_negatives(negatives: Tensor, chosen: Tensor, num_links: int) -> Tensor:
+def negatives_of_links(negatives: Tensor, chosen: Tensor, num_links: int) -> Tensor:
     """Those of `m` negatives that go with the links `chosen` of n: link i has those from i m / n to (i + 1) m / n."""
     first, last = (number * negatives.shape[0] // num_links for number in (chosen, chosen + 1))
     lengths = last - first

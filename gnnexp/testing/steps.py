@@ -18,7 +18,7 @@ from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
 from gnnexp.job import Job
 from gnnexp.training.assemble import Artifacts, assemble
-from gnnexp.training.train import make_optimizer
+from gnnexp.training.optimization import Optimization
 
 MODELS: dict[str, dict[str, Any]] = {
     "gcn": {"_target_": "gnnexp.models.gcn.GCN"},
@@ -26,6 +26,11 @@ MODELS: dict[str, dict[str, Any]] = {
     "gin": {"_target_": "gnnexp.models.gin.GIN"},
     "gat": {"_target_": "gnnexp.models.gat.GAT", "heads": 2, "attention_dropout": 0.3},
 }
+
+
+def optimizer(name: str = "Adam", **options: object) -> dict[str, Any]:
+    """The group `optimizer` of a class of torch; learning rate 0.01 unless it says something else."""
+    return {"_target_": f"torch.optim.{name}", "_partial_": True, "lr": 0.01, **options}
 
 
 def small_config(model: Mapping[str, Any], **changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,7 +51,8 @@ def small_config(model: Mapping[str, Any], **changes: Mapping[str, Any]) -> dict
         "paradigm": {"_target_": "gnnexp.paradigms.data_parallel.DataParallel"},
         "hardware": {"launcher": {"_target_": "gnnexp.launchers.local.LocalLauncher"},
                      "nodes": 1, "workers": 1, "device": "cpu", "threads": 1},
-        "train": {"epochs": 1, "batch_size": 8, "lr": 0.01, "dtype": "float64", "overlap": False},
+        "optimizer": optimizer(fused=True),
+        "train": {"epochs": 1, "batch_size": 8, "dtype": "float64", "overlap": False},
         "seed": 3,
     }
     for group, values in changes.items():
@@ -90,7 +96,7 @@ def run_steps(
         artifacts = Artifacts(graph, partition, frequency)
         job = assemble(experiment_of(config), artifacts, Path(folder), read_environment())
         trainer = job.experiment.paradigm.trainer(job)
-        optimizer = make_optimizer(trainer.module, job.experiment.train)
+        optimization = Optimization(job, trainer)
         losses: list[tuple[float, int]] = []
         gradients: dict[str, torch.Tensor] = {}
         job.comm.ledger.take()
@@ -105,10 +111,11 @@ def run_steps(
                         name: p.grad.clone().cpu() for name, p in trainer.module.named_parameters()
                         if p.grad is not None
                     } | _row_gradients(job)
-                trainer.update(optimizer)
+                optimization.step()
                 losses.append((float(loss), count))
                 if len(losses) == steps:
                     break
+            optimization.end_epoch({})
             epoch += 1
         traffic = job.comm.ledger.take()
         work = trainer.end_epoch().work

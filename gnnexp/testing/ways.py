@@ -88,8 +88,7 @@ def assert_exact_in(
         RankError: a rank failed.
     """
     config = config_in(way, model, hardware={"workers": size})
-    if problems := problems_of(config):
-        raise ConfigError(problems)
+    ConfigError.raise_all(problems_of(config))
     if partition is None:
         partition = placed(way, nasty_graph(), size, kind)
     assert_exact(ranks, size, nasty_graph, config, 1e-10, partition=partition, steps=steps)

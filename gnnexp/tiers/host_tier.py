@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gnnexp.errors import DataError, Problem
 
-Place = Literal["ram", "file"]
+HostMemory = Literal["ram", "file"]
 
 
 class HostTier:
@@ -32,7 +32,7 @@ class HostTier:
         num_bytes: given out so far.
     """
 
-    def __init__(self, place: Place, folder: Path, *, pinned: bool) -> None:
+    def __init__(self, place: HostMemory, folder: Path, *, pinned: bool) -> None:
         self._place, self._folder, self._pinned = place, folder, pinned
         self.num_bytes = 0
 

@@ -163,7 +163,7 @@ class DeviceTier:
             else:
                 add_rows(into, ids, rows)
 
-    def settle(self, rows: Tensor, into: Tensor) -> None:
+    def copy_on_host(self, rows: Tensor, into: Tensor) -> None:
         """Copy within host memory, unless both are the same: the host's own work."""
         if rows is not into:
             with self._crossing("host_add"):

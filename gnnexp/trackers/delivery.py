@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.files.disk import locked, remove_unfinished
@@ -24,6 +24,7 @@ from gnnexp.record.records import (
     write_json,
 )
 
+T = TypeVar("T")
 DELIVERY_FILE = "delivery.json"
 _LOCK_FILE = "delivery.lock"
 # How long a run that goes on waits for a process that still delivers its earlier attempt: one takes seconds.
@@ -32,14 +33,15 @@ REOPEN_S = 60.0
 
 @dataclass(frozen=True)
 class Delivery:
-    """State of one run's delivery.
+    """State of the delivery of one run, or of one sweep's report.
 
     Attributes:
         uri: of the store.
         run_id: the run's name there, empty before it exists.
-        epochs: how many epochs the store has.
-        done: whether everything, the end included, has been delivered.
+        epochs: how many epochs of the run the store has.
+        done: whether everything of the run, the end included, has been delivered.
         reopened: whether the run goes on after its end was delivered.
+        digest: of the report that was delivered.
         schema: of this file.
     """
 
@@ -48,6 +50,7 @@ class Delivery:
     epochs: int = 0
     done: bool = False
     reopened: bool = False
+    digest: str = ""
     schema: int = 1
 
     def save(self, run_dir: Path) -> None:
@@ -68,13 +71,21 @@ def _stored(run_dir: Path) -> Delivery | None:
         DataError: it is damaged.
     """
     path = run_dir / DELIVERY_FILE
-    try:
-        return read_fields(path, Delivery)
-    except FileNotFoundError:
+    if not os.path.lexists(path):
         return None
+    return read_stored(path, Delivery, "remove it: what the store has is then asked of the store")
+
+
+def read_stored(path: Path, cls: type[T], fix: str) -> T:
+    """A dataclass that was written as JSON.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    try:
+        return read_fields(path, cls)
     except (OSError, ValueError) as error:
-        mend = "remove it: what the store has is then asked of the store"
-        raise DataError(unreadable(path, error, mend)) from None
+        raise DataError(unreadable(path, error, fix)) from None
 
 
 def reopen(run_dir: Path, timeout_s: float = REOPEN_S) -> None:

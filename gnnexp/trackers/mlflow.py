@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -32,7 +32,7 @@ from gnnexp.trackers.description import (
     run_name,
 )
 from gnnexp.trackers.limited import Limited
-from gnnexp.trackers.report_record import ReportRecord, read_report, read_report_delivery
+from gnnexp.trackers.report_record import ReportRecord, read_report
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -91,10 +91,15 @@ class MlflowTracker(Tracker):
         run_dir = run_dir.resolve()
         if read_delivery(run_dir, self.where()).done:
             return True
-        try:
+        with self._in_words():
             client = self._connect()
             with delivering(run_dir, self.timeout_s):
                 return self._deliver(client, run_dir, end=end)
+
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        try:
+            yield
         except Exception as error:  # requests', SQLAlchemy's, alembic's and MLflow's own trees have no common base
             raise TrackingError(f"{self.where()}: {_first_line(error)}") from error
 
@@ -120,21 +125,18 @@ class MlflowTracker(Tracker):
         """See `Tracker.deliver_report`: a run of its own, the same one whenever the report is made again."""
         folder = folder.resolve()
         record = read_report(folder)
-        delivery = read_report_delivery(folder, self.where())
-        if delivery.digest == record.digest:
+        if read_delivery(folder, self.where()).digest == record.digest:
             return True
-        try:
+        with self._in_words():
             client = self._connect()
             with delivering(folder, self.timeout_s):
-                delivery = read_report_delivery(folder, self.where())  # another process may have been faster
+                delivery = read_delivery(folder, self.where())  # another process may have been faster
                 if delivery.digest != record.digest:
                     run_id = delivery.run_id or self._report_run(client, record)
                     replace(delivery, run_id=run_id).save(folder)
                     _fill_report_run(client, run_id, folder, record)
                     self._remove_doubles(client, record.uid, run_id)
                     replace(delivery, run_id=run_id, digest=record.digest).save(folder)
-        except Exception as error:  # as in `deliver`
-            raise TrackingError(f"{self.where()}: {_first_line(error)}") from error
         return True
 
     def view(self, address: str) -> str:
@@ -143,10 +145,8 @@ class MlflowTracker(Tracker):
         Raises:
             TrackingError: if the store does not answer.
         """
-        try:
+        with self._in_words():
             self._connect()
-        except Exception as error:  # as in `deliver`
-            raise TrackingError(f"{self.where()}: {_first_line(error)}") from error
         return (f"{address.rstrip('/')}/#/experiments/{self._experiment_id}/runs?workflowType=machine_learning"
                 f"&viewStateShareKey={VIEW_KEY}")
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from gnnexp.errors import DataError, Problem
-from gnnexp.record.records import read_fields, unreadable, write_json
-from gnnexp.trackers.delivery import DELIVERY_FILE
-
-T = TypeVar("T")
+from gnnexp.record.records import write_json
+from gnnexp.trackers.delivery import read_delivery, read_stored
 
 REPORT_FILE = "report.json"
 
@@ -54,51 +51,14 @@ def read_report(folder: Path) -> ReportRecord:
     Raises:
         DataError: its file is damaged.
     """
-    record = _read(folder / REPORT_FILE, ReportRecord, "make the report again")
+    record = read_stored(folder / REPORT_FILE, ReportRecord, "make the report again")
     if outside := [name for name in record.files if name != Path(name).name]:
         raise DataError(Problem(str(folder / REPORT_FILE), outside[0], "files of a report are in its folder",
                                 "make the report again"))
     return record
 
 
-@dataclass(frozen=True)
-class ReportDelivery:
-    """What of a report has been delivered.
-
-    Attributes:
-        uri: of the store.
-        run_id: the report's run there.
-        digest: of what was delivered.
-        schema: of this file.
-    """
-
-    uri: str
-    run_id: str = ""
-    digest: str = ""
-    schema: int = 1
-
-    def save(self, folder: Path) -> None:
-        """Write atomically."""
-        write_json(folder / DELIVERY_FILE, asdict(self))
-
-
-def read_report_delivery(folder: Path, uri: str) -> ReportDelivery:
-    """The state of delivery to `uri`; a delivery to another store does not count."""
-    path = folder / DELIVERY_FILE
-    if not os.path.lexists(path):
-        return ReportDelivery(uri)
-    found = _read(path, ReportDelivery, "remove it: what the store has is then asked of the store")
-    return found if found.uri == uri else ReportDelivery(uri)
-
-
-def _read(path: Path, cls: type[T], mend: str) -> T:
-    try:
-        return read_fields(path, cls)
-    except (OSError, ValueError) as error:
-        raise DataError(unreadable(path, error, mend)) from None
-
-
 def undelivered_reports(folder: Path, uri: str) -> list[Path]:
     """Folders of reports below `folder` that `uri` does not have as they are, in order of their names."""
     found = sorted(path.parent for path in folder.rglob(REPORT_FILE))
-    return [one for one in found if read_report_delivery(one, uri).digest != read_report(one).digest]
+    return [one for one in found if read_delivery(one, uri).digest != read_report(one).digest]

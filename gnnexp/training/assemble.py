@@ -31,7 +31,7 @@ from gnnexp.graph.storage.presample import open_presample
 from gnnexp.job import Job
 from gnnexp.kernels.pool import Pool
 from gnnexp.measure.memory import resets_host_peak
-from gnnexp.measure.phases import Delay, PhaseTimer
+from gnnexp.measure.phases import PhaseTimer
 from gnnexp.models.layer import Degrees
 from gnnexp.tiers.tier import DeviceTier
 
@@ -66,7 +66,7 @@ def assemble(experiment: Experiment, artifacts: Artifacts, directory: Path, envi
     with _from_cache(directory):
         graph = open_graph(artifacts.graph) if isinstance(artifacts.graph, Path) else artifacts.graph
     graph = as_seen(experiment, graph)
-    timer = PhaseTimer(_synchronizer(device), _delay(hardware, environment.rank))
+    timer = PhaseTimer(_synchronizer(device))
     comm = Communicator(
         environment, timer, device, timeout_s=hardware.timeout_s, throttle=hardware.throttle
     )
@@ -74,7 +74,6 @@ def assemble(experiment: Experiment, artifacts: Artifacts, directory: Path, envi
         "host": environment.host, "device": _name(device), "comm_backend": backend, "threads": threads,
         "throttle": None if hardware.throttle is None else f"emulated: {hardware.throttle:g} bytes/s",
         "host_peak": "of each epoch" if resets_host_peak() else "since the process began: this system resets no peak",
-        "straggler": None if hardware.straggler is None else vars(hardware.straggler),
     }
     with _from_cache(directory):
         parts = None if artifacts.parts is None else open_parts(artifacts.parts)
@@ -100,12 +99,12 @@ def _planned(experiment: Experiment, artifacts: Artifacts, graph: Graph, parts: 
 
 @contextmanager
 def _from_cache(run_dir: Path) -> Iterator[None]:
-    """What the launcher prepared may have been removed or damaged since; whoever prepares it again mends both."""
+    """What the launcher prepared may have been removed or damaged since; whoever prepares it again fixes both."""
     try:
         yield
     except DataError as error:
-        mend = f"gnnexp resume {run_dir} prepares it again"
-        raise DataError([replace(problem, mend=mend) for problem in error.problems]) from None
+        fix = f"gnnexp resume {run_dir} prepares it again"
+        raise DataError([replace(problem, fix=fix) for problem in error.problems]) from None
 
 
 def _shard(graph: Graph, artifacts: Artifacts, comm: Communicator) -> Shard:
@@ -132,11 +131,10 @@ def _job(
     model, graph = experiment.model.make(), shard.graph
     shard = replace(shard, needs=model.needs)
     mesh = _mesh(shard.partition, comm)
-    group_comm, batch_comm = comm.along(mesh, "parts"), comm.beside().along(mesh, "parts")
+    group_comm, batch_comm = comm.along(mesh, "parts"), comm.clone_for_thread().along(mesh, "parts")
     dtype, seed = getattr(torch, experiment.train.dtype), experiment.seed
     sampler, store, task = experiment.sampler.make(), experiment.feature_store.make(), experiment.task.make()
-    if problems := task.check(graph):
-        raise ConfigError(problems)
+    ConfigError.raise_all(task.check(graph))
     sampler.pool = pool = Pool()  # one for all: each keeps what is idle up to its limit
     store.draw_from(pool)
     if parts is None:  # else each part has a sampler and a store of its own
@@ -144,7 +142,7 @@ def _job(
         store.setup(shard, dtype, torch.device("cpu") if plan.features_on_host else device, batch_comm,
                     crosses=not plan.features_on_host)
         if isinstance(store, TrainableStore):
-            store.begin(experiment.train, seed)
+            store.begin(experiment.optimizer, seed)
     task.setup(graph, device)
     model.setup(graph.num_features, graph.num_classes, Degrees.of(graph), seed=seed, dtype=dtype, device=device)
     assert model.backend is not None
@@ -189,11 +187,6 @@ def _synchronizer(device: torch.device) -> Any:  # noqa: ANN401
     if device.type != "cuda":
         return None
     return lambda: torch.cuda.synchronize(device)
-
-
-def _delay(hardware: HardwareConfig, rank: int) -> Delay | None:
-    straggler = hardware.straggler
-    return None if straggler is None or straggler.rank != rank else Delay(straggler.phase, straggler.seconds)
 
 
 def _name(device: torch.device) -> str:

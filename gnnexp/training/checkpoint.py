@@ -33,8 +33,7 @@ FOLDER = "checkpoints"
 SHARED, META = "shared.pt", "checkpoint.json"
 BEST = "best"
 SCHEMA = 1
-_CHUNK = 1 << 22
-_MEND = "remove this checkpoint: the run goes on from an earlier one, or from its start"
+_FIX = "remove this checkpoint: the run goes on from an earlier one, or from its start"
 
 
 @dataclass(frozen=True, order=True)
@@ -106,7 +105,7 @@ def _rank_file(rank: int) -> str:
 
 
 def _damaged(path: Path, why: str) -> DataError:
-    return DataError(Problem(str(path), path.name, why, _MEND))
+    return DataError(Problem(str(path), path.name, why, _FIX))
 
 
 def _check_archive(path: Path) -> None:
@@ -122,11 +121,8 @@ def _check_archive(path: Path) -> None:
 
 
 def _checksum(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # --- reading -------------------------------------------------------------------------------------------------------
@@ -146,7 +142,7 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(path, f"cannot be read: {type(error).__name__}: {error}") from None
     if schema != SCHEMA:
-        raise DataError(Problem(str(path), schema, f"is of another version than {SCHEMA}", _MEND))
+        raise DataError(Problem(str(path), schema, f"is of another version than {SCHEMA}", _FIX))
     numbers = (position.epoch, position.step, opened.num_ranks - 1 if isinstance(opened.num_ranks, int) else -1)
     if not all(isinstance(number, int) and number >= 0 for number in numbers):
         raise _damaged(path, "position and num_ranks must be numbers, 0 or more")

@@ -30,7 +30,7 @@ from gnnexp.graph.subset import contains, with_neighbours
 from gnnexp.job import Job
 from gnnexp.measure.memory import MappedPages, give_back_heap, host_peak_bytes, reset_host_peak
 from gnnexp.models.model import Model
-from gnnexp.paradigms.loops.targets import share
+from gnnexp.paradigms.loops.targets import targets_of_rank
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.samplers.full import FullSampler
 from gnnexp.tasks.base import Scores
@@ -148,7 +148,7 @@ class Evaluation:
         for index in range(model.num_layers):
             held = self._hidden(model, index, held)
         assert held is not None and held.places is None
-        own = {split: share(links, job.comm.rank, job.comm.size) for split, links in self._splits.items()}
+        own = {split: targets_of_rank(links, job.comm.rank, job.comm.size) for split, links in self._splits.items()}
         return {split: list(job.task.score_pairs(split, held.rows, links, self._half)) for split, links in own.items()}
 
     @cached_property

@@ -14,7 +14,7 @@ from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import STOP_VARIABLE
 
 
-class Wish(IntEnum):
+class StopRequest(IntEnum):
     """What a rank was asked to do; the larger one wins."""
 
     NOTHING = 0
@@ -36,17 +36,17 @@ class Interruption:
     """
 
     def __init__(self, comm: Communicator) -> None:
-        self._agreement = Agreement(comm.beside())
-        self._wish = Wish.NOTHING
+        self._agreement = Agreement(comm.clone_for_thread())
+        self._request = StopRequest.NOTHING
         self.asked_by = "another rank"
 
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Have signals noted instead of ending this process."""
-        on_usr2 = Wish.STOP if os.environ.get(STOP_VARIABLE) else Wish.SAVE
+        on_usr2 = StopRequest.STOP if os.environ.get(STOP_VARIABLE) else StopRequest.SAVE
         before = {
-            number: signal.signal(number, self._note(wish))
-            for number, wish in ((signal.SIGTERM, Wish.STOP), (signal.SIGUSR2, on_usr2))
+            number: signal.signal(number, self._note(request))
+            for number, request in ((signal.SIGTERM, StopRequest.STOP), (signal.SIGUSR2, on_usr2))
         }
         try:
             yield
@@ -54,21 +54,21 @@ class Interruption:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _note(self, wish: Wish) -> Callable[[int, FrameType | None], None]:
+    def _note(self, request: StopRequest) -> Callable[[int, FrameType | None], None]:
         def handle(number: int, frame: FrameType | None) -> None:
-            self._wish, self.asked_by = max(self._wish, wish), signal.Signals(number).name
+            self._request, self.asked_by = max(self._request, request), signal.Signals(number).name
 
         return handle
 
-    def after_step(self) -> Wish:
+    def after_step(self) -> StopRequest:
         """What all ranks do now, after the same step of each."""
-        return Wish(self._agreement.after_step(self._wish))
+        return StopRequest(self._agreement.after_step(self._request))
 
-    def at_epoch_end(self) -> Wish:
+    def at_epoch_end(self) -> StopRequest:
         """What this rank knows of, for the agreement that ends an epoch."""
-        return max(self._wish, Wish(self._agreement.settle()))
+        return max(self._request, StopRequest(self._agreement.finish()))
 
-    def granted(self, wish: Wish) -> None:
-        """`wish` has been fulfilled; what was heard meanwhile, and asks for more, stands."""
-        if self._wish <= wish:
-            self._wish = Wish.NOTHING
+    def granted(self, request: StopRequest) -> None:
+        """`request` has been fulfilled; what was heard meanwhile, and asks for more, stands."""
+        if self._request <= request:
+            self._request = StopRequest.NOTHING

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import torch
-
 from gnnexp.errors import DataError, GnnexpError, Problem
 from gnnexp.job import Job
 from gnnexp.measure.record import RankRecord, losses_of_others, record_of
@@ -25,18 +23,19 @@ from gnnexp.training.checkpoint import (
     remove_unfinished,
     save_checkpoint,
 )
-from gnnexp.training.interruption import Wish
+from gnnexp.training.interruption import StopRequest
+from gnnexp.training.optimization import Optimization
 from gnnexp.training.parameters import join, put, take
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Earlier:
+class PartialEpoch:
     """What this rank has of an epoch that was stopped and is gone on with.
 
     Attributes:
-        record: of the pieces so far; None before the first.
+        record: of the segments so far; None before the first.
         resumed: for every stop: the step, the number of ranks before it, and whether their figures are in `record`
             (`same_ranks`; of other ranks only the losses are).
     """
@@ -44,39 +43,41 @@ class Earlier:
     record: RankRecord | None = None
     resumed: tuple[Mapping[str, int], ...] = field(default_factory=tuple)
 
-    def then(self, piece: RankRecord) -> Earlier:
-        """With the next piece."""
-        return Earlier(piece if self.record is None else self.record.joined(piece), self.resumed)
+    def then(self, segment: RankRecord) -> PartialEpoch:
+        """With the next segment."""
+        return PartialEpoch(segment if self.record is None else self.record.joined(segment), self.resumed)
 
 
 class RunState:
-    """Everything that changes during a run: model, optimizer, the trainer's own state, the epoch's record so far.
+    """Everything that changes during a run: model, optimizer, schedule, the trainer's own state, the epoch's record.
 
     Args:
-        job, trainer, optimizer: of this rank.
+        job, trainer, optimization: of this rank.
     """
 
-    def __init__(self, job: Job, trainer: Trainer[Any], optimizer: torch.optim.Optimizer) -> None:
-        self._job, self._trainer, self._optimizer = job, trainer, optimizer
+    def __init__(self, job: Job, trainer: Trainer[Any], optimization: Optimization) -> None:
+        self._job, self._trainer, self._optimization = job, trainer, optimization
         self._train = job.experiment.train
 
-    def save_if(self, wish: Wish, position: Position, earlier: Earlier, best: Best) -> None:
+    def save_if(
+        self, request: StopRequest, position: Position, partial: PartialEpoch, best: Best, *, last: bool
+    ) -> None:
         """Write a checkpoint where one is due by `train.checkpoint_every`, is the best or the last, or is asked for."""
         every = self._train.checkpoint_every
-        last, is_best = position.epoch == self._train.epochs, position == best.position
+        is_best = position == best.position
         due = position.step == 0 and every > 0 and (last or is_best or position.epoch % every == 0)
-        if not due and wish == Wish.NOTHING:
+        if not due and request == StopRequest.NOTHING:
             return
         job = self._job
-        entries, slices = take(self._trainer.module, self._optimizer), slices_of(self._trainer.module)
+        entries, slices = take(self._trainer.module, self._optimization.optimizer), slices_of(self._trainer.module)
         shared = {"parameters": {name: entry for name, entry in entries.items() if name not in slices},
-                  "best": asdict(best)}
+                  "best": asdict(best), "optimization": self._optimization.state_dict()}
         own = {
             "parameters": {name: entries[name] for name in slices},
             "paradigm": self._trainer.state_dict(),
             "rows": {} if job.trained_rows is None else job.trained_rows.state_dict(),
-            "record": None if earlier.record is None else asdict(earlier.record),
-            "resumed": [dict(piece) for piece in earlier.resumed],
+            "record": None if partial.record is None else asdict(partial.record),
+            "resumed": [dict(segment) for segment in partial.resumed],
         }
         with job.timer.activity.during("checkpoint"):
             error = save_checkpoint(job.directory, job.comm, position, shared, own, self._train.checkpoints_kept,
@@ -84,7 +85,7 @@ class RunState:
         if error:
             logger.warning("no checkpoint at epoch %d, step %d: %s", position.epoch, position.step, error)
 
-    def restore(self, log: EpochLog) -> tuple[Position, Earlier, Best]:
+    def restore(self, log: EpochLog) -> tuple[Position, PartialEpoch, Best]:
         """Take back the latest whole checkpoint of the run directory; without one, training begins at the start.
 
         Returns:
@@ -97,7 +98,7 @@ class RunState:
         for problem in problems:
             logger.warning("a checkpoint that cannot be used: %s", problem)
         if found is None:
-            return Position(), Earlier(), Best()
+            return Position(), PartialEpoch(), Best()
         self._restore_parameters(found)
         best = Best(**found.shared().get("best", {}))
         if self._job.comm.rank == 0 and found.position == best.position:
@@ -109,17 +110,18 @@ class RunState:
         try:
             entries = dict(found.shared()["parameters"])
             if slices:
-                pieces = [found.of_rank(rank)["parameters"] for rank in range(found.num_ranks)]
-                entries |= join(pieces, slices)
-            put(self._trainer.module, self._optimizer, entries)
+                segments = [found.of_rank(rank)["parameters"] for rank in range(found.num_ranks)]
+                entries |= join(segments, slices)
+            put(self._trainer.module, self._optimization.optimizer, entries)
+            self._optimization.load_state_dict(found.shared().get("optimization", {}))
             if self._job.trained_rows is not None:
                 comm = self._job.comm  # placed as before on as many ranks; else any rank may have had what is here now
                 writers = [comm.rank] if found.num_ranks == comm.size else range(found.num_ranks)
                 self._job.trained_rows.load_pieces(found.of_rank(rank)["rows"] for rank in writers)
         except (KeyError, RuntimeError, ValueError, TypeError, AttributeError) as error:
             why = f"does not fit this model: {' '.join(str(error).split())[:300]}"
-            mend = "resume with the run's own configuration"
-            raise DataError(Problem(str(found.folder), "parameters", why, mend)) from None
+            fix = "resume with the run's own configuration"
+            raise DataError(Problem(str(found.folder), "parameters", why, fix)) from None
 
     def _find(self, log: EpochLog) -> tuple[Checkpoint | None, list[Problem]]:
         """Rank 0 looks, or has the reason why nobody can go on."""
@@ -140,7 +142,7 @@ class RunState:
         assert isinstance(answer, tuple)
         return answer
 
-    def _restore_own(self, found: Checkpoint) -> Earlier:
+    def _restore_own(self, found: Checkpoint) -> PartialEpoch:
         comm = self._job.comm
         same = found.num_ranks == comm.size
         own = found.of_rank(comm.rank) if same else found.of_rank(0)
@@ -150,11 +152,11 @@ class RunState:
             why = f"ranks of this paradigm have state of their own: the run can go on with {found.num_ranks} ranks only"
             raise DataError(Problem("hardware.workers", comm.size, why, "resume without changing workers"))
         if own["record"] is None:
-            return Earlier()
+            return PartialEpoch()
         if same:
             record: RankRecord | None = record_of(own["record"])
         else:
-            pieces = [record_of(found.of_rank(rank)["record"]) for rank in range(found.num_ranks)]
-            record = losses_of_others(pieces, comm.rank)
+            segments = [record_of(found.of_rank(rank)["record"]) for rank in range(found.num_ranks)]
+            record = losses_of_others(segments, comm.rank)
         stop = {"step": found.position.step, "ranks": found.num_ranks, "same_ranks": int(same)}
-        return Earlier(record, (*own["resumed"], stop))
+        return PartialEpoch(record, (*own["resumed"], stop))

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from gnnexp.errors import ConfigError, DivergedError, Problem
+from gnnexp.errors import DivergedError
 from gnnexp.experiment.schema import TrainConfig
 from gnnexp.job import Job
 from gnnexp.measure.memory import TensorMeter, host_peak_bytes, reset_host_peak
@@ -20,12 +20,13 @@ from gnnexp.record.records import EpochLog
 from gnnexp.training.best import Best
 from gnnexp.training.checkpoint import Position
 from gnnexp.training.evaluate import Evaluation
-from gnnexp.training.interruption import Interruption, Wish
-from gnnexp.training.state import Earlier, RunState
+from gnnexp.training.interruption import Interruption, StopRequest
+from gnnexp.training.optimization import Optimization
+from gnnexp.training.state import PartialEpoch, RunState
 
 
 def train(job: Job, trainer: Trainer[Any], log: EpochLog, probed: Mapping[str, int]) -> str:
-    """Train for `train.epochs` epochs from where the run directory's last checkpoint ends; rank 0 writes the records.
+    """Train from where the run directory's last checkpoint ends, until the run `is_over`; rank 0 writes the records.
 
     Args:
         job: of the rank.
@@ -39,73 +40,82 @@ def train(job: Job, trainer: Trainer[Any], log: EpochLog, probed: Mapping[str, i
     Raises:
         DivergedError: the loss is not finite.
     """
-    optimizer = make_optimizer(trainer.module, job.experiment.train)
+    optimization = Optimization(job, trainer)
     evaluation = Evaluation(job, trainer)
     memory = {**trainer.memory(), **probed}
     job.comm.ledger.take()  # what was exchanged before belongs to no epoch
-    state, interruption = RunState(job, trainer, optimizer), Interruption(job.comm)
-    position, earlier, best = state.restore(log)
+    state, interruption = RunState(job, trainer, optimization), Interruption(job.comm)
+    position, partial, best = state.restore(log)
     with interruption.listening(), job.timer.activity.during("train"):
-        while position.epoch < job.experiment.train.epochs:
-            piece = run_epoch(job, trainer, optimizer, position, memory, interruption)
-            earlier = earlier.then(piece.record)
-            wish = piece.wish
-            if piece.ended:
-                wish, best = finish_epoch(job, position.epoch, earlier, evaluation, log, wish, best)
-                position, earlier = Position(position.epoch + 1), Earlier()
+        while not is_over(job.experiment.train, position, best):
+            segment = run_epoch(job, trainer, optimization, position, memory, interruption)
+            partial = partial.then(segment.record)
+            request = segment.request
+            if segment.ended:
+                request, best = finish_epoch(job, position.epoch, partial, optimization, evaluation, log, request, best)
+                position, partial = Position(position.epoch + 1), PartialEpoch()
             else:
-                position = Position(position.epoch, piece.next_step)
-            state.save_if(wish, position, earlier, best)
-            if wish == Wish.STOP and position.epoch < job.experiment.train.epochs:
+                position = Position(position.epoch, segment.next_step)
+            last = is_over(job.experiment.train, position, best)
+            state.save_if(request, position, partial, best, last=last)
+            if request == StopRequest.STOP and not last:
                 return interruption.asked_by
-            interruption.granted(wish)
+            interruption.granted(request)
     return ""
 
 
+def is_over(train: TrainConfig, position: Position, best: Best) -> bool:
+    """Whether `train.epochs` epochs are done, or `train.patience` epochs since the best validation metric."""
+    waited = position.epoch - best.position.epoch if best.epoch >= 0 else 0
+    return position.epoch >= train.epochs or (train.patience is not None and waited >= train.patience)
+
+
 def finish_epoch(
-    job: Job, epoch: int, whole: Earlier, evaluation: Evaluation, log: EpochLog, wish: Wish, best: Best
-) -> tuple[Wish, Best]:
+    job: Job, epoch: int, whole: PartialEpoch, optimization: Optimization, evaluation: Evaluation, log: EpochLog,
+    request: StopRequest, best: Best,
+) -> tuple[StopRequest, Best]:
     """Evaluate and record an epoch; returns what any rank was asked to do, and the best epoch so far."""
-    told: Any = job.comm.gather_objects((whole.record, wish, log.recorded(epoch)))
+    told: Any = job.comm.gather_objects((whole.record, request, log.recorded(epoch)))
     ranks = [rank for rank, _, _ in told]
     with job.timer.activity.during("evaluate"):
-        metrics = {**reduce_epoch(ranks), **evaluation.after(epoch)}
+        metrics = {**reduce_epoch(ranks), **optimization.learning_rates, **evaluation.after(epoch)}
+    optimization.end_epoch(metrics)
     log.append(epoch, metrics, ranks, step_losses(ranks), whole.resumed)
     if not torch.isfinite(torch.tensor(metrics["loss/train"])):
-        raise DivergedError(f"loss is {metrics['loss/train']} in epoch {epoch}: try a smaller train.lr")
+        raise DivergedError(f"loss is {metrics['loss/train']} in epoch {epoch}: try a smaller optimizer.lr")
     recorded = told[0][2]  # before, where the epoch is done again
     best = best.after(epoch, recorded or metrics, job.task.primary_metric, metrics if recorded else None)
-    return Wish(max(wish for _, wish, _ in told)), best
+    return StopRequest(max(request for _, request, _ in told)), best
 
 
 @dataclass(frozen=True)
-class Piece:
+class EpochSegment:
     """A stretch of an epoch, most often the whole of it.
 
     Attributes:
         record: this rank's.
         next_step: the step after its last one.
         ended: whether the epoch is over.
-        wish: what the ranks were asked to do; the same on all of them if the epoch is not over.
+        request: what the ranks were asked to do; the same on all of them if the epoch is not over.
     """
 
     record: RankRecord
     next_step: int
     ended: bool
-    wish: Wish
+    request: StopRequest
 
 
 def run_epoch(
-    job: Job, trainer: Trainer[Any], optimizer: torch.optim.Optimizer, start: Position, memory: dict[str, int],
+    job: Job, trainer: Trainer[Any], optimization: Optimization, start: Position, memory: dict[str, int],
     interruption: Interruption,
-) -> Piece:
+) -> EpochSegment:
     """An epoch of this rank from step `start.step` on, timed, to its end or to where the ranks are asked to stop."""
     trainer.module.train()
     reset_host_peak()
     if job.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(job.device)
     losses: list[tuple[Tensor, int]] = []
-    timer, step, wish = job.timer, start.step, Wish.NOTHING
+    timer, step, request = job.timer, start.step, StopRequest.NOTHING
     job.comm.barrier()  # what ranks did before it (starting, evaluation, the log) is not this epoch's waiting
     timer.start_epoch()
     with closing(trainer.batches(start.epoch, start.step)) as batches:
@@ -113,41 +123,19 @@ def run_epoch(
             losses.append(trainer.forward_backward(batch))
             trainer.synchronize()
             with timer.phase("update"):
-                trainer.update(optimizer)
+                optimization.step()
             step += 1
-            if trainer.resumes_within_epoch and (wish := interruption.after_step()) != Wish.NOTHING:
+            if trainer.resumes_within_epoch and (request := interruption.after_step()) != StopRequest.NOTHING:
                 break
     counts = trainer.end_epoch()
     times = timer.end_epoch().without(counts.untimed)
-    if losses and start.step == 0 and wish == Wish.NOTHING and (phase := timer.without_delay):
-        raise ConfigError(Problem("hardware.straggler.phase", phase, f"rank {job.comm.rank} has no such phase in this "
-                                  "paradigm: nothing was delayed", "name a phase that its record has (docs/record.md)"))
     traffic = job.comm.ledger.take()
     memory = {**memory, "host_peak_bytes": host_peak_bytes()}
     if job.device.type == "cuda":
         memory["device_peak_bytes"] = torch.cuda.max_memory_allocated(job.device)
     numbers = [(float(loss), count) for loss, count in losses]
     record = RankRecord(job.comm.rank, times, traffic, counts.work, memory, numbers, counts.batches)
-    return Piece(record, step, wish == Wish.NOTHING, wish or interruption.at_epoch_end())
-
-
-def make_optimizer(module: nn.Module, config: TrainConfig) -> torch.optim.Optimizer:
-    """The optimizer of `train.optimizer`; `weight_decay_on=first` decays the first layer's parameters only."""
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    first = parameters
-    if config.weight_decay_on == "first":
-        layers = getattr(module, "layers", None)
-        assert layers is not None, "weight_decay_on=first needs a model with layers"
-        chosen = {id(p) for p in layers[0].parameters()}
-        first = [p for p in parameters if id(p) in chosen]
-    rest = [p for p in parameters if not any(p is q for q in first)]
-    groups = [{"params": first, "weight_decay": config.weight_decay}]
-    if rest:
-        groups.append({"params": rest, "weight_decay": 0.0})
-    if config.optimizer == "sgd":
-        return torch.optim.SGD(groups, lr=config.lr)
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(groups, lr=config.lr, fused=True)
+    return EpochSegment(record, step, request == StopRequest.NOTHING, request or interruption.at_epoch_end())
 
 
 def probe_memory(job: Job) -> dict[str, int]:

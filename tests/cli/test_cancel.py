@@ -67,7 +67,7 @@ def test_nobody_is_signalled_who_may_be_somebody_else(
         (run / LOCK_FILE).write_text(words)
         assert run_command(["cancel", str(run)]) == 2
     monkeypatch.undo()
-    assert "mend: " in capsys.readouterr().err and not signalled
+    assert "fix: " in capsys.readouterr().err and not signalled
 
 
 def test_a_run_that_nobody_holds(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from rich.table import Table
 
 import gnnexp.cli
-from gnnexp.cli.console import EpochPrinter, make_console, marked, states_table
+from gnnexp.cli.console import EpochPrinter, made_table, make_console, marked
 
 TEXTS = ("pip install 'gnnexp[dgl]'", "[/] fanouts=[10,10] [red]", "seed:100:x", r"C:\[bold]")
 
@@ -20,7 +20,7 @@ def test_text_is_printed_as_it_is(text: str, capsys: pytest.CaptureFixture[str])
     table = Table(text, title=text, caption=text)
     table.add_row(text)
     for printed in (text, marked(text, "yellow"), marked("x", "bold", text), marked("x", "dim", before=text), table,
-                    states_table([(text, "failed", text)], "sweep")):
+                    made_table(("run", "state", "reason"), [(text, "failed", text)], "sweep")):
         console.print(printed, soft_wrap=True)
     lines = capsys.readouterr().out
     assert lines.count(text) == 4 + 4 + 2

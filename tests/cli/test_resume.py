@@ -30,7 +30,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_an_option_that_is_gone_cannot_be_left_out_of_a_run(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["resume", str(run)]) == 2
     said = capsys.readouterr().err
-    assert "paradigm.budget" in said and SAID in said and "mend: start a new run" in said
+    assert "paradigm.budget" in said and SAID in said and "fix: start a new run" in said
 
 
 def test_a_mistake_in_what_may_change_is_only_that(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from exchanging import Sent, alone, connect, indices, local_rows, traffic
 
-from gnnexp.comm.arrival import Arrival, Late, Place, restore_all, states_of
+from gnnexp.comm.arrival import Arrival, ExchangePoint, Late, restore_all, states_of
 from gnnexp.comm.background import Background
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.shuffle import ShuffleIndex, reduce_home, shuffle
@@ -18,7 +18,7 @@ EPOCHS, SIZE = 5, 3
 
 def beside(comm: Communicator) -> tuple[Background, Communicator]:
     """On what exchanges run while the loop computes, and among whom."""
-    return Background(comm._timer, comm.device), comm.beside(comm.device)
+    return Background(comm._timer, comm.device), comm.clone_for_thread(comm.device)
 
 
 def rows_in(epoch: int, rank: int) -> torch.Tensor:
@@ -92,7 +92,7 @@ def _reduces(delay: int, stop_after: int | None, ahead: bool) -> list[Sent]:
     return sent
 
 
-def restored(place: Place, delay: int) -> Place:
+def restored(place: ExchangePoint, delay: int) -> ExchangePoint:
     """Another one with the same things under way, as a checkpoint keeps them."""
     kept, again = states_of([place]), Arrival("late", delay).at(place.halo)
     restore_all([again], kept, torch.device("cpu"))
@@ -115,20 +115,20 @@ def test_a_single_rank_waits_for_nobody():
     assert not place.forwards and traffic(comm) == {}
 
 
-def _settled() -> int:
+def _charged() -> int:
     """How often the loop asked what it waited for, over exchanges forwards and backwards of every epoch."""
     comm = connect()
     index, place = indices(comm.size)[comm.rank], Arrival("late", 2).at(indices(comm.size)[comm.rank], beside(comm))
-    with comm._timer.phase("forward"), patch.object(comm._timer, "settle") as settle:
+    with comm._timer.phase("forward"), patch.object(comm._timer, "charge_wait") as charge:
         for epoch in range(EPOCHS):
             mixed = place.gather(rows_in(epoch, comm.rank).requires_grad_(), epoch, comm, "activations")
             assert isinstance(mixed, torch.Tensor) and mixed.shape[0] == index.num_local + index.num_foreign
             mixed.backward(whole_rows_in(epoch, comm.rank))
             place.drain()
     comm.release()
-    return settle.call_count
+    return charge.call_count
 
 
-def test_time_of_an_exchange_is_settled_once(ranks) -> None:
+def test_time_of_an_exchange_is_charged_once(ranks) -> None:
     """In the first epochs its rows are asked for twice: for their shape, and when they are due."""
-    assert ranks(SIZE).run(_settled) == [2 * EPOCHS] * SIZE
+    assert ranks(SIZE).run(_charged) == [2 * EPOCHS] * SIZE

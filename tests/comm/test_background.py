@@ -12,7 +12,7 @@ from exchanging import CPU, connect, traffic
 from gnnexp.comm.background import Background
 from gnnexp.comm.communicator import Communicator
 from gnnexp.comm.environment import read_environment
-from gnnexp.comm.tensor_split import Shares, even_bounds, to_columns
+from gnnexp.comm.tensor_split import ColumnLayout, even_bounds, to_columns
 from gnnexp.measure.phases import PhaseTimer
 
 
@@ -108,17 +108,17 @@ def _beside_the_loop(many: int) -> tuple[bool, int]:
     """Splits behind the loop's own reductions: the same rows as without, the same bytes."""
     timer = PhaseTimer()
     main = Communicator(read_environment(), timer, CPU)
-    aside = main.beside(CPU)
+    aside = main.clone_for_thread(CPU)
     background, rank = Background(timer, CPU), main.rank
-    shares = Shares([3 + other for other in range(main.size)], even_bounds(7, main.size), rank)
+    layout = ColumnLayout([3 + other for other in range(main.size)], even_bounds(7, main.size), rank)
     rows = [torch.rand(3 + rank, 7, generator=torch.Generator().manual_seed(10 * step + rank)) for step in range(many)]
-    pending = [background.start(lambda one=one: to_columns(one, shares, aside, "activations")) for one in rows]
+    pending = [background.start(lambda one=one: to_columns(one, layout, aside, "activations")) for one in rows]
     with timer.phase("forward"):
         for _ in range(many):
             main.all_reduce(torch.ones(100), "gradients")
         found = [one.result() for one in pending]
         sent = traffic(main)["activations"]
-        same = [to_columns(one, shares, main, "activations") for one in rows]
+        same = [to_columns(one, layout, main, "activations") for one in rows]
         assert traffic(main)["activations"] == sent
     connect().barrier()
     main.release()

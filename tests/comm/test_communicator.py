@@ -257,7 +257,7 @@ def _beside(rounds: int, group_size: int) -> tuple[Sent, list[int]]:
     timer = PhaseTimer()
     whole = Communicator(read_environment(), timer, CPU)
     main = whole.along(Mesh.of(groups=whole.size // group_size, members=group_size), "members")
-    aside, order = main.beside(), list[int]()
+    aside, order = main.clone_for_thread(), list[int]()
     failures: list[BaseException] = []
 
     def exchange(step: int) -> None:
@@ -336,7 +336,7 @@ def _throttled(rate: float | None, step: float) -> tuple[list[float], dict[str, 
         comm.all_gather(torch.zeros(10 * (comm.rank + 1)), [10 * (rank + 1) for rank in range(comm.size)], "topology")
         comm.swap(torch.zeros(comm.size, 1))
         comm.barrier()
-        comm.beside().all_reduce(torch.zeros(30), "evaluation")
+        comm.clone_for_thread().all_reduce(torch.zeros(30), "evaluation")
         seconds = {tag: entry.seconds for tag, entry in comm.ledger.take().items()}
     connect().barrier()
     comm.release()

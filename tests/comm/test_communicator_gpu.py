@@ -73,7 +73,7 @@ def _beside() -> list[float]:
     """Exchanges of a thread with a communicator of its own, between those of the loop."""
     timer = PhaseTimer()
     comm = _comm("cuda", timer)
-    aside, background = comm.beside(comm.device), Background(timer, comm.device)
+    aside, background = comm.clone_for_thread(comm.device), Background(timer, comm.device)
     found = []
     timer.start_epoch()
     with timer.phase("forward"):

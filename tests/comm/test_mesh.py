@@ -37,7 +37,7 @@ def _columns() -> tuple[Any, Any, Any]:
     """Of two rows of ranks: who is in this rank's row, in its column, and beside its column for another thread."""
     whole, mesh = connect(), Mesh.of(rows=2, columns=2)
     row, column = whole.along(mesh, "columns"), whole.along(mesh, "rows")
-    aside, rank = column.beside(), whole.rank
+    aside, rank = column.clone_for_thread(), whole.rank
     assert (column.rank, row.rank) == (mesh.place("rows", rank), mesh.place("columns", rank))
     total = torch.ones(1) * 10**rank
     column.all_reduce(total, "gradients")

@@ -10,7 +10,16 @@ from exchanging import Sent, alone, connect, traffic
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gnnexp.comm.tensor_split import Shares, even_bounds, even_shares, gather, share_rows, split, to_columns, to_rows
+from gnnexp.comm.tensor_split import (
+    ColumnLayout,
+    even_bounds,
+    even_sizes,
+    gather,
+    gather_all_rows,
+    split,
+    to_columns,
+    to_rows,
+)
 
 Case = tuple[tuple[int, ...], tuple[int, ...], int]
 SIZES = [2, 3]
@@ -18,10 +27,10 @@ SIZES = [2, 3]
 
 @given(st.integers(0, 10_000), st.integers(1, 300))
 def test_even_shares_differ_by_one_at_most(count: int, num_ranks: int) -> None:
-    shares, bounds = even_shares(count, num_ranks), even_bounds(count, num_ranks)
-    assert len(shares) == num_ranks and sum(shares) == count and max(shares) - min(shares) <= 1
-    assert shares == sorted(shares, reverse=True)
-    assert bounds[0] == 0 and [last - first for first, last in pairwise(bounds)] == shares
+    sizes, bounds = even_sizes(count, num_ranks), even_bounds(count, num_ranks)
+    assert len(sizes) == num_ranks and sum(sizes) == count and max(sizes) - min(sizes) <= 1
+    assert sizes == sorted(sizes, reverse=True)
+    assert bounds[0] == 0 and [last - first for first, last in pairwise(bounds)] == sizes
 
 
 @st.composite
@@ -46,21 +55,21 @@ def _there_and_back(many: list[Case]) -> list[list[int]]:
     comm, sent = connect(), []
     for case in many:
         rows, bounds, _ = case
-        shares = Shares(rows, bounds, comm.rank)
+        sizes = ColumnLayout(rows, bounds, comm.rank)
         first = sum(rows[: comm.rank])
         own = slice(first, first + rows[comm.rank])
         x, y = whole(case)[own].clone().requires_grad_(), whole(case, 1)
-        columns = split(x, shares, comm, "activations")
+        columns = split(x, sizes, comm, "activations")
         of_case = [traffic(comm)]
-        assert columns.shape[1] == shares.width
-        assert torch.equal(columns.detach(), whole(case)[:, shares.columns])
-        back = gather(columns, shares, comm, "activations")
+        assert columns.shape[1] == sizes.width
+        assert torch.equal(columns.detach(), whole(case)[:, sizes.columns])
+        back = gather(columns, sizes, comm, "activations")
         of_case.append(traffic(comm))
         assert torch.equal(back.detach(), x.detach())
         back.backward(y[own])
         assert x.grad is not None and torch.equal(x.grad, y[own]), "two permutations, one the other's transpose"
         of_case.append(traffic(comm))
-        assert torch.equal(to_columns(to_rows(columns.detach(), shares, comm, "features"), shares, comm, "features"),
+        assert torch.equal(to_columns(to_rows(columns.detach(), sizes, comm, "features"), sizes, comm, "features"),
                            columns.detach())
         traffic(comm)
         assert [entry["activations"][1] for entry in of_case] == [1, 1, 2]
@@ -89,7 +98,7 @@ def _share() -> tuple[Sent, Sent]:
     rows = [0 if rank == 1 else 2 + rank for rank in range(comm.size)]
     case = (tuple(rows), tuple(even_bounds(4, comm.size)), 5)
     own = torch.split_with_sizes(whole(case), rows)[comm.rank].clone().requires_grad_()
-    everyone = share_rows(own, rows, comm, "activations")
+    everyone = gather_all_rows(own, rows, comm, "activations")
     assert torch.equal(everyone.detach(), whole(case))
     forwards = traffic(comm)
     everyone.backward(whole(case, 1) * 2.0**comm.rank)
@@ -109,6 +118,6 @@ def test_shared_rows_are_everywhere_and_their_gradients_are_summed_at_home(ranks
 
 def test_a_single_rank_has_all_rows_and_columns():
     comm, rows = alone(), torch.rand(4, 3)
-    shares = Shares([4], [0, 3], 0)
-    assert to_columns(rows, shares, comm, "features") is rows and to_rows(rows, shares, comm, "features") is rows
-    assert share_rows(rows, [4], comm, "features") is rows and traffic(comm) == {}
+    sizes = ColumnLayout([4], [0, 3], 0)
+    assert to_columns(rows, sizes, comm, "features") is rows and to_rows(rows, sizes, comm, "features") is rows
+    assert gather_all_rows(rows, [4], comm, "features") is rows and traffic(comm) == {}

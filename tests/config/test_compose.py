@@ -14,32 +14,32 @@ from gnnexp.errors import ConfigError
 def problems_of(*overrides: str, config_dir: str | None = None) -> dict[str, str]:
     with pytest.raises(ConfigError) as caught:
         compose(overrides, config_dir)
-    return {problem.key: f"{problem.allowed} | {problem.mend}" for problem in caught.value.problems}
+    return {problem.key: f"{problem.allowed} | {problem.fix}" for problem in caught.value.problems}
 
 
 def test_the_default_is_complete_and_plain() -> None:
     composed = compose([])
     assert set(composed.config) == {
         "dataset", "partitioner", "sampler", "feature_store", "model", "task", "paradigm", "hardware", "tracker",
-        "train", "seed", "system", "name", "preflight"}
+        "optimizer", "scheduler", "train", "seed", "system", "name", "preflight"}
     assert type(composed.config["model"]) is dict and type(composed.config["sampler"]["fanouts"]) is list
     assert composed.choices["dataset"] == "digits" and composed.choices["system"] is None
     assert composed.run_dir.parts[0] == "runs" and composed.run_dir.name.endswith("-data_parallel")
 
 
 def test_overrides_win_over_presets_and_presets_over_groups() -> None:
-    composed = compose(["system=dgl_full_graph", "train.lr=0.5", "sampler=fused", "name=mine"])
+    composed = compose(["system=dgl_full_graph", "optimizer.lr=0.5", "sampler=fused", "name=mine"])
     assert composed.config["system"] == "dgl_full_graph"
     assert composed.choices["paradigm"] == "dgl_full_graph" and composed.choices["sampler"] == "fused"
-    assert composed.config["train"]["lr"] == 0.5 and composed.config["train"]["batch_size"] is None
+    assert composed.config["optimizer"]["lr"] == 0.5 and composed.config["train"]["batch_size"] is None
     assert composed.run_dir.name.endswith("-mine")
 
 
 def test_train_presets_tune_the_model_too() -> None:
     config = compose(["train=planetoid_gat", "model=gat", "train.epochs=5"]).config
     assert config["model"]["heads"] == 8 and config["model"]["attention_dropout"] == 0.6
-    assert config["train"]["epochs"] == 5 and config["train"]["lr"] == 0.005
-    assert config["train"]["optimizer"] == "adam", "what the preset does not say comes from the default"
+    assert config["train"]["epochs"] == 5 and config["optimizer"]["lr"] == 0.005
+    assert config["optimizer"]["fused"] is True, "what the preset does not say comes from the default"
 
 
 def test_all_mistakes_at_once_with_the_nearest_right_word() -> None:
@@ -51,14 +51,14 @@ def test_all_mistakes_at_once_with_the_nearest_right_word() -> None:
     assert "train" in found["trian.lr"]
 
 
-@pytest.mark.parametrize("override", ["~model", "+model=gcn", "model=null", "model=gcn,gat", "train.lr=1,2"])
+@pytest.mark.parametrize("override", ["~model", "+model=gcn", "model=null", "model=gcn,gat", "optimizer.lr=1,2"])
 def test_what_hydra_could_do_but_a_run_cannot(override: str) -> None:
     assert len(problems_of(override)) == 1
 
 
 def test_an_unresolvable_value_is_a_problem_not_a_traceback() -> None:
-    found = problems_of("name=${oc.env:GNNEXP_NO_SUCH_VARIABLE}", "train.lr=${no.such.key}", "train.epochs=3")
-    assert set(found) == {"name", "train.lr"}
+    found = problems_of("name=${oc.env:GNNEXP_NO_SUCH_VARIABLE}", "optimizer.lr=${no.such.key}", "train.epochs=3")
+    assert set(found) == {"name", "optimizer.lr"}
     assert problems_of("name=???")["name"].endswith("set name=…")
 
 
@@ -101,10 +101,11 @@ def test_comma_separated_values_are_axes() -> None:
 
 
 def test_a_draft_goes_on_without_what_is_wrong(tmp_path: Path) -> None:
-    made = draft(["model=sag", "model.heads=3", "train.lr=0.5", "hardware=lokal", "hardware.workers=2", "sampler=[["])
+    made = draft([
+        "model=sag", "model.heads=3", "optimizer.lr=0.5", "hardware=lokal", "hardware.workers=2", "sampler=[["])
     assert {problem.key for problem in made.problems} == {"model", "hardware", "sampler=[["}
     assert made.unsure == {"model", "hardware", "sampler"}, "keys of unknown choices are not judged"
-    assert made.composed is not None and made.composed.config["train"]["lr"] == 0.5
+    assert made.composed is not None and made.composed.config["optimizer"]["lr"] == 0.5
     assert made.composed.config["hardware"]["workers"] == 2, "its keys are the same whatever is chosen"
 
 
@@ -115,8 +116,8 @@ def test_an_unknown_system_leaves_open_what_it_would_have_chosen() -> None:
 
 
 def test_one_value_that_hydra_refuses_does_not_hide_the_others(tmp_path: Path) -> None:
-    found = problems_of("hydra.foo=1", "model@foo=gat", "+train.lr=3", "model=[gat]", "train.epocs=3")
-    assert set(found) == {"hydra.foo", "model@foo", "+train.lr", "model", "train.epocs"}
+    found = problems_of("hydra.foo=1", "model@foo=gat", "+optimizer.lr=3", "model=[gat]", "train.epocs=3")
+    assert set(found) == {"hydra.foo", "model@foo", "+optimizer.lr", "model", "train.epocs"}
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "mine.yaml").write_text("hidden: [3\n")
     found = problems_of("model=mine", "model.x=1", "train.epocs=3", config_dir=str(tmp_path))

@@ -15,13 +15,13 @@ BY_HYDRA = "hydra.verbose=false"
 
 LINES = (
     [],
-    ["system=gsplit", "train.lr=0.5", "sampler.fanouts=[3,2]"],
+    ["system=gsplit", "optimizer.lr=0.5", "sampler.fanouts=[3,2]"],
     ["model=gat", "train=planetoid_gat", "model.heads=2", "+model.mine={a:1,b:[2,3]}"],
-    ["train.lr=1", "train.lr=2", "++train.lr=3", "++train.more=4", "+train.most=5"],
-    ["~model.dropout", "~train.lr", "+train.lr=${seed}", "seed=7"],
+    ["optimizer.lr=1", "optimizer.lr=2", "++optimizer.lr=3", "++train.more=4", "+train.most=5"],
+    ["~model.dropout", "~optimizer.lr", "+optimizer.lr=${seed}", "seed=7"],
     ["name='a b'", "train.batch_size=null", "++feature_store={_target_:components.Store,width:4}"],
     ["hardware.workers=2", "task.dim=${model.hidden}", "model.hidden=12"],
-    ["system=p3", "hydra.run.dir=runs/here", "train.lr=1", "hydra.run.dir='runs/${model.hidden}, so-named'"],
+    ["system=p3", "hydra.run.dir=runs/here", "optimizer.lr=1", "hydra.run.dir='runs/${model.hidden}, so-named'"],
     ["system=p3", "hydra.run.dir=runs/${hydra.job.name}-${hydra:runtime.choices.model}"],
 )
 
@@ -58,7 +58,7 @@ def test_files_may_refer_to_what_was_typed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [
-    "feature_store={width:4}", "~train.nothing", "~train.lr=77", "train.nothing=1", "train.lr.deeper=2"])
+    "feature_store={width:4}", "~train.nothing", "~optimizer.lr=77", "train.nothing=1", "optimizer.lr.deeper=2"])
 def test_what_hydra_refuses_is_refused(line: str) -> None:
     for more in ([], [BY_HYDRA]):
         with pytest.raises(ConfigError):
@@ -73,5 +73,5 @@ def test_every_composition_has_its_own_time_and_folder(tmp_path: Path, monkeypat
     assert composition(folders, lines, final=True).config["name"] != str(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert composition(folders, lines, final=True).config["name"] == str(tmp_path)
-    first.config["train"]["lr"] = "changed"
-    assert composition(folders, [], final=True).config["train"]["lr"] != "changed"
+    first.config["optimizer"]["lr"] = "changed"
+    assert composition(folders, [], final=True).config["optimizer"]["lr"] != "changed"

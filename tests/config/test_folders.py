@@ -25,7 +25,7 @@ def test_a_wheel_carries_every_file_of_data(tmp_path: Path) -> None:
     root, linked = PACKAGE.parent, (PACKAGE / "conf", PACKAGE / "sweeps")
     own = [file for file in PACKAGE.rglob("*") if file.is_file() and "__pycache__" not in file.parts
            and not any(file.is_relative_to(folder) for folder in linked)]
-    files = [*own, *(root / "conf").rglob("*.yaml"), *(root / "sweeps").rglob("*.yaml")]
+    files = [*own, *(root / "conf").rglob("*.yaml"), *(file for file in (root / "sweeps").rglob("*") if file.is_file())]
     assert set(carried) == {f"gnnexp/{str(file.relative_to(root)).removeprefix('gnnexp/')}" for file in files}
     assert {Path(name).suffix for name in carried} >= {".py", ".yaml", ".csv", ".css", ".js", ".typed"}
     assert "gnnexp/provenance/same_results.csv" in carried

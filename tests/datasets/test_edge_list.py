@@ -116,7 +116,7 @@ def test_malformed_lines_are_named_with_their_content(text: str, line: int, cont
     assert content in str(error.value)
 
 
-@pytest.mark.parametrize(("file", "text", "options", "mend"), [
+@pytest.mark.parametrize(("file", "text", "options", "fix"), [
     ("e.tsv", "src dst\n0 1\n", {}, "dataset.header=true"),
     ("e.tsv", "0 1\na b\n", {}, "correct or remove"),
     ("e.tsv", "src dst\na b\n0 1\n", {"header": True}, "correct or remove"),
@@ -124,12 +124,12 @@ def test_malformed_lines_are_named_with_their_content(text: str, line: int, cont
     ("e.csv", "0;1\n1;2\n", {}, "\"dataset.delimiter=';'\""),
     ("e.csv", "0;x\n", {}, "dataset.header=true"),
 ])
-def test_how_a_text_is_read_is_the_mend_where_that_would_help(
-    file: str, text: str, options: dict[str, Any], mend: str, tmp_path: Path
+def test_how_a_text_is_read_is_the_fix_where_that_would_help(
+    file: str, text: str, options: dict[str, Any], fix: str, tmp_path: Path
 ) -> None:
     with pytest.raises(DataError) as error:
         EdgeList(path=write(tmp_path / file, text), **options).load()
-    assert mend in error.value.problems[0].mend
+    assert fix in error.value.problems[0].fix
 
 
 def test_what_may_be_a_misunderstanding_is_noted(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def check_load(dataset: Dataset) -> None:
     try:
         graph = prepare_graph(dataset, cache_root())[0] if streamed else dataset.load()
     except DataError as error:
-        assert all(problem.mend and len(str(problem.value)) < 1000 for problem in error.problems)
+        assert all(problem.fix and len(str(problem.value)) < 1000 for problem in error.problems)
         return
     assert [one for one in validate_graph(graph, name="g") if one.key != "g: train"] == []
 

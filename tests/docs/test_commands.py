@@ -27,11 +27,11 @@ import gnnexp.cli.main as command_line
 from gnnexp.cli.running.prepare import checked
 from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.config.compose import expand_values
-from gnnexp.config.folders import product_folder
+from gnnexp.config.folders import product_folder, product_sweeps
 from gnnexp.datasets.base import ROOT_VARIABLE
 from gnnexp.errors import ConfigError
 from gnnexp.reports.claims.claim import claiming_papers
-from gnnexp.reports.kinds.kinds import KINDS
+from gnnexp.reports.queries.query import query_names
 
 COMMANDS = documented()
 SHOWN = [command for command in COMMANDS if not command.is_usage]
@@ -74,11 +74,11 @@ def check_sweep(options: argparse.Namespace) -> int:
 
 
 def check_report(options: argparse.Namespace) -> int:
-    """Words are kinds, sweeps, or places where runs are."""
-    sweeps = {file.stem for file in product_folder("sweeps").glob("*.yaml")}
-    known = {*KINDS, *sweeps, *(f"{sweep}_full" for sweep in sweeps), "RUN_DIR", "runs", "compare"}
-    strange = set(options.names) - known
-    assert not strange, f"no kind, no sweep and no place: {strange}"
+    """Words are queries, sweeps, or places where runs are."""
+    sweeps = {*product_sweeps()}
+    known = {*query_names(), *sweeps, *(f"{sweep}_full" for sweep in sweeps), "RUN_DIR", "runs", "compare"}
+    strange = {name for name in options.names if not name.endswith(".sql")} - known
+    assert not strange, f"no query, no sweep and no place: {strange}"
     return 0
 
 

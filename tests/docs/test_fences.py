@@ -15,7 +15,7 @@ import pytest
 import yaml
 from site_pages import ALL_FENCES, FENCE, ROOT, SOURCES, Fence, fences
 
-LANGUAGES = {"bash", "text", "yaml", "python", "json", "toml", "markdown"}
+LANGUAGES = {"bash", "text", "yaml", "python", "json", "toml", "markdown", "sql"}
 
 
 def name(fence: Fence) -> str:

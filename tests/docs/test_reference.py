@@ -12,6 +12,7 @@ from site_pages import ROOT
 from sweep_page import sweeps_page
 
 from gnnexp.cli.main import make_parser
+from gnnexp.config.folders import product_sweeps
 
 GROUPS = sorted(folder.name for folder in (ROOT / "conf").iterdir() if folder.is_dir())
 PAGES = config_pages()
@@ -33,7 +34,7 @@ def test_every_choice_and_its_keys_are_there(group: str) -> None:
     assert set(sections) == {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")}
     for choice, text in sections.items():
         content = yaml.safe_load((ROOT / "conf" / group / f"{choice}.yaml").read_text(encoding="utf-8"))
-        for key in set(content) - {"defaults", "_target_"}:
+        for key in set(content) - {"defaults", "_target_", "_partial_"}:
             assert f"`{key}" in text or f"`{group}.{key}" in text, (choice, key)
         assert "_target_" not in content or content["_target_"] in text
 
@@ -59,7 +60,7 @@ def test_every_command_and_sweep_is_there() -> None:
     parser = make_parser()
     (verbs,) = (action.choices for action in parser._actions if action.choices)
     assert all(f"## gnnexp {verb}\n" in commands for verb in verbs)
-    assert all(f"| `{file.stem}` |" in sweeps for file in (ROOT / "sweeps").glob("*.yaml"))
+    assert all(f"| `{name}` |" in sweeps for name in product_sweeps())
 
 
 def test_docstrings_are_read() -> None:

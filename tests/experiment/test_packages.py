@@ -65,16 +65,16 @@ def test_dgl_is_not_promised_where_pypi_has_none(
 
 @pytest.mark.parametrize(("package", "overrides", "said"), [
     ("mlflow", [], "tracker='mlflow': needs the package mlflow, which is not installed\n"
-                   "    mend: pip install 'mlflow>=3,<4', or tracker=none"),
-    ("dgl", ["sampler=dgl"], "mend: pip install 'gnnexp[dgl]', or sampler=fused"),
-    ("dgl", ["paradigm=dgl_reference"], "mend: pip install 'gnnexp[dgl]'"),
-    ("pymetis", ["system=gsplit", "hardware.workers=2"], "mend: pip install 'gnnexp[metis]', or partitioner=random"),
+                   "    fix: pip install 'mlflow>=3,<4', or tracker=none"),
+    ("dgl", ["sampler=dgl"], "fix: pip install 'gnnexp[dgl]', or sampler=fused"),
+    ("dgl", ["paradigm=dgl_reference"], "fix: pip install 'gnnexp[dgl]'"),
+    ("pymetis", ["system=gsplit", "hardware.workers=2"], "fix: pip install 'gnnexp[metis]', or partitioner=random"),
     ("pymetis", ["system=gsplit", "hardware.workers=2", "partitioner=metis"], "pip install 'gnnexp[metis]'"),
     ("pymetis", ["system=gsplit", "hardware.workers=2", "partitioner=restream"], "pip install 'gnnexp[metis]'"),
-    ("sklearn", [], "mend: pip install 'scikit-learn', or choose another dataset"),
-    ("matplotlib", [], "needs the package matplotlib, which is not installed\n    mend: pip install 'matplotlib>=3.8'"),
-    ("hydra", [], "needs the package hydra, which is not installed\n    mend: pip install 'hydra-core>=1.3.8,<1.4'"),
-    ("rich", [], "needs the package rich, which is not installed\n    mend: pip install 'rich>=13'"),
+    ("sklearn", [], "fix: pip install 'scikit-learn', or choose another dataset"),
+    ("matplotlib", [], "needs the package matplotlib, which is not installed\n    fix: pip install 'matplotlib>=3.8'"),
+    ("hydra", [], "needs the package hydra, which is not installed\n    fix: pip install 'hydra-core>=1.3.8,<1.4'"),
+    ("rich", [], "needs the package rich, which is not installed\n    fix: pip install 'rich>=13'"),
 ])
 def test_a_missing_package_is_a_problem_before_launch(
     package: str, overrides: list[str], said: str, place: Path, monkeypatch: pytest.MonkeyPatch,

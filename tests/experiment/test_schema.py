@@ -28,6 +28,7 @@ def test_what_a_batch_size_counts(overrides: list[str], expected: int | None) ->
 def test_presets_have_their_papers_defaults(system: str, batch_size: int, fanouts: list[int], lr: float) -> None:
     """GSplit, section 6.1; FastSample, section 4 (1000 targets per rank)."""
     config = compose([f"system={system}", "hardware.workers=4", "model=gat"]).config
-    train = experiment_of(config).train
-    assert (train.batch_size, train.lr, config["sampler"]["fanouts"]) == (batch_size, lr, fanouts)
+    experiment = experiment_of(config)
+    rate = experiment.optimizer.options.defaults["lr"]
+    assert (experiment.train.batch_size, rate, config["sampler"]["fanouts"]) == (batch_size, lr, fanouts)
     assert (config["model"]["hidden"], config["model"]["layers"], config["model"]["heads"]) == (256, 3, 4)

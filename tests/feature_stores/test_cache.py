@@ -50,7 +50,7 @@ def test_wrong_capacities_are_refused(kind: Kind, capacity: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         kind(capacity)
     (problem,) = caught.value.problems
-    assert (problem.key, problem.mend) == ("feature_store.cache.capacity", "feature_store.cache.capacity=0.25")
+    assert (problem.key, problem.fix) == ("feature_store.cache.capacity", "feature_store.cache.capacity=0.25")
     assert "512MiB" in problem.allowed
 
 
@@ -60,7 +60,7 @@ def test_all_problems_of_a_cache_are_reported_at_once(kind: Kind) -> None:
         kind("lots", "hot", epochs=0)  # type: ignore[arg-type]
     keys = [f"feature_store.cache.{name}" for name in ("epochs", "capacity", "policy")]
     assert [problem.key for problem in caught.value.problems] == keys
-    assert all(problem.mend.startswith(problem.key + "=") for problem in caught.value.problems)
+    assert all(problem.fix.startswith(problem.key + "=") for problem in caught.value.problems)
 
 
 def test_options_of_one_kind_of_cache() -> None:
@@ -103,7 +103,7 @@ def test_a_cache_larger_than_the_devices_memory_is_a_problem_with_both_figures(k
     (problem,) = store.check_data(*seen(config, graph))
     assert (problem.key, problem.value) == ("feature_store.cache.capacity", 0.25)
     assert f"{needed} bytes" in problem.allowed and f"{needed - 1} bytes" in problem.allowed
-    assert "smaller" in problem.mend
+    assert "smaller" in problem.fix
     for memory in (needed, None):
         assert store.check_data(*seen({**config, "hardware": {"device_memory": memory}}, graph)) == []
     assert store.check_data(*seen({**config, "train": {"dtype": "float32"}}, graph)) == []
@@ -243,4 +243,4 @@ def test_cliques_divide_the_ranks_that_share_a_batch(
     config = {"hardware": {"nodes": 1, "workers": workers}, "paradigm": {"_target_": SPLIT, "group_size": group}}
     problems = LocalStore(cache=ShardedCache(1, clique=clique)).check(experiment_in(config))
     assert [problem.key for problem in problems] == ([] if right else ["feature_store.cache.clique"])
-    assert all(problem.mend == "feature_store.cache.clique=null" for problem in problems)
+    assert all(problem.fix == "feature_store.cache.clique=null" for problem in problems)

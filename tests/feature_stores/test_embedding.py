@@ -19,14 +19,14 @@ from torch import Tensor
 
 from gnnexp.cli.main import run_command
 from gnnexp.errors import ConfigError
-from gnnexp.experiment.schema import TrainConfig
+from gnnexp.experiment.optimization import DEFAULT, optimizer_of
 from gnnexp.experiment.seen import as_seen
 from gnnexp.feature_stores.embedding import EmbeddingStore, SlicedEmbeddingStore
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.shard import Shard
 from gnnexp.record.records import read_epochs
 from gnnexp.testing.graphs import nasty_graph
-from gnnexp.testing.steps import MODELS, small_config
+from gnnexp.testing.steps import MODELS, optimizer, small_config
 
 V, DIM, STEPS = 60, 7, 3
 EMBEDDING = {"_target_": "gnnexp.feature_stores.embedding.EmbeddingStore", "dim": DIM}
@@ -62,7 +62,7 @@ def read_of(rank: int, step: int, number: int) -> tuple[Tensor, Tensor]:
     return ids, gradient
 
 
-def work(place: str, optimizer: str, readers: int, steps: Sequence[int], pieces: Sequence[Mapping[str, Any]] = (),
+def work(place: str, kind: str, readers: int, steps: Sequence[int], pieces: Sequence[Mapping[str, Any]] = (),
          seed: int = 0, **options: Any) -> Seen:
     """What a rank does: each step two reads, whose gradients add up. Sliced ranks read what all the readers do."""
     comm = connect()
@@ -70,7 +70,8 @@ def work(place: str, optimizer: str, readers: int, steps: Sequence[int], pieces:
     store = (SlicedEmbeddingStore if sliced else EmbeddingStore)(DIM, **options)
     placed = shard_of(bare(), comm.rank, comm.size) if place == "owners" else Shard(bare(), comm.rank, comm.size)
     store.setup(placed, torch.float64, CPU, comm)
-    store.begin(TrainConfig(optimizer=optimizer, lr=0.1), seed)  # type: ignore[arg-type]
+    name = {"adam": "Adam", "sgd": "SGD"}[kind]
+    store.begin(optimizer_of({"_target_": f"torch.optim.{name}", "_partial_": True, "lr": 0.1}), seed)
     if pieces:
         store.load_pieces(pieces)
     mine = range(readers) if sliced else range(comm.rank, readers, comm.size)
@@ -166,7 +167,7 @@ def test_a_rate_of_their_own(initial):
 def test_what_is_forgotten_is_not_trained(initial):
     comm, store = connect(), EmbeddingStore(DIM)
     store.setup(Shard(bare(), 0, 1), torch.float64, CPU, comm)
-    store.begin(TrainConfig(), 0)
+    store.begin(optimizer_of(DEFAULT), 0)
     store.read(torch.arange(9)).sum().backward()
     store.forget()
     store.collect()
@@ -220,9 +221,10 @@ def test_mistakes_are_named_all_at_once():
 
 def test_one_home_for_every_row_and_an_optimizer_of_single_rows():
     split = {"_target_": "gnnexp.paradigms.split_parallel.SplitParallel"}
-    config = small_config(MODELS["sage"], train={"optimizer": "adamw"}, paradigm={**split, "group_size": 2})
+    config = small_config(MODELS["sage"], paradigm={**split, "group_size": 2})
+    config["optimizer"] = optimizer("AdamW")
     problems = EmbeddingStore(DIM).check(experiment_in(config))
-    assert [problem.key for problem in problems] == ["paradigm.group_size", "train.optimizer"]
+    assert [problem.key for problem in problems] == ["paradigm.group_size", "optimizer"]
     assert EmbeddingStore(DIM).check(experiment_in(small_config(MODELS["sage"], paradigm=split))) == []
 
 
@@ -242,7 +244,7 @@ def test_a_graph_is_seen_with_the_columns_of_its_rows():
 
 def test_a_graph_without_features_needs_them():
     (problem,) = data_problems(small_config(MODELS["sage"]), bare())
-    assert "no vertex features" in problem.allowed and "feature_store=embedding" in problem.mend
+    assert "no vertex features" in problem.allowed and "feature_store=embedding" in problem.fix
     assert data_problems(embedded(), bare()) == []
 
 

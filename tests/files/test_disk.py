@@ -24,7 +24,7 @@ from gnnexp.files.disk import (
 from gnnexp.graph.storage.writer import ArrayWriter
 
 
-@pytest.mark.parametrize(("number", "what", "mend"), [
+@pytest.mark.parametrize(("number", "what", "fix"), [
     (errno.ENOSPC, "the disk is full", "make room there (df -h /a/run), then: gnnexp resume /a/run"),
     (errno.EDQUOT, "your quota on this disk is exceeded", "quota -s"),
     (errno.EFBIG, "the file would be larger than files may be", "ulimit -f"),
@@ -32,10 +32,10 @@ from gnnexp.graph.storage.writer import ArrayWriter
     (errno.EACCES, "you have no right to use this place", "change its rights"),
     (errno.ENOSYS, "this file system has no file locks", "Lustre: -o flock"),
 ])
-def test_every_refusal_has_words_and_a_mend(number: int, what: str, mend: str) -> None:
+def test_every_refusal_has_words_and_a_fix(number: int, what: str, fix: str) -> None:
     problem = refusal(OSError(number, os.strerror(number), "/a/run/result.json"), "gnnexp resume /a/run")
     assert problem is not None and (problem.key, problem.allowed) == ("/a/run/result.json", what)
-    assert mend in problem.mend and problem.mend.endswith("then: gnnexp resume /a/run")
+    assert fix in problem.fix and problem.fix.endswith("then: gnnexp resume /a/run")
     assert one_line(problem) == f"{what}: /a/run/result.json ({os.strerror(number)})"
 
 

@@ -103,7 +103,7 @@ def test_a_damaged_meta_is_refused(tmp_path: Path, key: str, value: object) -> N
     make().save(tmp_path / "p")
     meta = json.loads((tmp_path / "p" / META).read_text())
     (tmp_path / "p" / META).write_text(json.dumps({**meta, key: value}))
-    with pytest.raises(DataError, match="mend"):
+    with pytest.raises(DataError, match="fix"):
         open_partition(tmp_path / "p", graph=GRAPH, graph_key="key-of-graph")
 
 

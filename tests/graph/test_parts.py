@@ -136,7 +136,7 @@ def test_a_disk_that_fills_leaves_nothing_and_the_next_cut_succeeds(tmp_path: Pa
     sizes = {"edges": 8 * open_parts(elsewhere).sizes[0].edges} | {
         path.name: path.stat().st_size for path in (elsewhere / "part_0" / "graph").iterdir()}
     assert next(name for name in ("edges", "features.npy", "meta.json") if sizes[name] > room).startswith(where)
-    with room_for(room), pytest.raises(DataError, match=r"(?s)File too large.*mend: make room there"):
+    with room_for(room), pytest.raises(DataError, match=r"(?s)File too large.*fix: make room there"):
         prepare_parts(graph, partition, Path("p"), tmp_path / "cache", full_neighbors=True)
     assert list((tmp_path / "cache" / "parts").iterdir()) == []
     parts, _ = prepare_parts(graph, partition, Path("p"), tmp_path / "cache", full_neighbors=True)

@@ -117,7 +117,7 @@ def test_every_offence_is_found_where_it_is(offence: str) -> None:
     make, word = OFFENCES[offence]
     problems = validate_graph(make(full_graph()), name="made-up")
     assert any(word in str(problem) for problem in problems), list(map(str, problems))
-    assert all(problem.key.startswith("made-up: ") and problem.mend for problem in problems)
+    assert all(problem.key.startswith("made-up: ") and problem.fix for problem in problems)
 
 
 SPARSE_OFFENCES: dict[str, tuple[dict[str, object], str]] = {

@@ -9,7 +9,7 @@ import numba
 import pytest
 import torch
 
-from gnnexp.kernels.threads import begin_thread, threads_beside
+from gnnexp.kernels.threads import begin_thread, threads_next_to
 
 CPU, SECOND = torch.device("cpu"), torch.device("cuda", 1)
 
@@ -32,7 +32,7 @@ def test_a_thread_works_on_the_gpu_of_its_rank() -> None:
 ])
 def test_beside_a_gpu_kernels_have_the_cores_that_the_loop_needs_not(device, cores, threads, expected) -> None:
     with patch("numba.get_num_threads", return_value=cores):
-        assert threads_beside(device, threads) == expected
+        assert threads_next_to(device, threads) == expected
 
 
 @pytest.mark.gpu

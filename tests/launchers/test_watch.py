@@ -14,7 +14,7 @@ import psutil
 import pytest
 from launching import wait_until
 
-from gnnexp.files.disk import Place
+from gnnexp.files.disk import HeldFolder
 from gnnexp.launchers.status import Status, read_statuses
 from gnnexp.launchers.watch import Watchdog
 
@@ -25,7 +25,7 @@ def test_a_rank_that_was_frozen_right_after_its_fork_is_killed(tmp_path: Path) -
     assert os.getpgid(rank.pid) != rank.pid
     os.kill(rank.pid, signal.SIGSTOP)
     (tmp_path / "status").mkdir()
-    watchdog = Watchdog(Place(tmp_path), {0: rank.pid}, 1, timeout_s=0.2)
+    watchdog = Watchdog(HeldFolder(tmp_path), {0: rank.pid}, 1, timeout_s=0.2)
     watchdog.start()
     try:
         assert rank.wait(30) == -signal.SIGKILL and watchdog.killed == {0}
@@ -38,7 +38,7 @@ def test_a_rank_that_was_frozen_right_after_its_fork_is_killed(tmp_path: Path) -
 def test_closing_ends_it_too(tmp_path: Path) -> None:
     rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     os.kill(rank.pid, signal.SIGSTOP)
-    watchdog = Watchdog(Place(tmp_path), {0: rank.pid}, 1, timeout_s=600.0)
+    watchdog = Watchdog(HeldFolder(tmp_path), {0: rank.pid}, 1, timeout_s=600.0)
     watchdog.start()
     watchdog.close()
     assert not psutil.pid_exists(rank.pid)
@@ -58,7 +58,7 @@ def test_it_goes_on_after_the_process_had_no_file_handle_left(
         return read_statuses(run_dir)
 
     monkeypatch.setattr("gnnexp.launchers.watch.read_statuses", counted)
-    watchdog = Watchdog(Place(tmp_path), {0: rank.pid}, 1, timeout_s=0.2)
+    watchdog = Watchdog(HeldFolder(tmp_path), {0: rank.pid}, 1, timeout_s=0.2)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
     try:
@@ -82,7 +82,7 @@ def test_ranks_have_their_time_again_after_all_were_frozen(
     monkeypatch.setattr("gnnexp.launchers.watch.time", clock)
     (tmp_path / "status").mkdir()
     beat(tmp_path, clock.wall)
-    watchdog = Watchdog(Place(tmp_path), {}, 1, timeout_s=10.0)
+    watchdog = Watchdog(HeldFolder(tmp_path), {}, 1, timeout_s=10.0)
     clock.passes(0.1, 0.1)
     watchdog._look()
     clock.passes(wall, steady)
@@ -104,7 +104,7 @@ def test_a_frozen_rank_is_the_cause_though_the_launcher_was_frozen_too_and_a_ran
     frozen = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     gave_up = subprocess.Popen([sys.executable, "-c", ""])
     gave_up.wait(30)
-    watchdog = Watchdog(Place(tmp_path), {0: frozen.pid, 1: gave_up.pid}, 2, timeout_s=10.0)
+    watchdog = Watchdog(HeldFolder(tmp_path), {0: frozen.pid, 1: gave_up.pid}, 2, timeout_s=10.0)
     try:
         beat(tmp_path, clock.wall)
         watchdog._look()

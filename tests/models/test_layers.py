@@ -105,15 +105,15 @@ def test_projection_is_linear_in_slices_of_the_input(name):
     assert isinstance(layer, Layer)
     h = GRAPH.features.double()
     cuts = [slice(0, 5), slice(5, 6), slice(6, 13)]
-    parts = sum(layer.neighbour(h[:, dims], dims) for dims in cuts)
-    assert torch.allclose(parts, layer.neighbour(h), atol=1e-13)
-    if (own := layer.self_(h)) is not None:
-        assert torch.allclose(sum(layer.self_(h[:, dims], dims) for dims in cuts), own, atol=1e-13)
+    parts = sum(layer.project(h[:, dims], dims) for dims in cuts)
+    assert torch.allclose(parts, layer.project(h), atol=1e-13)
+    if (own := layer.project_self(h)) is not None:
+        assert torch.allclose(sum(layer.project_self(h[:, dims], dims) for dims in cuts), own, atol=1e-13)
     if (keys := layer.keys(h)) is not None:
         sliced = [layer.keys(h[:, dims], dims) for dims in cuts]
         for side in (0, 1):
             assert torch.allclose(sum(part[side] for part in sliced), keys[side], atol=1e-13)
-        projected = layer.keys_of_projected(layer.neighbour(h))
+        projected = layer.keys_of_projected(layer.project(h))
         assert all(torch.allclose(a, b, atol=1e-13) for a, b in zip(projected, keys, strict=True))
 
 
@@ -128,7 +128,7 @@ def test_the_short_way_equals_the_phases_with_every_gradient(monkeypatch):
     monkeypatch.setattr(local, "aggregates_first", lambda *_: True)
     layer = make_model("sage", norm=True).layers[0]
     block = sampled_block(make_model("sage"))
-    assert isinstance(layer, local.Shortened)
+    assert layer.sums_are_short
     found = []
     for shape in (local.preactivated_rows, lambda *args: layer.preactivation(mixed_rows(*args))):
         h = inputs(block).requires_grad_()
@@ -160,7 +160,7 @@ def test_attention_by_phases_equals_the_fused_kernel_dropout_included():
     h = inputs(block)
     drop = model.drop(model_purpose(), 0, layer.weight_dropout, KEY)
     fused = mixed_rows(layer, block, h, drop)
-    x = layer.neighbour(h)
+    x = layer.project(h)
     src_key, dst_key = layer.keys(h)
     weight, mass = edge_weights(layer, block, (src_key, destination_rows(block, dst_key)))
     aggregated = layer.aggregate_projected(block, x, layer.drop_weights(block, weight, drop))
@@ -221,7 +221,7 @@ def test_isolated_vertices_get_their_own_part_only():
     batch = full_batch(model)
     layer = model.layers[0]
     mixed = mixed_rows(layer, batch.blocks[0], GRAPH.features.double(), None)
-    assert torch.allclose(mixed[:2], layer.self_(GRAPH.features[:2].double()), atol=1e-14)
+    assert torch.allclose(mixed[:2], layer.project_self(GRAPH.features[:2].double()), atol=1e-14)
 
 
 def test_layers_agree_on_destinations_that_are_not_the_first_sources():

@@ -150,7 +150,7 @@ def test_slices_of_the_input_add_up_to_the_whole(case, cuts):
     h = torch.randn(block.num_src, GRAPH.num_features, dtype=torch.float64)
     weight, _ = local.edge_weights(layer, block, None)
     slices = [slice(*pair) for pair in pairwise(cuts)]
-    for phase in (lambda rows, dims: layer.sum_projected(block, rows, weight, dims), layer.neighbour, layer.self_):
+    for phase in (lambda rows, dims: layer.sum_projected(block, rows, weight, dims), layer.project, layer.project_self):
         whole = phase(h, None)
         assert torch.allclose(sum(phase(h[:, dims], dims) for dims in slices), whole, atol=1e-12)
 
@@ -229,13 +229,13 @@ def _plain_edges(block: Block) -> list[tuple[int, int, int]]:
 def test_arguments_that_make_no_sense(options, key):
     with pytest.raises(ConfigError) as error:
         RGCN(**options).setup(13, 4, Degrees.of(GRAPH), seed=0, dtype=torch.float64, device=torch.device("cpu"))
-    assert [problem.key for problem in error.value.problems] == [key] and error.value.problems[0].mend
+    assert [problem.key for problem in error.value.problems] == [key] and error.value.problems[0].fix
 
 
 def test_data_that_does_not_fit():
     config = {"model": {"_target_": "gnnexp.models.rgcn.RGCN"}}
     (problem,) = RGCN().check_data(*seen(config, nasty_graph()))
-    assert problem.key == "model" and "edge types" in problem.allowed and "model=sage" in problem.mend
+    assert problem.key == "model" and "edge types" in problem.allowed and "model=sage" in problem.fix
     assert not RGCN(decomposition="block", blocks=4).check_data(*seen(config, GRAPH))
     (problem,) = RGCN(decomposition="block", blocks=5).check_data(*seen(config, GRAPH))
-    assert problem.key == "model.blocks" and "classes has 4" in problem.allowed and "model.blocks=4" in problem.mend
+    assert problem.key == "model.blocks" and "classes has 4" in problem.allowed and "model.blocks=4" in problem.fix

@@ -20,7 +20,7 @@ from gnnexp.tasks.node_classification import NodeClassification
 from gnnexp.testing.graphs import nasty_graph
 from gnnexp.testing.steps import MODELS, run_steps, small_config
 from gnnexp.training.assemble import Artifacts
-from gnnexp.training.train import make_optimizer
+from gnnexp.training.optimization import make_optimizer
 
 REFERENCE = {"_target_": "gnnexp.paradigms.dgl_reference.DGLReference"}
 FULL_GRAPH = {"_target_": "gnnexp.paradigms.dgl_full_graph.DGLFullGraph"}
@@ -82,9 +82,10 @@ def test_full_graph_gradients_are_those_of_data_parallel_without_dropout():
 def test_weight_decay_may_be_on_the_first_layer_only(paradigm):
     environment = read_environment()
     with tempfile.TemporaryDirectory() as folder:
-        config = _config("sage", paradigm, weight_decay=0.5, weight_decay_on="first")
+        config = _config("sage", paradigm, weight_decay_on="first")
+        config["optimizer"]["weight_decay"] = 0.5
         job, made = assembled(config, Artifacts(nasty_graph()), Path(folder), environment)
-        decayed, rest = make_optimizer(made.module, job.experiment.train).param_groups
+        decayed, rest = make_optimizer(made.module, job.experiment).param_groups
     assert (decayed["weight_decay"], rest["weight_decay"]) == (0.5, 0.0)
     assert {id(p) for p in decayed["params"]} == {id(p) for p in made.module.convs[0].parameters()}
 
@@ -110,7 +111,7 @@ def test_what_it_cannot_do_is_refused_with_the_reason():
     (problem,) = full.check(experiment_in({"model": sage, **rest, "hardware": two, "train": {"batch_size": None}}))
     assert "one worker" in problem.allowed
     (problem,) = full.check(experiment_in({"model": sage, **rest, "train": {"batch_size": 2}}))
-    assert problem.key == "train.batch_size" and problem.mend == "set train.batch_size=null"
+    assert problem.key == "train.batch_size" and problem.fix == "set train.batch_size=null"
     assert not full.check(experiment_in({"model": sage, **rest, "train": {"batch_size": None}}))
     reference: Paradigm = build(REFERENCE, Paradigm)
     full_sampler = {"_target_": "gnnexp.samplers.full.FullSampler"}
@@ -146,7 +147,7 @@ def test_a_task_that_decodes_is_refused(paradigm, task, refused):
     problems = build(paradigm, Paradigm).check(experiment_in(config))
     assert [(problem.key, problem.value) for problem in problems] == refused * [("task", config["task"]["_target_"])]
     if refused:
-        assert "decodes" in problems[0].allowed and "node_classification" in problems[0].mend
+        assert "decodes" in problems[0].allowed and "node_classification" in problems[0].fix
 
 
 @pytest.mark.parametrize("paradigm", [REFERENCE, FULL_GRAPH])

@@ -16,11 +16,11 @@ from gnnexp.experiment.build import build
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.graph import Graph
 from gnnexp.graph.partition import Partition
-from gnnexp.paradigms.loops.targets import share
+from gnnexp.paradigms.loops.targets import targets_of_rank
 from gnnexp.tasks.link_prediction import LinkPrediction
 from gnnexp.testing.exactness import assert_exact, parts
 from gnnexp.testing.graphs import nasty_graph
-from gnnexp.testing.steps import Curve, global_losses, run_steps, small_config
+from gnnexp.testing.steps import Curve, global_losses, optimizer, run_steps, small_config
 from gnnexp.testing.ways import MINI_BATCH, SLICED, placed
 
 
@@ -76,12 +76,12 @@ def test_targets_left_out_of_message_passing(ranks, way, model):
 
 @pytest.mark.parametrize(
     ("size", "way", "changes"),
-    [(2, "split", {"train": {"optimizer": "sgd"}}), (2, "communicate", {"train": {"batch_size": None}}),
+    [(2, "split", {"optimizer": optimizer("SGD")}), (2, "communicate", {"train": {"batch_size": None}}),
      (1, "data", {"sampler": {"key": "micro"}, "hardware": {"workers": 1}}),
      # A rank has no column of the trained rows.
-     (3, "aggregates", {"train": {"optimizer": "sgd"}, "feature_store": {"dim": 2}}),
-     (3, "projections", {"train": {"optimizer": "sgd"}, "feature_store": {"dim": 2}}),
-     (3, "aggregates", {"train": {"optimizer": "adam"}, "feature_store": {"dim": 2}})],
+     (3, "aggregates", {"optimizer": optimizer("SGD"), "feature_store": {"dim": 2}}),
+     (3, "projections", {"optimizer": optimizer("SGD"), "feature_store": {"dim": 2}}),
+     (3, "aggregates", {"optimizer": optimizer("Adam"), "feature_store": {"dim": 2}})],
 )
 def test_other_settings(ranks, size, way, changes):
     check(ranks, size, way, "sage", "dot", changes=changes)
@@ -148,7 +148,8 @@ def test_a_mistake_would_be_seen(ranks, broken):
 def _broken(config: dict[str, Any], broken: str) -> Curve:
     with pytest.MonkeyPatch.context() as patch:
         if broken == "gradients_stay":
-            patch.setattr(shuffle.ShuffleIndex, "put_back", lambda self, rows, comm, tag: rows[: self.num_local])
+            patch.setattr(shuffle.ShuffleIndex, "scatter_add_home",
+                          lambda self, rows, comm, tag: rows[: self.num_local])
         else:
             drawn = LinkPrediction.examples
             patch.setattr(LinkPrediction, "examples", lambda self, chosen, batch, key: drawn(
@@ -179,6 +180,6 @@ def _asked(config: dict[str, Any], partition: Partition) -> tuple[Curve, list[in
     task = build(config["task"], LinkPrediction)
     task.setup(plain_links())
     targets = task.targets()
-    own = task.examples(share(targets, rank, size), targets, BatchKey(config["seed"], 0, 0)).vertices
+    own = task.examples(targets_of_rank(targets, rank, size), targets, BatchKey(config["seed"], 0, 0)).vertices
     owner = partition.node_owner[own]
     return curve, [0 if part == rank else int((owner == part).sum()) for part in range(size)]

@@ -21,7 +21,7 @@ from matrix.running import check_case
 from gnnexp.comm.shuffle import ShuffleIndex
 from gnnexp.testing.ranks import RankPools
 
-MEND = "write the files anew: PYTHONPATH=tests/support python -m matrix"
+FIX = "write the files anew: PYTHONPATH=tests/support python -m matrix"
 ON_GPU = (pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device is visible"))
 
 
@@ -42,20 +42,20 @@ def test_a_case_agrees_with_its_reference(ranks, case):
 def test_every_pair_is_in_a_case_or_refused():
     have = set().union(*(pairs_of(AXES, case) for case in read_cases()))
     missing = set(all_pairs(AXES)) - have - set(read_refused())
-    assert not missing, f"{len(missing)} pairs are in no case: {sorted(missing)[:5]}; {MEND}"
+    assert not missing, f"{len(missing)} pairs are in no case: {sorted(missing)[:5]}; {FIX}"
     assert not have & set(read_refused())
 
 
 def test_no_case_is_refused():
     refused = {name_of(case): why for case in read_cases() if (why := refusal(case))}
-    assert not refused, MEND
+    assert not refused, FIX
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_the_files_are_as_drawn():
     """Whatever a check refuses now, or takes now, changes them."""
-    assert drawn() == (read_cases(), read_refused()), MEND
+    assert drawn() == (read_cases(), read_refused()), FIX
 
 
 # --- controls --------------------------------------------------------------------------------------------------------
@@ -83,4 +83,4 @@ def test_a_mistake_would_be_seen(ranks):
 
 def _break() -> None:
     assert os.environ["RANK"] in "01"
-    patch.object(ShuffleIndex, "put_back", _gradients_stay).start()
+    patch.object(ShuffleIndex, "scatter_add_home", _gradients_stay).start()

@@ -27,12 +27,12 @@ from gnnexp.testing.steps import MODELS, run_steps, small_config
 from gnnexp.training.assemble import Artifacts
 from gnnexp.training.checkpoint import Position
 from gnnexp.training.interruption import Interruption
-from gnnexp.training.train import make_optimizer, run_epoch
+from gnnexp.training.optimization import Optimization, make_optimizer
+from gnnexp.training.train import run_epoch
 
 TARGET = "gnnexp.paradigms.model_averaging.ModelAveraging"
 PARTS = 8
-STATES = ["kept", "averaged", "reset"]
-QUICK = [(2, "kept", "float32"), (3, "kept", "float64"), (4, "kept", "float32"), (4, "averaged", "float64")]
+QUICK = [(2, "float32"), (3, "float64"), (4, "float32"), (4, "float64")]
 
 
 RGCN = {
@@ -81,10 +81,10 @@ def trained(config: dict[str, Any], parts: int, epochs: int, full: bool = True) 
         place = Path(folder) / "parts"
         write_parts(graph, GraphStream(graph), Partition(owners(parts), parts), place, full_neighbors=full)
         job, trainer = assembled(config, Artifacts(graph, parts=place), Path(folder), read_environment())
-        optimizer = make_optimizer(trainer.module, job.experiment.train)
+        optimization = Optimization(job, trainer)
         job.comm.ledger.take()
         for epoch in range(epochs):
-            record = run_epoch(job, trainer, optimizer, Position(epoch), {}, Interruption(job.comm)).record
+            record = run_epoch(job, trainer, optimization, Position(epoch), {}, Interruption(job.comm)).record
             run.losses.append(list(record.losses))
             run.parameters.append({name: p.detach().clone() for name, p in trainer.module.named_parameters()})
             run.sent.append({tag: traffic.sent_bytes for tag, traffic in record.traffic.items()})
@@ -108,12 +108,12 @@ def test_one_part_is_training_on_one_worker(model):
 
 
 @pytest.mark.parametrize(
-    ("size", "state", "sync_every", "dtype"),
-    combinations([2, 3, 4], STATES, [1, 3], ["float64", "float32"],
-                 quick=lambda size, state, sync_every, dtype: sync_every == 1 and (size, state, dtype) in QUICK),
+    ("size", "sync_every", "dtype"),
+    combinations([2, 3, 4], [1, 3], ["float64", "float32"],
+                 quick=lambda size, sync_every, dtype: sync_every == 1 and (size, dtype) in QUICK),
 )
-def test_identical_on_any_number_of_ranks(ranks, size, state, sync_every, dtype):
-    options = {"optimizer_state": state, "sync_every": sync_every}
+def test_identical_on_any_number_of_ranks(ranks, size, sync_every, dtype):
+    options = {"sync_every": sync_every}
     config = averaging("gat" if sync_every == 1 else "sage", paradigm=options, train={"dtype": dtype})
     alone = trained(config, PARTS, 4)
     assert not alone.exact
@@ -133,7 +133,7 @@ def test_more_ranks_than_parts(ranks):
         assert all(torch.equal(run.parameters[-1][name], value) for name, value in alone.parameters[-1].items())
 
 
-def by_hand(config: dict[str, Any], parts: int, epochs: int, state: str, sync_every: int) -> dict[str, torch.Tensor]:
+def by_hand(config: dict[str, Any], parts: int, epochs: int, sync_every: int) -> dict[str, torch.Tensor]:
     """A model, an optimizer and a loop for every part on its own; averages in float64, in the order of the parts."""
     graph = graph_of()
     with tempfile.TemporaryDirectory() as folder:
@@ -147,7 +147,7 @@ def by_hand(config: dict[str, Any], parts: int, epochs: int, state: str, sync_ev
             assert isinstance(trainer, AveragingTrainer)
             trainer._mine = range(part, part + 1)
             models.append((job, trainer))
-            optimizers.append(make_optimizer(job.model, job.experiment.train))
+            optimizers.append(make_optimizer(job.model, job.experiment))
         for epoch in range(epochs):
             for part, (_, trainer) in enumerate(models):
                 if not sizes[part].train:
@@ -158,7 +158,7 @@ def by_hand(config: dict[str, Any], parts: int, epochs: int, state: str, sync_ev
                     batch = prepare(step)
                     trainer.gradients.forget()
                     logits = trainer.job.model(batch.batch, batch.features)
-                    examples = batch.share.examples
+                    examples = batch.own.examples
                     (trainer.job.task.loss_sum(logits, examples) / examples.count).backward()
                     optimizers[part].step()
             if (epoch + 1) % sync_every and epoch + 1 < epochs:
@@ -170,53 +170,40 @@ def by_hand(config: dict[str, Any], parts: int, epochs: int, state: str, sync_ev
                     size.train / total * dict(job.model.named_parameters())[name].detach().double()
                     for size, (job, _) in zip(sizes, models, strict=True)
                 )
-            moments = [{key: sum(size.train / total * optimizers[part].state[p][key].double()
-                                 for part, size in enumerate(sizes) if size.train
-                                 for p in [dict(models[part][0].model.named_parameters())[name]])
-                        for key in ("step", "exp_avg", "exp_avg_sq")} for name in names]
-            for part, (job, _) in enumerate(models):
-                for name, kept in zip(names, moments, strict=True):
-                    parameter = dict(job.model.named_parameters())[name]
+            for job, _ in models:
+                for name, parameter in job.model.named_parameters():
                     parameter.data.copy_(average[name])
-                    if state == "reset":
-                        optimizers[part].state.pop(parameter, None)
-                    elif state == "averaged" and sizes[part].train:
-                        for key, value in kept.items():
-                            optimizers[part].state[parameter][key].copy_(value)
         for job, _ in models:
             job.comm.release()
     return average
 
 
 @pytest.mark.parametrize(
-    ("model", "sync_every", "state"),
-    combinations(["gcn", "sage", "gat"], [1, 2], STATES, quick=lambda *case: case in (
-        ("gcn", 1, "kept"), ("sage", 2, "averaged"), ("gat", 1, "reset"))),
+    ("model", "sync_every"),
+    combinations(["gcn", "sage", "gat"], [1, 2],
+                 quick=lambda *case: case in (("gcn", 1), ("sage", 2), ("gat", 1))),
 )
-def test_what_a_plain_loop_over_the_parts_gives(model, sync_every, state):
-    config = averaging(model, paradigm={"optimizer_state": state, "sync_every": sync_every})
-    expected = by_hand(config, 5, 4, state, sync_every)
+def test_what_a_plain_loop_over_the_parts_gives(model, sync_every):
+    config = averaging(model, paradigm={"sync_every": sync_every})
+    expected = by_hand(config, 5, 4, sync_every)
     found = trained(config, 5, 4).parameters[-1]
     for name, value in expected.items():
         assert float((found[name] - value).abs().max()) <= 1e-12 * max(1.0, float(value.abs().max()))
 
 
-@pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("size", [2, 4])
-def test_bytes_and_rounds_equal_their_formulas(ranks, size, state):
+def test_bytes_and_rounds_equal_their_formulas(ranks, size):
     """Whole numbers of 8 bytes are summed; the largest value is told beforehand."""
-    config = averaging("gcn", paradigm={"sync_every": 2, "optimizer_state": state}, train={"dtype": "float32"})
-    parameters, tensors = (13 * 16 + 16) + (16 * 4 + 4), 4
-    summed = parameters + (2 * parameters + tensors if state == "averaged" else 0)
-    rounds = 4 if state == "averaged" else 1
+    config = averaging("gcn", paradigm={"sync_every": 2}, train={"dtype": "float32"})
+    parameters = (13 * 16 + 16) + (16 * 4 + 4)
     runs = ranks(size).run(trained, config, PARTS, 4)
     for epoch in range(4):
         if (epoch + 1) % 2:
             assert all(not any(run.sent[epoch].values()) for run in runs), "nothing crosses between averages"
             continue
-        assert sum(run.sent[epoch]["parameters"] for run in runs) == 2 * (size - 1) * 8 * summed
-        assert sum(run.sent[epoch]["sizes"] for run in runs) == rounds * size * (size - 1) * 8
-        assert all(run.rounds[epoch] == {"parameters": rounds, "sizes": rounds} for run in runs)
+        assert sum(run.sent[epoch]["parameters"] for run in runs) == 2 * (size - 1) * 8 * parameters
+        assert sum(run.sent[epoch]["sizes"] for run in runs) == size * (size - 1) * 8
+        assert all(run.rounds[epoch] == {"parameters": 1, "sizes": 1} for run in runs)
 
 
 def test_one_part_after_the_other_is_loaded_and_the_last_one_kept(ranks):
@@ -301,12 +288,12 @@ def test_state_is_taken_up_again():
         saved: dict[str, Any] = {}
         for first, last in ((0, 2), (2, 5)):
             job, trainer = assembled(config, Artifacts(graph, parts=place), Path(folder), read_environment())
-            optimizer = make_optimizer(trainer.module, job.experiment.train)
+            optimization = Optimization(job, trainer)
             if saved:
                 trainer.module.load_state_dict(saved["module"])
                 trainer.load_state_dict(saved["paradigm"])
             for epoch in range(first, last):
-                run_epoch(job, trainer, optimizer, Position(epoch), {}, Interruption(job.comm))
+                run_epoch(job, trainer, optimization, Position(epoch), {}, Interruption(job.comm))
             torch.save({"module": trainer.module.state_dict(), "paradigm": trainer.state_dict()}, f"{folder}/state")
             saved = torch.load(f"{folder}/state", weights_only=True)
             job.comm.release()
@@ -322,5 +309,5 @@ def test_what_does_not_go_together_is_said():
     keys = [problem.key for problem in ModelAveraging(sync_every=3).check(experiment_in(config))]
     assert keys == ["feature_store", "sampler.topology"]
     with pytest.raises(Exception, match=r"(?s)sync_every.*local_batch_size.*memory") as error:
-        ModelAveraging(0, "kept", True, 0, 0)
+        ModelAveraging(0, True, 0, 0)
     assert type(error.value).__name__ == "ConfigError"

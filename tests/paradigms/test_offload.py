@@ -228,7 +228,7 @@ def _smallest(config: dict[str, Any], size: int) -> int:
     rows = config["paradigm"]["rows"]
     offload = Offload(chunks=None, device_memory=1, rows=rows)
     problems = planned(experiment_in(config), larger_graph(), offload).problems
-    return int(problems[0].mend.split("=")[1].split()[0])
+    return int(problems[0].fix.split("=")[1].split()[0])
 
 
 @pytest.mark.parametrize(

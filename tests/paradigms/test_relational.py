@@ -182,7 +182,7 @@ def test_chunks_stay_within_the_smallest_budget_that_is_told(ranks, way, model, 
     config["paradigm"] = {**config["paradigm"], "chunks": None, "device_memory": 1}
     (problem,) = planned(experiment_in(config), larger_graph()).problems
     assert problem.key == "paradigm.device_memory"
-    budget = factor * int(problem.mend.split("=")[1].split()[0])
+    budget = factor * int(problem.fix.split("=")[1].split()[0])
     config["paradigm"] |= {"device_memory": budget}
     for peak in ranks(2).run(_peak, config):
         assert budget / 10 < peak <= budget
@@ -202,13 +202,13 @@ def refused(way: str, model: str, **options: Any) -> list[tuple[str, str]]:
     config = config_of(way, model)
     config["paradigm"] = {**config["paradigm"], **options}
     config["partitioner"] = {"_target_": "gnnexp.partitioners.range.RangePartitioner"}
-    return [(p.key, p.mend) for p in build(config["paradigm"], Paradigm).check(experiment_in(config))]
+    return [(p.key, p.fix) for p in build(config["paradigm"], Paradigm).check(experiment_in(config))]
 
 
 def test_what_the_decompositions_cannot_do_is_refused():
     assert refused("coupled", "block") == refused("coupled", "basis", mode="decoupled") == []
-    ((key, mend),) = refused("coupled", "block", mode="decoupled")
-    assert key == "model" and "model.decomposition=basis" in mend
+    ((key, fix),) = refused("coupled", "block", mode="decoupled")
+    assert key == "model" and "model.decomposition=basis" in fix
     for model in ("basis", "block"):
         assert refused("offload_raw", model, keep="sums") == [("paradigm.keep", "set paradigm.keep=outputs")]
 

@@ -17,7 +17,7 @@ from gnnexp.testing.exactness import assert_exact, joined, parts
 from gnnexp.testing.steps import MODELS, Curve, global_losses, run_steps, worst_gradient_error, worst_loss_error
 from gnnexp.testing.ways import VERTEX, WAYS, config_in, placed
 from gnnexp.training.assemble import Artifacts
-from gnnexp.training.train import make_optimizer
+from gnnexp.training.optimization import make_optimizer
 
 LINKS = {"_target_": "gnnexp.tasks.link_prediction.LinkPrediction"}
 
@@ -61,7 +61,7 @@ def _interrupted(config: Mapping[str, Any], epochs: int, stop_after: int | None)
     def begin() -> tuple[Any, Any]:
         _, trainer = assembled(config, artifacts, None, environment)  # type: ignore[arg-type]
         trainer.module.train()
-        return trainer, make_optimizer(trainer.module, trainer.job.experiment.train)
+        return trainer, make_optimizer(trainer.module, trainer.job.experiment)
 
     trainer, optimizer = begin()
     for epoch in range(epochs):

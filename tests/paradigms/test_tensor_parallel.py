@@ -13,7 +13,7 @@ from experiments import assembled, data_problems
 from full_graph import FULL_MODELS, full_config
 
 from gnnexp.comm.environment import Environment, read_environment
-from gnnexp.comm.tensor_split import even_shares
+from gnnexp.comm.tensor_split import even_sizes
 from gnnexp.errors import ConfigError, DataError
 from gnnexp.experiment.build import build
 from gnnexp.paradigms.base import Paradigm
@@ -102,7 +102,7 @@ def _steps(config: dict[str, Any]) -> Curve:
 
 def _exchanged(num_rows: int, width: int, size: int) -> int:
     """Values that one split (or gather) sends: all but those that stay; (N-1)/N of them where all divides."""
-    rows, columns = even_shares(num_rows, size), even_shares(width, size)
+    rows, columns = even_sizes(num_rows, size), even_sizes(width, size)
     kept = sum(a * b for a, b in zip(rows, columns, strict=True))
     if num_rows % size == width % size == 0:
         assert num_rows * width - kept == num_rows * width * (size - 1) // size
@@ -247,7 +247,7 @@ def test_more_ranks_than_columns(mode, nodes, workers, fitting):
     problems = [p for p in data_problems(config, nasty_graph()) if "columns" in p.allowed]
     assert [(problem.key, problem.value) for problem in problems] == [("hardware.workers", workers)]
     assert f"({nodes * workers})" in problems[0].allowed
-    assert problems[0].mend.startswith(f"set hardware.workers={fitting} ")
+    assert problems[0].fix.startswith(f"set hardware.workers={fitting} ")
 
 
 def test_more_ranks_than_columns_of_projected_classes():
@@ -255,7 +255,7 @@ def test_more_ranks_than_columns_of_projected_classes():
     graph = replace(nasty_graph(), labels=nasty_graph().labels.clamp(max=1), num_classes=2)
     problems = data_problems(_config("gat", "coupled", hardware={"workers": 3}), graph)
     assert [problem.key for problem in problems] == ["hardware.workers"]
-    assert "projected" in problems[0].allowed and problems[0].mend.startswith("set hardware.workers=2")
+    assert "projected" in problems[0].allowed and problems[0].fix.startswith("set hardware.workers=2")
     assert not data_problems(_config("gcn", "coupled", hardware={"workers": 3}), graph)
 
 
@@ -264,7 +264,7 @@ def test_a_budget_below_the_largest_vertex():
     config["paradigm"] |= {"chunks": None, "device_memory": 5000}
     problems = [p for p in data_problems(config, nasty_graph()) if p.key == "paradigm.device_memory"]
     assert len(problems) == 1 and "in-edges" in problems[0].allowed
-    enough = int(problems[0].mend.split("=")[1].split()[0])
+    enough = int(problems[0].fix.split("=")[1].split()[0])
     config["paradigm"]["device_memory"] = enough
     assert not [p for p in data_problems(config, nasty_graph()) if p.key == "paradigm.device_memory"]
     with tempfile.TemporaryDirectory() as folder:

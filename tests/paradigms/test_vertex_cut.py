@@ -84,7 +84,7 @@ def test_what_is_late_is_used_later(ranks):
     """The same traffic, other losses; without learning and dropout, only the first epochs miss something."""
     exact, late = (_config("sage", delay=delay) for delay in (0, 2))
     for config in (exact, late):
-        config["train"]["lr"] = 0.0
+        config["optimizer"]["lr"] = 0.0
         config["model"] |= {"dropout": 0.0, "input_dropout": 0.0}
     now, later = (ranks(3).run(_steps, config, 3, 8) for config in (exact, late))
     for one, other in zip(now, later, strict=True):
@@ -105,7 +105,7 @@ def test_options_that_do_not_go_together(options, partitioner, key):
     config = _config("gcn", **options)
     config["partitioner"] = {"_target_": f"gnnexp.partitioners.{partitioner}Partitioner"}
     problems = VertexParallel(**options).check(experiment_in(config))
-    assert [problem.key for problem in problems] == [key] and problems[0].mend
+    assert [problem.key for problem in problems] == [key] and problems[0].fix
 
 
 def test_late_sums_of_attention_are_refused():

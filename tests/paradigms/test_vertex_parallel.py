@@ -232,7 +232,7 @@ def test_a_budget_below_the_largest_vertex():
     experiment, graph = experiment_in(config), nasty_graph()
     (problem,) = planned(experiment, graph, VertexParallel("communicate", chunks=None, device_memory=5000)).problems
     assert problem.key == "paradigm.device_memory" and "in-edges" in problem.allowed
-    enough = int(problem.mend.split("=")[1].split()[0])
+    enough = int(problem.fix.split("=")[1].split()[0])
     assert not planned(experiment, graph, VertexParallel("communicate", chunks=None, device_memory=enough)).problems
 
 
@@ -241,4 +241,4 @@ def test_hybrid_needs_to_know_the_machine():
     config["hardware"] |= {"links": None, "flops": None}
     problems = VertexParallel("hybrid").check(experiment_in(config))
     assert [problem.key for problem in problems] == ["hardware.flops", "hardware.links.network"]
-    assert all("hardware=local_measured" in problem.mend for problem in problems)
+    assert all("hardware=local_measured" in problem.fix for problem in problems)

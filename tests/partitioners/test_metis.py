@@ -123,7 +123,7 @@ def test_too_little_memory_is_said_before_the_work(monkeypatch: pytest.MonkeyPat
         MetisPartitioner().partition(communities(), 4)
 
 
-def test_a_missing_pymetis_is_said_with_the_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pymetis_is_said_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 
     def without(name: str, *args: object, **kwargs: object) -> object:

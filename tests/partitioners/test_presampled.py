@@ -222,7 +222,7 @@ def test_bad_options_are_refused_all_at_once(kind: Both, options: dict[str, Any]
     with pytest.raises(ConfigError) as caught:
         kind(**options)
     assert [problem.key for problem in caught.value.problems] == [f"partitioner.{key}" for key in keys]
-    assert all(problem.mend.startswith(problem.key + "=") for problem in caught.value.problems)
+    assert all(problem.fix.startswith(problem.key + "=") for problem in caught.value.problems)
 
 
 @pytest.mark.parametrize("num_parts", [0, -1, 31])
@@ -315,7 +315,7 @@ def test_another_number_of_parts_is_refused(graph: Graph, folder: Path, tmp_path
             use(StoredPartitioner(str(folder)))
         (problem,) = caught.value.problems
         assert problem.key == "partitioner.path" and "has 3 parts, the run needs 4" in problem.allowed
-        assert "partitioner.num_parts=4" in problem.mend
+        assert "partitioner.num_parts=4" in problem.fix
 
 
 def test_another_graphs_partition_is_refused(graph: Graph, folder: Path) -> None:
@@ -334,7 +334,7 @@ def test_a_folder_without_a_partition_is_refused_at_once(tmp_path: Path, path: s
         StoredPartitioner(str(tmp_path / path))
     (problem,) = caught.value.problems
     assert (problem.key, problem.value) == ("partitioner.path", str(tmp_path / path))
-    assert "gnnexp partition" in problem.mend
+    assert "gnnexp partition" in problem.fix
 
 
 def edit(folder: Path, **values: Any) -> None:
@@ -361,4 +361,4 @@ def test_a_damaged_folder_is_refused(graph: Graph, folder: Path, tmp_path: Path,
                 lambda stored: prepare_partition(stored, graph, "key", 3, tmp_path / "cache")):
         with pytest.raises(ProblemsError) as caught:
             use(StoredPartitioner(str(folder)))
-        assert all(problem.mend and str(folder) in problem.key for problem in caught.value.problems)
+        assert all(problem.fix and str(folder) in problem.key for problem in caught.value.problems)

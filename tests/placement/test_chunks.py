@@ -91,12 +91,12 @@ def test_a_budget_below_the_dearest_destination_is_refused_with_one_that_is_not(
         Chunking(None, dearest - 1).chunks(block, cost)
     (problem,) = error.value.problems
     assert (problem.key, problem.value) == ("paradigm.device_memory", dearest - 1)
-    assert problem.mend == f"set paradigm.device_memory={dearest} or more"
+    assert problem.fix == f"set paradigm.device_memory={dearest} or more"
     Chunking(None, dearest).chunks(block, cost)
     # The same verdict before anything is launched, from degrees alone.
     assert Chunking(None, dearest).check_data(GraphFacts.of(graph), [cost], self_loops=True) == []
     (early,) = Chunking(None, dearest - 1).check_data(GraphFacts.of(graph), [cost], self_loops=True)
-    assert (early.key, early.mend) == (problem.key, problem.mend)
+    assert (early.key, early.fix) == (problem.key, problem.fix)
 
 
 def test_a_budget_for_everything_makes_one_chunk_that_is_the_block():

@@ -15,9 +15,9 @@ from gnnexp.experiment.build import hardware_of
 from gnnexp.planning.estimate import estimate
 from gnnexp.planning.machine import Machine, machine_of
 from gnnexp.planning.profiles import all_machines, machine_named, machines_named
-from gnnexp.planning.work import Work
+from gnnexp.planning.work import Workload
 
-WORK = Work(ranks=4, sampled_edges=640, loaded_bytes={"host": 1000}, gathered_bytes=2000, flops=6000,
+WORK = Workload(ranks=4, sampled_edges=640, loaded_bytes={"host": 1000}, gathered_bytes=2000, flops=6000,
             sent_bytes={"frontier": 100, "features": 200, "activations": 300, "gradients": 400},
             rounds={"frontier": 1, "features": 2, "activations": 3, "gradients": 4, "sizes": 5}, crossing_bytes=50,
             device_bytes=999)
@@ -88,16 +88,16 @@ _TAGS = ("frontier", "features", "activations", "gradients")
 
 
 @st.composite
-def works(draw: st.DrawFn) -> Work:
+def works(draw: st.DrawFn) -> Workload:
     named = {tag: draw(COUNTS) for tag in _TAGS}
-    return Work(4, draw(COUNTS), {"host": draw(COUNTS), "disk": draw(COUNTS)}, draw(COUNTS), draw(COUNTS), named,
+    return Workload(4, draw(COUNTS), {"host": draw(COUNTS), "disk": draw(COUNTS)}, draw(COUNTS), draw(COUNTS), named,
                 {tag: draw(COUNTS) for tag in _TAGS}, draw(COUNTS), 1.0, elementwise_bytes=draw(COUNTS),
                 steps=draw(st.integers(1, 1000)))
 
 
 @given(works(), st.sampled_from(["sampled_edges", "gathered_bytes", "flops", "elementwise_bytes", "steps"]),
        st.floats(1, 100))
-def test_linear_in_each_count(work: Work, name: str, more: float) -> None:
+def test_linear_in_each_count(work: Workload, name: str, more: float) -> None:
     machine = described("gpu", {**GPU, "step_s": 1.0})
     work = replace(work, sampled_edges=work.sampled_edges + 1)  # of a system that samples, whatever is scaled
     nothing, once, several = (estimate(replace(work, **{name: getattr(work, name) * by}), machine).epoch_s
@@ -106,7 +106,7 @@ def test_linear_in_each_count(work: Work, name: str, more: float) -> None:
 
 
 @given(works(), st.sampled_from(_TAGS), st.floats(1, 100))
-def test_linear_in_bytes_and_rounds(work: Work, tag: str, more: float) -> None:
+def test_linear_in_bytes_and_rounds(work: Workload, tag: str, more: float) -> None:
     machine = described("gpu", GPU)
     for name in ("sent_bytes", "rounds"):
         counts = getattr(work, name)
@@ -117,7 +117,7 @@ def test_linear_in_bytes_and_rounds(work: Work, tag: str, more: float) -> None:
 
 
 @given(works(), st.sampled_from(["flops", "gather", "stream", "sampling"]), st.floats(1, 1e6), st.booleans())
-def test_a_faster_machine_is_never_slower(work: Work, name: str, times: float, overlaps: bool) -> None:
+def test_a_faster_machine_is_never_slower(work: Workload, name: str, times: float, overlaps: bool) -> None:
     work = replace(work, ahead=overlaps, pipelined=4 * overlaps, pipelined_bytes=work.sent_bytes["activations"])
     rate = {"stream": 64.0, "sampling": 1.0} | GPU
     faster = {**rate, name: rate[name] * times}
@@ -126,7 +126,7 @@ def test_a_faster_machine_is_never_slower(work: Work, name: str, times: float, o
 
 
 @given(works(), st.sampled_from(["h2d", "d2d"]), st.floats(1, 1e6), st.booleans())
-def test_a_wider_link_is_never_slower(work: Work, name: str, times: float, overlaps: bool) -> None:
+def test_a_wider_link_is_never_slower(work: Workload, name: str, times: float, overlaps: bool) -> None:
     work = replace(work, ahead=overlaps, pipelined=4 * overlaps, pipelined_bytes=work.sent_bytes["activations"])
     faster = {**GPU, "links": {**GPU["links"], name: GPU["links"][name] * times}}
     assert (estimate(work, described("fast", faster)).epoch_s
@@ -188,14 +188,14 @@ def test_a_profile_of_the_user_s(tmp_path: Path) -> None:
     assert "mine" in {found.name for found in all_machines(str(tmp_path))[0]}
 
 
-def full_graph(vertices: float, edges: float, dims: list[int], ranks: int) -> Work:
+def full_graph(vertices: float, edges: float, dims: list[int], ranks: int) -> Workload:
     """What a rank holds of a full graph in memory: rows of every layer with their gradients, copies, its edges.
 
     Copies of other ranks' rows: of as many vertices as it owns, less than any of the partitions has (the graphs have 10
     to 500 edges per vertex), of what layers read.
     """
     held = vertices / ranks * (sum(dims) * 2 + sum(dims[:-1])) * 4 + edges / ranks * 8
-    return Work(ranks, 0, {}, 0, 0, {}, {}, 0, held)
+    return Workload(ranks, 0, {}, 0, 0, {}, {}, 0, held)
 
 
 @pytest.mark.parametrize(("name", "vertices", "edges", "dims", "machine", "fits"), [

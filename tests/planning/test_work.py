@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gnnexp.planning.work import Work, widths, work_of
+from gnnexp.planning.work import Workload, widths, work_of
 from gnnexp.record.runs import Run
 
 METRICS = {
@@ -81,13 +81,13 @@ def test_columns_are_read_by_every_rank() -> None:
 
 
 def test_a_larger_graph_has_larger_batches_and_as_many_steps() -> None:
-    work = Work(2, 10, {"host": 20}, 30, 40, {"features": 50, "gradients": 60}, {"features": 3}, 70, 80)
-    assert work.scaled(10) == Work(2, 100, {"host": 200}, 300, 400, {"features": 500, "gradients": 60},
+    work = Workload(2, 10, {"host": 20}, 30, 40, {"features": 50, "gradients": 60}, {"features": 3}, 70, 80)
+    assert work.scaled(10) == Workload(2, 100, {"host": 200}, 300, 400, {"features": 500, "gradients": 60},
                                    {"features": 3}, 700, 800)
 
 
 def test_what_does_not_grow_with_the_graph() -> None:
-    work = Work(2, 10, {}, 30, 40, {}, {}, 70, 80, elementwise_bytes=50, update_bytes=20, fixed_bytes=30, steps=7,
+    work = Workload(2, 10, {}, 30, 40, {}, {}, 70, 80, elementwise_bytes=50, update_bytes=20, fixed_bytes=30, steps=7,
                 pipelined=4, pipelined_bytes=5)
     larger = work.scaled(10)
     assert (larger.elementwise_bytes, larger.update_bytes) == (320, 20)

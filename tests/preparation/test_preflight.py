@@ -184,12 +184,12 @@ def test_model_averaging_holds_two_parts_not_the_graph():
     assert least["host", "topology of 2 parts"] < topology, "even parts without halo: none can be smaller"
 
 
-def test_a_shortage_names_every_line_and_the_mend(tmp_path):
+def test_a_shortage_names_every_line_and_the_fix(tmp_path):
     config = configured(hardware={"device_memory": 1000, "device": "cuda"})
     experiment = experiment_in(config)
     (problem,) = judge(estimated(config, nasty_graph()), experiment, tmp_path / "run")
     assert "device memory" in str(problem.value) and "activations" in problem.allowed
-    assert "preflight=warn" in problem.mend
+    assert "preflight=warn" in problem.fix
 
 
 def test_sizes_in_words():

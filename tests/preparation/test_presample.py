@@ -298,7 +298,7 @@ def test_damaged_counts_are_a_data_problem(saved: tuple[Presample, Path, Graph],
     DAMAGES[damage](folder)
     with pytest.raises(DataError) as caught:
         open_presample(folder, graph)
-    assert all(str(folder) in problem.key and problem.mend for problem in caught.value.problems)
+    assert all(str(folder) in problem.key and problem.fix for problem in caught.value.problems)
 
 
 def test_counts_of_another_graph_are_refused(saved: tuple[Presample, Path, Graph]) -> None:
@@ -350,7 +350,7 @@ OTHER: dict[str, dict[str, Any]] = {
 SAME: dict[str, dict[str, Any]] = {
     "threads": {"sampler": {"threads": 3}}, "prefetch": {"sampler": {"prefetch": 9}},
     "topology": {"sampler": {"topology": "partitioned"}}, "micro": {"sampler": {"key": "micro"}},
-    "lr": {"train": {"lr": 1.0}}, "hidden": {"model": {"hidden": 3}}, "workers": {"hardware": {"workers": 4}},
+    "lr": {"optimizer": {"lr": 1.0}}, "hidden": {"model": {"hidden": 3}}, "workers": {"hardware": {"workers": 4}},
 }
 
 

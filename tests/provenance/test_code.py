@@ -175,12 +175,12 @@ def test_rows_lead_to_the_first_of_equal_digests() -> None:
 
 
 def test_a_module_that_was_replaced_still_sets_its_runs_apart() -> None:
-    """Issue 32 mended old rows of vertex parallelism (`comm.stale`, now `comm.arrival`): runs before it are others."""
+    """Issue 32 fixed old rows of vertex parallelism (`comm.stale`, now `comm.arrival`): runs before it are others."""
     systems = sorted(file.stem for file in (REPOSITORY / "conf" / "system").glob("*.yaml"))
     configs = {system: compose([f"system={system}", "dataset=digits"]).config for system in systems}
-    mended = {"gnnexp.comm.stale": "efc18f8fb78e4ca4"}
+    fixed = {"gnnexp.comm.stale": "efc18f8fb78e4ca4"}
     found = {system: code_of_config(one).changed for system, one in configs.items()}
-    assert found == {system: mended if one["paradigm"]["_target_"].endswith("VertexParallel") else {}
+    assert found == {system: fixed if one["paradigm"]["_target_"].endswith("VertexParallel") else {}
                      for system, one in configs.items()}
     assert sum(map(bool, found.values())) == 8
 

@@ -216,7 +216,6 @@ def test_run_again_keeps_the_earlier_run(workplace: Path, capsys: pytest.Capture
     (workplace / "runs" / "other" / "file").write_text("not a run")
     assert run_command([*command[:-1], "hydra.run.dir=runs/other", "--rerun"]) == 2
     assert (workplace / "runs" / "other" / "file").exists()
-    assert run_command(["run", "-m", "--rerun", "seed=0,1"]) == 2
 
 
 def test_a_run_that_cannot_be_made_again_keeps_its_place(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

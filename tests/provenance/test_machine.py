@@ -38,7 +38,9 @@ def test_all_but_the_name_makes_a_kind() -> None:
 
 
 def test_a_record_is_read_back() -> None:
-    assert read_node(NODE.to_json()) == NODE
+    assert read_node(NODE.to_json()) == NODE and "num_cases" not in NODE.to_json()
+    shared = replace(NODE, num_cases=4)
+    assert read_node(shared.to_json()) == shared and shared.kind == f"{NODE.kind}, 4 cases side by side"
     with pytest.raises(KeyError):
         read_node({"host": "n1"})
 
@@ -77,6 +79,8 @@ def test_older_records_say_it_where_they_can(nodes: list[dict[str, Any]], config
                 "libraries": {"torch": "2.13.0"}}
     assert machine_of(nodes, config, launched) == kind
     assert node_of_launch({}) is None
+    launched["hardware"]["side_by_side"] = {"num_cases": 2, "cores": [0], "gpus": ""}
+    assert machine_of([], LOCAL, launched).endswith(", 2 cases side by side")
 
 
 def test_a_command_that_does_not_end_says_nothing(

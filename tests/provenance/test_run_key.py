@@ -51,6 +51,15 @@ def test_figures_that_only_describe_a_machine_change_no_key() -> None:
     assert run_key({**CONFIG, "hardware": other}, "k", NO_CODE) not in keys
 
 
+def test_runs_made_when_a_rank_could_be_slow_keep_their_key() -> None:
+    before: dict[str, Any] = {"workers": 2, "straggler": None, "throttle": None}
+    keys = [run_key({**CONFIG, "hardware": hardware}, "k", NO_CODE)
+            for hardware in (before, {"workers": 2, "throttle": None})]
+    assert keys == ["f372e108a36ba739ce1e9d0accdd27f4"] * 2
+    slowed = {**before, "straggler": {"rank": 0, "phase": "load", "seconds": 1.0}}
+    assert run_key({**CONFIG, "hardware": slowed}, "k", NO_CODE) not in keys
+
+
 def provenance(code: Code) -> dict[str, Any]:
     return {"dataset_key": "k", "code": code.to_json(), "run_key": run_key(CONFIG, "k", code)}
 

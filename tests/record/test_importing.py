@@ -378,4 +378,4 @@ def test_an_imported_run_is_not_resumed(tmp_path: Path, good: dict[str, Any], mo
         assert run_command(["import", str(file)]) == 0
         assert run_command(["resume", f"runs/gift/{status}"]) == 2
         said = capsys.readouterr().err
-        assert f"imported from {status}.tar.xz" in said and "mend: gnnexp run" in said
+        assert f"imported from {status}.tar.xz" in said and "fix: gnnexp run" in said

@@ -52,7 +52,7 @@ def test_one_file_of_another_user_is_enough(run: Path, disown: Disown, file: str
 
 
 def test_resume_of_another_users_run(run: Path, disown: Disown, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing of its configuration is looked at, unless that is asked for; the mend is a command."""
+    """Nothing of its configuration is looked at, unless that is asked for; the fix is a command."""
     disown(run / "job.json")
     assert run_command(["resume", "run"]) == 2
     said = capsys.readouterr().err

@@ -26,7 +26,7 @@ FIGURES = [
 def problems_of(options: Any) -> dict[str, str]:
     with pytest.raises(ConfigError) as caught:
         read_layout(options)
-    return {problem.key: f"{problem.allowed}; {problem.mend}" for problem in caught.value.problems}
+    return {problem.key: f"{problem.allowed}; {problem.fix}" for problem in caught.value.problems}
 
 
 def test_everything_that_can_be_said() -> None:
@@ -44,10 +44,10 @@ def test_everything_that_can_be_said() -> None:
     assert read_layout({"figures": []}).figures == (), "no figures, rather than the usual ones"
 
 
-def test_a_kind_has_a_comparison_beside_it_only_where_one_is_asked_for() -> None:
-    assert not read_layout({"kind": "balance"}).compares
-    assert not read_layout({"kind": "balance", "rows": ["system"]}).compares
-    assert read_layout({"kind": "balance", "published": PUBLISHED}).compares
+def test_a_query_has_a_comparison_beside_it_only_where_one_is_asked_for() -> None:
+    assert not read_layout({"query": "balance"}).compares
+    assert not read_layout({"query": "balance", "rows": ["system"]}).compares
+    assert read_layout({"query": "balance", "published": PUBLISHED}).compares
 
 
 def test_the_paper_is_that_of_the_published_table_unless_there_is_none() -> None:
@@ -60,16 +60,16 @@ def test_the_paper_is_that_of_the_published_table_unless_there_is_none() -> None
 
 def test_every_mistake_at_once_with_what_was_meant() -> None:
     found = problems_of({
-        "rows": "system", "kind": "balanse", "columns": {"epoch s": "tiem/epoch_s", "MB": "time/epoch_s"},
+        "rows": "system", "query": "balanse", "columns": {"epoch s": "tiem/epoch_s", "MB": "time/epoch_s"},
         "published": {**PUBLISHED, "paper": "gsplid", "over": 3}, "estimate": "p3_8xlage", "figuers": [],
         "figures": [{"name": "a", "draw": "line"},
                     {"name": "b/c", "draw": "lines", "y": "time/epoch_s", "by": "epoch"}],
     })
     assert {key: word for key, word in {
-        "report.rows": "[dataset, system]", "report.kind": "balance", "report.columns.epoch s": "time",
-        "report.columns.MB": "bytes", "report.published.paper": "gsplit", "report.published.over": "system",
+        "report.rows": "a list", "report.query": "balance", "report.columns.epoch s": "time",
+        "report.columns.MB": "bytes", "report.published.paper": "gsplit", "report.published.over": "a text",
         "report.estimate (--hardware)": "p3_8xlarge", "report.figuers": "figures",
-        "report.figures[0].draw": "lines", "report.figures[1].name": "file's name", "report.figures[1].x": "needs it",
+        "report.figures[0].draw": "lines", "report.figures[1].name": "file's name", "report.figures[1].x": "required",
         "report.figures[1].by": "allowed",
     }.items() if word not in found.get(key, "")} == {}
     assert "report.columns" in found, "a paper's table has columns of its own"
@@ -91,7 +91,7 @@ def test_mistakes_of_a_figure(figure: dict[str, Any], key: str) -> None:
 
 
 @pytest.mark.parametrize("options", [None, [1], {"figures": {"name": "a"}}, {"figures": ["a"]}, {"columns": [1]},
-                                     {"published": "gsplit"}, {"estimate": 3}, {"kind": ["balance"]}])
+                                     {"published": "gsplit"}, {"estimate": 3}, {"query": ["balance"]}])
 def test_other_shapes_are_refused(options: Any) -> None:
     assert len(problems_of(options)) == 1
 
@@ -104,11 +104,11 @@ def test_states_of_older_versions_are_read() -> None:
     older = {"schema": 1, "name": "x", "rows": ["system"], "kind": None, "published": PUBLISHED, "cases": []}
     newer = {"schema": 1, "name": "x", "report": {"rows": ["system"], "published": PUBLISHED}, "cases": []}
     assert layout_of(older) == layout_of(newer) == read_layout(newer["report"])
-    assert layout_of({"rows": [], "kind": "balance", "published": None}) == Layout(kind="balance")
+    assert layout_of({"rows": [], "kind": "balance", "published": None}) == Layout(query="balance")
 
 
 def test_keys_that_no_run_has_are_named_with_their_place() -> None:
     layout = read_layout({"rows": ["sytem"], "figures": FIGURES[:2]})
     (problem, other) = check_named(layout, ["system", "hardware.workers", "dataset"], "sweep x: ")
     assert (problem.key, other.key) == ("sweep x: report.figures.scaling", "sweep x: report.rows")
-    assert "dataset" in problem.mend and "did you mean system?" in other.mend
+    assert "dataset" in problem.fix and "did you mean system?" in other.fix

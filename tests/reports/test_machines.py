@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from asking import figures as figures_of
+from asking import table as table_of
 from figure_runs import figure_run
 from run_folder import write_epochs, write_job, write_result
 
@@ -16,7 +18,8 @@ from gnnexp.reports.compare import compare
 from gnnexp.reports.figures.description import Figure
 from gnnexp.reports.figures.draw import draw
 from gnnexp.reports.figures.panels import cut
-from gnnexp.reports.kinds import kinds
+from gnnexp.reports.queries import answer
+from gnnexp.reports.queries.query import query_names
 from gnnexp.reports.table import Table, group_runs, make_columns, make_table, row_keys, stack
 from gnnexp.reports.values.labels import label_runs
 
@@ -90,26 +93,23 @@ def test_labels_name_them(two_kinds: list[Run]) -> None:
     assert MACHINE not in label_runs(two_kinds[:2])[0]
 
 
-@pytest.mark.parametrize("kind", kinds.KINDS)
-def test_every_kind_of_report_has_rows_of_their_own(kind: str, two_kinds: list[Run]) -> None:
-    table = kinds.make_table(kind, two_kinds)
-    assert table.header[0] == MACHINE
-    assert kinds.make_table(kind, two_kinds[:2]).header[0] != MACHINE
+@pytest.mark.parametrize("name", query_names())
+def test_every_query_has_rows_of_their_own(name: str, two_kinds: list[Run]) -> None:
+    assert table_of(name, two_kinds).header[0] == MACHINE
+    assert table_of(name, two_kinds[:2]).header[0] != MACHINE
 
 
-def test_figures_of_a_kind_are_drawn_for_each_machine(two_kinds: list[Run], tmp_path: Path,
+def test_figures_of_a_query_are_drawn_for_each_machine(two_kinds: list[Run], tmp_path: Path,
                                                       monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[tuple[int, Path, str]] = []
+    drawn: list[tuple[Path, str]] = []
 
-    def draw(runs: list[Run], folder: Path, title: str) -> list[Path]:
-        drawn.append((len(runs), folder, title))
+    def save(figures: object, folder: Path, title: str) -> list[Path]:
+        drawn.append((folder, title))
         return [folder / "x.png"]
 
-    monkeypatch.setitem(kinds.KINDS, "tasks", kinds.Kind(kinds.KINDS["tasks"].make_table, draw))  # type: ignore[arg-type]
-    files = kinds.draw("tasks", two_kinds, tmp_path, "mine")
-    assert len(set(files)) == 2
-    assert drawn == [(2, tmp_path / "machine1", f"mine, {SMALL.kind}"),
-                     (1, tmp_path / "machine2", f"mine, {LARGE.kind}")]
+    monkeypatch.setattr(answer, "save", save)
+    assert len(set(figures_of("tasks", two_kinds, tmp_path, "mine"))) == 2
+    assert drawn == [(tmp_path / "machine1", f"mine, {SMALL.kind}"), (tmp_path / "machine2", f"mine, {LARGE.kind}")]
 
 
 def test_stacked_tables_keep_every_column() -> None:

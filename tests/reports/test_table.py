@@ -58,9 +58,9 @@ def test_seeds_share_a_row(tmp_path: Path) -> None:
 def test_rows_say_in_which_hyper_parameters_they_differ(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / "a"), make_run(tmp_path / "b", "dgl_reference")]
     for run, rate in zip(runs, (0.1, 0.5), strict=True):
-        run.config["train"]["lr"] = rate
-    for keys, said in ((("system",), True), (("system", "train.lr"), False)):
-        assert ("hyper-parameters: train.lr." in make_table(group_runs(runs, keys), keys).caption) == said
+        run.config["optimizer"]["lr"] = rate
+    for keys, said in ((("system",), True), (("system", "optimizer.lr"), False)):
+        assert ("hyper-parameters: optimizer.lr." in make_table(group_runs(runs, keys), keys).caption) == said
     assert "hyper-parameters" not in make_table(group_runs(runs[:1], ("system",)), ("system",)).caption
 
 

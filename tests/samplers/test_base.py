@@ -1,4 +1,4 @@
-"""Options that all samplers share: refused with key and mend, all at once."""
+"""Options that all samplers share: refused with key and fix, all at once."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_a_system_has_the_same_losses_as_on_this_machine(cluster, place, system)
 EPOCHS = 60
 LONG = ["system=dgl", *SMALL, f"train.epochs={EPOCHS}", "train.eval_every=20"]
 # Long enough on any machine to be caught in the middle: an epoch takes at least 0.2 s, and its results are the same.
-CAUGHT = [*LONG, *SLURM, "hardware.straggler={rank: 0, phase: forward, seconds: 0.2}"]
+CAUGHT = [*LONG, *SLURM, "hardware.throttle=4e5"]
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_a_killed_rank_is_named_where_there_is_no_restart(cluster, place):
 
 def test_detached_status_cancel_and_resume(cluster, place, expected):
     # Slower than where one command follows: three are started here, and the last has to find the run going.
-    slower = "hardware.straggler={rank: 0, phase: forward, seconds: 1.0}"
+    slower = "hardware.throttle=8e4"
     done = run("run", "hardware.detach=true", *LONG, *SLURM, slower)
     assert done.returncode == 0 and "gnnexp status" in done.stdout, done.stdout + done.stderr
     until(lambda: len(curve("run")) > 12)
@@ -161,7 +161,7 @@ def test_detached_status_cancel_and_resume(cluster, place, expected):
     status = start("status", "run").communicate(timeout=60)[0]
     assert "failed: the ranks were stopped" in status
     assert len(curve("run")) < EPOCHS
-    resumed = start("resume", "run", "hardware.detach=false", "hardware.straggler=null")
+    resumed = start("resume", "run", "hardware.detach=false", "hardware.throttle=null")
     output, _ = resumed.communicate(timeout=200)
     assert resumed.returncode == 0, output
     assert curve("run") == expected
@@ -204,7 +204,7 @@ def test_a_run_ends_well_while_the_controller_is_frozen(cluster, place, expected
 @pytest.mark.slow  # CI has the frozen controller, whose silence is the same to a run
 def test_a_run_survives_the_death_of_the_controller(cluster, place, expected):
     # Slower than where one command follows: three are started here, and all have to find the run going.
-    slower = "hardware.straggler={rank: 0, phase: forward, seconds: 2.0}"
+    slower = "hardware.throttle=4e4"
     going = start("run", "hydra.run.dir=run", "tracker=none", *CAUGHT, slower)
     until(lambda: len(curve("run")) > 5)
     cluster.signal_controller(signal.SIGKILL)
@@ -260,7 +260,7 @@ def test_what_the_cluster_does_not_have_is_said_at_once(cluster, place):
 
 
 def test_a_sweep_is_a_job_array_and_goes_on(cluster, place):
-    cases = [{"overrides": ["seed=0"]}, {"overrides": ["seed=1", "train.lr=1e300"]}, {"overrides": ["seed=2"]}]
+    cases = [{"overrides": ["seed=0"]}, {"overrides": ["seed=1", "optimizer.lr=1e300"]}, {"overrides": ["seed=2"]}]
     fixed = ["system=dgl", *SMALL, "train.epochs=2", "train.eval_every=0", "tracker=none", "hardware=slurm_cpu",
              "hardware.nodes=1", "hardware.workers=2"]
     Path("array.yaml").write_text(json.dumps({"description": "an array", "fixed": fixed, "cases": cases}))
@@ -282,3 +282,15 @@ def test_a_sweep_is_a_job_array_and_goes_on(cluster, place):
     results = [json.loads(path.read_text()) for path in place.glob("runs/array/*/result.json")]
     assert sorted(result["status"] for result in results) == ["failed", "finished", "finished"]
     assert "diverged" in {result.get("kind") for result in results}
+
+
+def test_a_multirun_is_a_job_array_and_skips(cluster, place):
+    words = ["run", "-m", "system=dgl", *SMALL, "train.epochs=2", "train.eval_every=0", "tracker=none", *SLURM,
+             "hardware.nodes=1", "seed=0,1", "hydra.sweep.dir=jobs"]
+    first = start(*words)
+    output = first.communicate(timeout=300)[0]
+    assert first.returncode == 0 and "2 finished" in output, output
+    jobs = sorted(job_id(str(path)) for path in place.glob("jobs/[01]"))
+    assert len(jobs) == 2 and len({job.partition("_")[0] for job in jobs}) == 1, "one array of two jobs"
+    again = start(*words).communicate(timeout=100)[0]
+    assert "2 runs, 2 finished before" in again, again

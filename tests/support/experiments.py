@@ -33,7 +33,7 @@ def experiment_in(config: Mapping[str, Any]) -> Experiment:
     """Of a resolved configuration, whole or of some groups; of `hardware` and `train` some keys may be missing."""
     plain = small_config(MODELS["sage"])
     filled = {**plain, **config}
-    for group in ("hardware", "train"):
+    for group in ("hardware", "train", "optimizer"):
         filled[group] = {**plain[group], **config.get(group, {})}
     return experiment_of(filled)
 

@@ -47,10 +47,10 @@ class GatedLayer(Layer):
         for weight in (self.weight, self.own):
             nn.init.xavier_uniform_(weight, generator=generator)
 
-    def neighbour(self, h: Rows, dims: slice | None = None) -> Tensor:
+    def project(self, h: Rows, dims: slice | None = None) -> Tensor:
         return self.linear(h, self.weight, dims)
 
-    def self_(self, h: Rows, dims: slice | None = None) -> Tensor:
+    def project_self(self, h: Rows, dims: slice | None = None) -> Tensor:
         return self.linear(h, self.own, dims)
 
     def project_aggregated(self, aggregated: Tensor, dims: slice | None = None) -> Tensor:

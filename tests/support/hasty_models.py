@@ -37,8 +37,8 @@ class HostLayer(SAGELayer):
 class MixedLayer(SAGELayer):
     """Forgets where the rows are."""
 
-    def neighbour(self, h: Rows, dims: slice | None = None) -> Tensor:
-        projected = super().neighbour(h, dims)
+    def project(self, h: Rows, dims: slice | None = None) -> Tensor:
+        projected = super().project(h, dims)
         return projected * torch.ones(projected.shape[1])  # mixes
 
     def mixed_and_biased(self, degree: Tensor, aggregated: Tensor, own: Tensor) -> Tensor:

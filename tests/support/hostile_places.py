@@ -73,7 +73,7 @@ class Ending:
         """Why this is not how a mistake ends: exit code 2, one of `names`, a fix, and no traceback; else nothing."""
         missing = [] if any(name in self.said for name in names) else ["names neither the key nor the path"]
         missing += [] if self.code == 2 else [f"ended with {self.code}"]
-        missing += [] if "mend: " in self.said else ["no fix"]
+        missing += [] if "fix: " in self.said else ["no fix"]
         missing += ["a traceback"] if "Traceback" in self.said else []
         return f"{' '.join(self.command)[:200]}: {', '.join(missing)}\n{self.said[-1500:]}" if missing else ""
 

@@ -13,9 +13,9 @@ from gnnexp.models.sage import SAGE, SAGELayer
 class InexactLayer(SAGELayer):
     """Every rank has a self part of its own, which is not what one worker computes."""
 
-    def self_(self, h: Rows, dims: slice | None = None) -> Tensor:
+    def project_self(self, h: Rows, dims: slice | None = None) -> Tensor:
         rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-        return super().self_(h, dims) * (1 + rank)
+        return super().project_self(h, dims) * (1 + rank)
 
 
 class Inexact(SAGE):

@@ -66,7 +66,7 @@ def refused(call: Callable[[], object], word: str) -> None:
     with pytest.raises((ConfigError, DataError)) as caught:
         call()
     assert word in str(caught.value)
-    assert all(problem.mend and len(str(problem.value)) < 1000 for problem in caught.value.problems)
+    assert all(problem.fix and len(str(problem.value)) < 1000 for problem in caught.value.problems)
 
 
 def npy(array: np.ndarray) -> bytes:
@@ -126,5 +126,5 @@ def damaged(content: bytes, generator: random.Random) -> bytes:
 def said_on_refusal(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     assert run_command(arguments) in (1, 2)
     said = capsys.readouterr().err
-    assert "Traceback" not in said and "mend: " in said
+    assert "Traceback" not in said and "fix: " in said
     return said

@@ -12,7 +12,7 @@ from run_folder import write_epochs, write_result
 def main() -> int:
     run_dir, rank = Path(sys.argv[1]), os.environ["RANK"]
     config = json.loads((run_dir / "job.json").read_text())["config"]
-    fails = config["train"]["lr"] > 1
+    fails = config["optimizer"]["lr"] > 1
     if rank == "0" and not fails:
         write_epochs(run_dir, 2 + config["seed"])
         write_result(run_dir)

@@ -1,6 +1,6 @@
 """Which system takes which task, features and models: asked of `check` itself, and written to docs/support.md.
 
-`PYTHONPATH=tests/support python tests/support/support_matrix.py` writes the page anew.
+`PYTHONPATH=tests/support python tests/support/support_matrix.py` writes the page again.
 """
 
 from __future__ import annotations
@@ -29,9 +29,12 @@ TASKS = {"vertices": "node_classification", "links": "link_prediction"}
 ROWS = ("features", "trained rows")
 HEAD = """# Systems, tasks and models
 
-What `gnnexp run system=… task=… model=…` takes: made by `tests/support/support_matrix.py` from what `check` says of
-every combination, and compared with it by the tests. *Trained rows* are `feature_store=embedding` (`embedding_sliced`
-for `p3`). **all** is every model: {models}. A number is why others are refused, with what mends it.
+The table shows which combinations `gnnexp run system=… task=… model=…` takes. `tests/support/support_matrix.py` asks
+`check` about every combination and writes this page. A test compares the page with `check`.
+
+- *Trained rows* are `feature_store=embedding` (`embedding_sliced` for `p3`).
+- **all** means every model: {models}.
+- A number refers to the list below: why other models are refused, and the fix.
 """
 
 
@@ -88,7 +91,7 @@ _STORES = {store: _group("feature_store", store) for store in ("embedding", "emb
 def _cell(of_models: Mapping[str, Sequence[Problem]], reasons: list[str]) -> str:
     taken, numbers = [model for model, problems in of_models.items() if not problems], set()
     for problem in chain(*of_models.values()):
-        reason = f"`{problem.key}`: {_plain(problem.allowed)}. {_plain(problem.mend)}."
+        reason = f"`{problem.key}`: {_plain(problem.allowed)}. {_plain(problem.fix)}."
         if reason not in reasons:
             reasons.append(reason)
         numbers.add(reasons.index(reason) + 1)

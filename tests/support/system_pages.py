@@ -17,7 +17,7 @@ from gnnexp.config.folders import product_folder
 
 FOLDER = Path(__file__).parents[2] / "docs" / "systems"
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "claims"
-CLAIMS = Path(__file__).parents[2] / "gnnexp" / "reports" / "claims"
+SWEEPS = Path(__file__).parents[2] / "sweeps"
 GROUPS = ("paradigm", "partitioner", "sampler", "feature_store", "model", "hardware", "train")
 
 
@@ -131,13 +131,13 @@ def claims(name: str, verdicts: Mapping[str, str] | None = None) -> str:
 
 
 def read_claims(paper: str) -> list[dict[str, Any]]:
-    """Of gnnexp/reports/claims/<paper>.yaml."""
-    found: list[dict[str, Any]] = yaml.safe_load((CLAIMS / f"{paper}.yaml").read_text(encoding="utf-8"))
+    """Of sweeps/<paper>/claims.yaml."""
+    found: list[dict[str, Any]] = yaml.safe_load((SWEEPS / paper / "claims.yaml").read_text(encoding="utf-8"))["claims"]
     return found
 
 
 def _own(paper: str, rows: Sequence[Mapping[str, Any]], verdicts: Mapping[str, str] | None) -> str:
-    lines = [f"{len(rows)} claims of the paper, in its words (`gnnexp/reports/claims/{paper}.yaml`, where notes say "
+    lines = [f"{len(rows)} claims of the paper, in its words (`sweeps/{paper}/claims.yaml`, where notes say "
              "how the paper contradicts itself). *Hardware*: the claim is one of a machine." +
              (f" *Verdict*: [figures and reasons](../results/claims/{paper}.md)." if verdicts else ""), "",
              _head(("claim", "where", "kind", "what we check"), verdicts)]

@@ -197,10 +197,10 @@ def test_all_mistakes_are_told_at_once() -> None:
         LinkPrediction(sampling="all")  # type: ignore[arg-type]
 
 
-def test_data_that_does_not_fit_is_refused_with_the_mend() -> None:
+def test_data_that_does_not_fit_is_refused_with_the_fix() -> None:
     nothing = of_links(5, {})
     (problem,) = LinkPrediction().check(nothing)
-    assert "ogbl-ddi" in problem.mend and "link_split" in problem.mend
+    assert "ogbl-ddi" in problem.fix and "link_split" in problem.fix
     (problem,) = LinkPrediction().check(of_links(5, {"valid": torch.tensor([[0, 1]])}))
     assert "none to train on" in problem.allowed
     typed, plain = linked_graph(5, typed=True), linked_graph(5, typed=False)
@@ -222,4 +222,4 @@ def test_data_that_does_not_fit_is_refused_with_the_mend() -> None:
 
 def test_a_graph_of_links_tells_who_wants_to_classify_its_vertices() -> None:
     (problem,) = NodeClassification().check(linked_graph(5, typed=True))
-    assert "task=link_prediction" in problem.mend
+    assert "task=link_prediction" in problem.fix

@@ -15,7 +15,7 @@ WHOLE = {"_target_": "gnnexp.models.sage_pool.SAGEPool"}
 
 @pytest.mark.parametrize("way", ["projections", "vertex_cut", "coupled", "offload_projected"])
 def test_a_way_that_layers_are_not_for_is_told_before_any_rank_starts(way):
-    with pytest.raises(ConfigError, match="mend: "):
+    with pytest.raises(ConfigError, match="fix: "):
         assert_exact_in(None, way, WHOLE)
 
 

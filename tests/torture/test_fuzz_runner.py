@@ -38,7 +38,7 @@ def outcomes(read: Callable[[], object], folder: Path, *, cases: int = 1,
 
 
 def refuse(error: type[ConfigError] | type[DataError]) -> object:
-    raise error(Problem("key", "value", "allowed", "mend"))
+    raise error(Problem("key", "value", "allowed", "fix"))
 
 
 def swallow(read: Callable[[], object]) -> Callable[[], object]:

@@ -46,7 +46,8 @@ def test_an_epoch_that_is_done_again_counts_as_it_was_recorded() -> None:
 
 def configured(epochs: int = 6, **training: Any) -> dict[str, Any]:
     config = small_config(MODELS["sage"], train={"epochs": epochs, "batch_size": 8, "checkpoint_every": 1,
-                                                 "checkpoints_kept": 1, "lr": 0.1, "eval_every": 1, **training})
+                                                 "checkpoints_kept": 1, "eval_every": 1, **training},
+                          optimizer={"lr": 0.1})
     return {**config, "paradigm": {"_target_": "gnnexp.paradigms.data_parallel.DataParallel"}}
 
 
@@ -151,7 +152,8 @@ def test_the_model_of_an_epoch_that_came_out_differently_is_not_named(ranks):
         ranks(1).run(attempt, configured(epochs=1), folder, None)
         assert described(folder)[0] == {"epoch": 0, "checkpoint": "checkpoints/best"}, "it came out the same"
         shutil.rmtree(Path(folder) / "checkpoints")
-        ranks(1).run(attempt, configured(epochs=1, lr=0.01), folder, None)
+        other = configured(epochs=1)
+        ranks(1).run(attempt, {**other, "optimizer": {**other["optimizer"], "lr": 0.01}}, folder, None)
         assert described(folder)[0] == {"epoch": 0, "checkpoint": None}
 
 

@@ -128,7 +128,7 @@ def test_damage_is_found_and_the_earlier_checkpoint_taken(tmp_path, seed):
         assert {**same, "checkpoint.json": b""} == {**before, "checkpoint.json": b""}
     else:
         assert found.position == Position(1)
-        assert len(problems) == 1 and "remove this checkpoint" in problems[0].mend
+        assert len(problems) == 1 and "remove this checkpoint" in problems[0].fix
 
 
 def test_one_that_the_disk_does_not_read_is_damaged(tmp_path, monkeypatch):

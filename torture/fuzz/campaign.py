@@ -71,7 +71,7 @@ def reproduce(kind: str, seed: int, folder: Path) -> str:
 
 
 def _found_before(kind: str) -> list[int]:
-    """Seeds of failures that were mended, `corpus.csv`: the first cases of every campaign."""
+    """Seeds of failures that were fixed, `corpus.csv`: the first cases of every campaign."""
     with (Path(__file__).parent / "corpus.csv").open(encoding="utf-8", newline="") as file:
         return [int(row["seed"]) for row in csv.DictReader(file) if row["kind"] == kind]
 

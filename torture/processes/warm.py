@@ -200,6 +200,7 @@ def _wait_for_a_module(end: socket.socket) -> int:
         os.setpgid(0, request["group"])
     if request["folder"]:
         os.chdir(request["folder"])
+    os.sched_setaffinity(0, request["cores"])
     os.environ.clear()
     os.environ.update(request["environment"])
     name, *rest = request["module"]
@@ -228,6 +229,7 @@ class WarmPopen(_Popen):  # type: ignore[type-arg]
             "streams": list(streams), "session": given["start_new_session"], "group": given["process_group"],
             "folder": given["cwd"] and str(given["cwd"]), "module": command[2:],
             "environment": dict(os.environ if given["env"] is None else given["env"]),
+            "cores": sorted(os.sched_getaffinity(0)),  # a child inherits those of the thread that starts it
         }
         with end:
             socket.send_fds(end, [json.dumps(request).encode() + b"\n"], list(streams.values()))

@@ -1,4 +1,4 @@
-"""The profile against a cluster that answers as SLURM does: what fits passes, what does not is told before sbatch."""
+"""The profile is checked against programs that answer as SLURM does: what does not fit is an error before sbatch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gnnexp.experiment.build import hardware_of
 from gnnexp.planning.machine import machine_of
 
 CONF = str(Path(__file__).parent.parent / "conf")
-# name, limit, nodes, cores, MB and GPUs of a node: `sinfo -h -a -o "%P|%l|%D|%c|%m|%G"`
+# What `sinfo -h -a -o "%P|%l|%D|%c|%m|%G"` prints: partition, time limit, nodes, and cores, MB and GPUs of a node.
 SINFO = "cpu*|infinite|8|64|256000|(null)\ngpu|12:00:00|4|64|256000|gpu:v100:4"
 
 

@@ -1,4 +1,4 @@
-"""Graphs as Matrix Market files (https://math.nist.gov/MatrixMarket/formats.html), with a class per vertex."""
+"""Graphs in Matrix Market files (https://math.nist.gov/MatrixMarket/formats.html), with one class for each vertex."""
 
 from __future__ import annotations
 
@@ -9,39 +9,41 @@ import torch
 from scipy.io import mmread
 
 from gnnexp.datasets.base import Dataset, checked, class_count, data_folder, existing_files
-from gnnexp.datasets.splits.split import check_shares, random_split
+from gnnexp.datasets.splits.split import check_fractions, random_split
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.build import build_graph
 from gnnexp.graph.graph import Graph
 
 
 class MatrixMarket(Dataset):
-    """`NAME.mtx`, an entry (i, j) per edge j -> i, and `NAME.labels`, a class per line; features are one-hot ids.
+    """Reads `NAME.mtx`, an entry (i, j) for each edge j -> i, and `NAME.labels`, a class per line.
+
+    The features are one-hot ids.
 
     Args:
-        name: of the files.
-        path: their folder; null = `$GNNEXP_DATA/matrix_market`.
-        symmetrize: add the reverse of every edge.
-        train: share of training vertices.
-        val: share of validation vertices; the rest is test.
-        seed: of the split.
+        name: file name without its ending.
+        path: folder of the files; null: `$GNNEXP_DATA/matrix_market`.
+        symmetrize: whether the reverse of every edge is added.
+        train: share of training vertices, 0 to 1.
+        val: share of validation vertices; the other vertices are for the test.
+        seed: seed of the split.
     """
 
     def __init__(
         self, *, name: str, path: str | None = None, symmetrize: bool = True, train: float = 0.3, val: float = 0.3,
         seed: int = 0,
     ) -> None:
-        check_shares(train=train, val=val)
+        check_fractions(train=train, val=val)
         self.name, self.path, self.symmetrize = name, path, symmetrize
         self.train, self.val, self.seed = train, val, seed
 
     def sources(self) -> list[Path]:
-        """Both files: their bytes are part of the key by which the prepared graph is found again."""
+        """Both files. Their bytes are part of the content key of the prepared graph."""
         folder = data_folder(self.path, "matrix_market")
         return list(existing_files(folder, [f"{self.name}.mtx", f"{self.name}.labels"], "matrix_market").values())
 
     def load(self) -> Graph:
-        """The graph, checked."""
+        """Read the graph and check it."""
         matrix_file, labels_file = self.sources()
         try:
             matrix = mmread(matrix_file).tocoo()

@@ -1,4 +1,4 @@
-"""The karate club is what Zachary drew, mistakes in files are told, and a run through the command line learns it."""
+"""The loaded graph is Zachary's karate club, mistakes in files are errors, and a run of the command line learns it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def karate(**options) -> MatrixMarket:
 def test_the_graph():
     graph = karate().load()  # checked: order of the edges, shapes, ranges, splits without overlap
     assert (graph.num_nodes, graph.num_edges, graph.num_classes) == (34, 2 * 78, 2)
-    assert graph.in_degree[[0, 33, 11]].tolist() == [16, 17, 1], "Mr. Hi, the officer, and who met one member only"
+    assert graph.in_degree[[0, 33, 11]].tolist() == [16, 17, 1], "Mr. Hi, the officer, a member with one friend"
     assert [int(part.numel()) for part in (graph.splits.train, graph.splits.val, graph.splits.test)] == [10, 10, 14]
 
 
@@ -33,7 +33,7 @@ def test_keys_tell_content_apart(tmp_path: Path):
     keys = [karate().key(), karate(path=str(tmp_path)).key(), karate(seed=1).key(), karate(symmetrize=False).key()]
     (tmp_path / "karate.labels").write_text("0\n" * 34)
     keys.append(karate(path=str(tmp_path)).key())
-    assert keys[0] == keys[1] and len(set(keys)) == 4, "where files are does not matter, what they hold does"
+    assert keys[0] == keys[1] and len(set(keys)) == 4, "the key depends on the content of the files, not on their place"
 
 
 def test_mistakes_are_told(tmp_path: Path):

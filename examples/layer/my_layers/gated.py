@@ -1,8 +1,8 @@
 """Gated sums: out_v = W_self h_v + (sum of s_uv W h_u) / (sum of s_uv), with gates s_uv = sigmoid(a·h_u + b·h_v).
 
-The gates of GatedGCN (Bresson and Laurent, 2017), one per head instead of one per column. Gates are never negative and
-their sum is a mass, keys are linear in the rows, and the projection is linear: so the layer is on the contract of
-`gnnexp.models.layer`, and every paradigm runs it.
+These are the gates of GatedGCN (Bresson and Laurent, 2017), one per head instead of one per column. Every paradigm runs
+the layer, because it fulfils the contract of `gnnexp.models.layer`. Gates are never negative, and their sum is the
+mass. Keys are linear in the rows, and the projection is linear.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from gnnexp.models.model import Model
 
 
 class GatedLayer(Layer):
-    """`weight` and `self_weight` `[C, Din]`; `gate` `[2K, Din]`, for K keys of a source and K of a destination."""
+    """Parameters: `weight` and `self_weight` `[C, Din]`, and `gate` `[2K, Din]` for K keys of each end of an edge."""
 
-    kind = "projected"  # weights of edges come from keys
-    input_weights = ("weight", "self_weight", "gate", "residual_weight")  # push-pull keeps slices of their columns
+    kind = "projected"  # edge weights come from keys
+    input_weights = ("weight", "self_weight", "gate", "residual_weight")  # push-pull keeps slices of these columns
 
     def __init__(
         self, in_dim: int, out_dim: int, heads: int, *, activation: Activation, residual: bool, norm: bool, bias: bool
@@ -33,49 +33,49 @@ class GatedLayer(Layer):
         self.gate = nn.Parameter(torch.empty(2 * heads, in_dim))
 
     def reset(self, generator: torch.Generator) -> None:
-        """Glorot, from a generator that is the same on every rank."""
+        """Glorot initialisation from a generator that is the same on every rank."""
         super().reset(generator)
         for weight in (self.weight, self.self_weight, self.gate):
             nn.init.xavier_uniform_(weight, generator=generator)
 
     # --- project: linear, without bias, on any slice `dims` of the input's columns
-    def neighbour(self, h: Rows, dims: slice | None = None) -> Tensor:
+    def project(self, h: Rows, dims: slice | None = None) -> Tensor:
         """`h W`."""
         return self.linear(h, self.weight, dims)
 
-    def self_(self, h: Rows, dims: slice | None = None) -> Tensor:
+    def project_self(self, h: Rows, dims: slice | None = None) -> Tensor:
         """`h W_self`."""
         return self.linear(h, self.self_weight, dims)
 
     def keys(self, h: Rows, dims: slice | None = None) -> tuple[Tensor, Tensor]:
-        """`a·h` and `b·h`, K columns each."""
+        """`a·h` and `b·h`, each with K columns."""
         both = self.linear(h, self.gate, dims)
         return both[:, : self.num_weights], both[:, self.num_weights :]
 
-    # --- score, weight: of every edge, from the keys of its two ends
+    # --- score, weight: one for every edge, from the keys of its two ends
     def edge_score(self, block: Block, src_key: Tensor, dst_key: Tensor) -> Tensor:
-        """Their sum."""
+        """The sum of the keys of both ends."""
         assert self.backend is not None
         return self.backend.edge_score(block, src_key, dst_key)
 
     def edge_weight(self, block: Block, score: Tensor | None, peak: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The gate, and the sum of a destination's gates."""
+        """The gate of every edge, and the sum of gates of every destination."""
         assert self.backend is not None and score is not None
         weight = torch.sigmoid(score)
         return weight, self.backend.edge_sum(block, weight)
 
-    # --- aggregate: the contract's own sums; here only how sums of raw rows are projected, each head by its rows of W
+    # --- aggregate: the base class sums. Here sums of raw rows are projected: each head by its rows of W.
     def project_aggregated(self, aggregated: Tensor, dims: slice | None = None) -> Tensor:
-        """`[D, K, d]`, or `[D, d]` of one head, to `[D, C]`."""
+        """Project `[D, K, d]`, or `[D, d]` of one head, to `[D, C]`."""
         weight = self.columns(self.weight, dims)
-        # Every size is said: a rank may have no destination or no column, and view(-1) cannot tell sizes of nothing.
+        # Every size is explicit: a rank may have no destination or no column, and view(-1) cannot infer a size then.
         per_head = weight.view(self.num_weights, self.width // self.num_weights, weight.shape[1])
         sums = aggregated.view(aggregated.shape[0], self.num_weights, weight.shape[1])
         return torch.einsum("nkd,kfd->nkf", sums, per_head).flatten(1)
 
-    # --- combine: never sees the raw input
+    # --- mix, finish: these never see the raw input
     def mix(self, dst: Destinations, aggregated: Tensor, self_: Tensor | None) -> Tensor:
-        """Divide by the mass, where nobody has yet; add the self part."""
+        """Divide by the mass, unless the sums are divided already, and add the self part."""
         assert self_ is not None
         if dst.mass is not None:
             aggregated = aggregated / dst.mass.clamp(min=torch.finfo(aggregated.dtype).tiny)[:, self.column]
@@ -83,7 +83,10 @@ class GatedLayer(Layer):
 
 
 class Gated(Model):
-    """A stack of gated layers with `heads` gates per edge, one in the last layer; else as `gnnexp.models.gcn.GCN`."""
+    """A stack of gated layers with `heads` gates per edge, and one gate in the last layer.
+
+    The other arguments are those of `gnnexp.models.gcn.GCN`.
+    """
 
     def __init__(
         self, hidden: int = 256, layers: int = 3, heads: int = 4, dropout: float = 0.5, input_dropout: float = 0.0,
@@ -94,7 +97,7 @@ class Gated(Model):
         self.heads = heads
 
     def problems(self) -> list[Problem]:
-        """Also: heads must divide the hidden columns."""
+        """Those of every model, and heads that do not divide the hidden columns."""
         wrong = super().problems()
         if self.heads < 1 or self.hidden % self.heads:
             wrong.append(Problem("model.heads", self.heads, f"must divide model.hidden={self.hidden}", "model.heads=1"))
@@ -102,7 +105,7 @@ class Gated(Model):
 
     @property
     def values_per_edge(self) -> int:
-        """Scores, gates and their gradients: for the estimate of memory."""
+        """Scores, gates and their gradients: the estimate of memory counts them."""
         return 4 * self.heads
 
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> Layer:

@@ -1,7 +1,7 @@
 """GATv2 (Brody, Alon, Yahav, ICLR 2022): e_uv = a·LeakyReLU(W_src h_u + W_dst h_v), softmax over in-edges.
 
-The score is no function of a key of each end, so the layer cannot be on the contract. It is a `BlockLayer`: ordinary
-PyTorch over all in-edges of each destination, for every paradigm that has these in one place.
+The score is not the sum of a key of each end, so the layer cannot fulfil the contract. It is a `BlockLayer`: ordinary
+PyTorch over all in-edges of each destination. Paradigms that have all these edges on one rank run it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gnnexp.models.model import Model
 
 
 class GATv2Layer(BlockLayer):
-    """One head, and a self part for vertices without in-edges."""
+    """One attention head, and a self part for vertices without in-edges."""
 
     def __init__(self, in_dim: int, out_dim: int, activation: Activation) -> None:
         super().__init__(in_dim, out_dim, activation)
@@ -26,14 +26,14 @@ class GATv2Layer(BlockLayer):
         self.own = nn.Linear(in_dim, out_dim)
 
     def reset(self, generator: torch.Generator) -> None:
-        """Glorot, from a generator that is the same on every rank."""
+        """Glorot initialisation from a generator that is the same on every rank."""
         for weight in (self.source.weight, self.destination.weight, self.own.weight, self.attention):
             nn.init.xavier_uniform_(weight, generator=generator)
         for bias in (self.destination.bias, self.own.bias):
             nn.init.zeros_(bias)
 
     def forward(self, block: Block, h_src: Tensor, h_dst: Tensor) -> Tensor:
-        """`[D, out]` from rows of the sources `[S, Din]` and of the destinations `[D, Din]`."""
+        """Compute `[D, out]` from rows of the sources `[S, Din]` and of the destinations `[D, Din]`."""
         sources, places = block.sources.long(), destinations(block)
         x = self.source(h_src)[sources]
         score = F.leaky_relu(x + self.destination(h_dst)[places], 0.2) @ self.attention.squeeze(0)
@@ -45,7 +45,7 @@ class GATv2Layer(BlockLayer):
 
 
 class GATv2(Model):
-    """A stack of GATv2 layers; arguments as in `gnnexp.models.gcn.GCN`."""
+    """A stack of GATv2 layers. The arguments are those of `gnnexp.models.gcn.GCN`."""
 
     def __init__(
         self, hidden: int = 256, layers: int = 3, dropout: float = 0.5, input_dropout: float = 0.0, kernel: str = "auto"
@@ -54,5 +54,5 @@ class GATv2(Model):
                          norm=False, kernel=kernel)
 
     def make_layer(self, index: int, in_dim: int, out_dim: int) -> BlockLayer:
-        """The `index`-th layer; the last one gives logits."""
+        """The `index`-th layer. The last one returns logits."""
         return GATv2Layer(in_dim, out_dim, "none" if index == self.num_layers - 1 else "elu")

@@ -1,4 +1,4 @@
-"""Both layers against one worker, by gnnexp's own helpers: losses of all steps and every gradient, in float64."""
+"""Both layers are compared with one worker by gnnexp's helpers: losses of all steps and every gradient, in float64."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gnnexp.testing.ways import SLICED, WAYS, assert_exact_in
 
 GATED = {"_target_": "my_layers.gated.Gated", "heads": 2, "residual": True, "norm": True}
 GATV2 = {"_target_": "my_layers.gatv2.GATv2"}
-# Who has all in-edges and whole source rows of a destination in one place.
+# The ways in which one rank has all in-edges of a destination, with whole source rows.
 WHOLE_DESTINATIONS = [way for way in WAYS if way not in (
     *SLICED, "vertex_cut", "coupled", "coupled_in_chunks", "offload_projected")]
 
@@ -31,7 +31,7 @@ def test_gatv2_is_exact_where_a_destination_is_whole(ranks, way):
 
 @pytest.mark.parametrize("kind", [Gated, GATv2])
 def test_it_is_the_formula_edge_by_edge(kind):
-    """The same in plain loops, on a multigraph with isolated vertices."""
+    """The layer equals plain loops, on a multigraph with isolated vertices."""
     graph = random_graph(12, 30, 1)
     model = kind(hidden=8, layers=1, dropout=0.0)
     model.setup(5, 3, Degrees.of(graph), seed=0, dtype=torch.float64, device=torch.device("cpu"))

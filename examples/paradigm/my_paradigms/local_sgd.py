@@ -1,10 +1,10 @@
-"""Local SGD (Stich, ICLR 2019): every rank trains a model of its own for a few steps, then all models are averaged.
+"""Local SGD (Stich, ICLR 2019): every rank trains its own model for a few steps, then all models are averaged.
 
     for every step:
         w_r = w_r - lr * N * (sum of the gradients of this rank's targets) / (targets of the global batch)
         every `sync_every` steps, and at the end of an epoch:   w_r = mean of w over all N ranks
 
-With `sync_every=1` the mean of the steps is the step of data parallelism: then, and on one rank, it is exact.
+With `sync_every=1` the mean of the ranks' steps is the step of data parallelism. So it is exact then, and on one rank.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.experiment import Experiment
+from gnnexp.experiment.optimization import entries_of
 from gnnexp.experiment.plan import GraphFacts, Plan, Sizes
 from gnnexp.job import Job
 from gnnexp.paradigms.checks import plain_features, whole_topology
@@ -26,10 +27,10 @@ from gnnexp.paradigms.trainer import Trainer
 
 @dataclass(frozen=True)
 class LocalSGD(DataParallel):
-    """Data parallelism whose ranks meet every few steps.
+    """Data parallelism that averages the ranks' models every few steps.
 
     Attributes:
-        sync_every: steps between two averages.
+        sync_every: number of steps between two averages.
     """
 
     sync_every: int = 8
@@ -40,32 +41,35 @@ class LocalSGD(DataParallel):
                                       "paradigm.sync_every=8"))
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """SGD keeps nothing between steps; another optimizer would have moments that differ from rank to rank."""
+        """Only SGD is allowed: it keeps no state. The moments of another optimizer would differ between the ranks."""
         problems = [*super().check(experiment), *plain_features(experiment, "local_sgd"),
                     *whole_topology(experiment, "local_sgd")]
-        optimizer = experiment.train.optimizer
-        if optimizer != "sgd":
-            problems.append(Problem("train.optimizer", optimizer, "local_sgd averages models, not an optimizer's state",
-                                    "set train.optimizer=sgd, and a train.lr that fits it (0.1)"))
+        if entries_of(experiment.optimizer):
+            problems.append(Problem("optimizer", experiment.optimizer.target, "local_sgd averages models, not an "
+                                    "optimizer's state",
+                                    "choose optimizer=sgd, and an optimizer.lr that fits it (0.1)"))
+        if experiment.train.clip_norm is not None:
+            problems.append(Problem("train.clip_norm", experiment.train.clip_norm, "the norm of a rank's own gradients "
+                                    "is not that of all of them", "set train.clip_norm=null"))
         return problems
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
-        """That of data parallelism; a single rank has nobody to differ from."""
+        """The plan of data parallelism, and what is approximated. A single rank approximates nothing."""
         plan = super().plan(experiment, facts, sizes)
         if experiment.num_ranks == 1 or self.sync_every == 1:
             return plan
-        apart = f"ranks train apart for up to {self.sync_every} steps, then are averaged"
+        apart = f"ranks train separate models for up to {self.sync_every} steps, then average them"
         return replace(plan, approximates=apart)
 
     def trainer(self, job: Job) -> Trainer[Any]:
-        """Micro-batches of data parallelism."""
+        """A trainer that samples the micro-batches of data parallelism."""
         return LocalSGDTrainer(job, self)
 
 
 class LocalSGDTrainer(DataParallelTrainer):
-    """A model of the rank's own between two averages."""
+    """Every rank trains its own model between two averages."""
 
-    # Models differ from rank to rank within an epoch, and a checkpoint holds one: a run stops between epochs.
+    # Models differ between ranks within an epoch, and a checkpoint holds one model. So a run stops between epochs only.
     resumes_within_epoch = False
 
     def __init__(self, job: Job, options: LocalSGD) -> None:
@@ -73,18 +77,18 @@ class LocalSGDTrainer(DataParallelTrainer):
         self.sync_every, self._steps = options.sync_every, 0
 
     def batches(self, epoch: int, first: int = 0) -> Generator[Loaded, None, None]:
-        """Those of data parallelism; after the last one the models become one."""
+        """The batches of data parallelism. After the last one, the models are averaged."""
         self._steps = 0
         yield from super().batches(epoch, first)
         if self._steps % self.sync_every:
             self._average()
 
     def synchronize(self) -> None:
-        """Nothing is exchanged; gradients of the global mean loss become those of this rank's share of it."""
+        """Exchange nothing. Scale gradients of the global mean loss to those of this rank's share."""
         self.gradients.flat.mul_(self.job.comm.size)
 
     def update(self, optimizer: torch.optim.Optimizer) -> None:
-        """A step of the rank's own, and every so often the average."""
+        """Make one step on this rank, and average the models every `sync_every` steps."""
         super().update(optimizer)
         self._steps += 1
         if self._steps % self.sync_every == 0:
@@ -92,7 +96,7 @@ class LocalSGDTrainer(DataParallelTrainer):
 
     @torch.no_grad()
     def _average(self) -> None:
-        """One all-reduce of all parameters."""
+        """Average all parameters with one all-reduce."""
         comm, parameters = self.job.comm, [p for p in self.job.model.parameters() if p.requires_grad]
         with self.job.timer.phase("sync"):
             flat = torch.cat([parameter.flatten() for parameter in parameters]) / comm.size

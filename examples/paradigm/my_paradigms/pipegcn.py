@@ -1,11 +1,11 @@
-"""PipeGCN (Wan et al., ICLR 2022): full-graph training whose exchanges pass while the next rows are computed.
+"""PipeGCN (Wan et al., ICLR 2022): full-graph training that overlaps exchanges with the computation of the next rows.
 
-    before every layer but the first:  begin to exchange this epoch's rows of boundary vertices,
-                                       and compute with those of `late` epochs before
-    backwards:                         the same with the gradients of boundary rows
+    before every layer but the first:  start the exchange of this epoch's rows of boundary vertices;
+                                       compute with the rows of `late` epochs before.
+    in the backward pass:              the same with the gradients of boundary rows.
 
-Features do not change, so those of the first layer are always fresh. What is under way when an epoch ends is waited for
-in that epoch. With `late=0` it is NeutronStar's exchange of dependencies, to the bit.
+Features do not change, so the rows of the first layer are always fresh. At the end of an epoch, every rank waits for
+the exchanges that are not finished. With `late=0` it equals NeutronStar's exchange of dependencies to the bit.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from gnnexp.paradigms.vertices.edge_cut import EdgeCutTrainer
 
 @dataclass(frozen=True)
 class PipeGCN(Paradigm):
-    """Training by vertices whose boundary rows come some epochs late.
+    """Vertex-parallel training with boundary rows that are some epochs late.
 
     Attributes:
-        late: epochs; 0 is exact, and waits for every exchange.
+        late: number of epochs. 0 is exact and waits for every exchange.
     """
 
     late: int = 1
@@ -41,11 +41,11 @@ class PipeGCN(Paradigm):
             raise ConfigError(Problem("paradigm.late", self.late, "must be 0 or more epochs", "paradigm.late=1"))
 
     def check(self, experiment: Experiment) -> list[Problem]:
-        """One batch of everything, a part per rank."""
+        """Conflicts with the rules of vertex parallelism: one batch of all targets, one part for each rank."""
         return check_vertices(experiment, "pipegcn", Arrival("late", self.late), "paradigm.late")
 
     def plan(self, experiment: Experiment, facts: GraphFacts, sizes: Sizes = None) -> Plan:
-        """A part and its halo, and the rows that are late."""
+        """The plan: each rank holds a part, its halo, and the late rows."""
         late = Arrival("late", self.late)
         kept = kept_rows(experiment, facts, late)
         return Plan(experiment.num_ranks, drawn_from_graph(experiment, facts), approximates=late.approximates,
@@ -53,6 +53,7 @@ class PipeGCN(Paradigm):
                     checkpoint_bytes=experiment.num_ranks * kept.num_bytes)
 
     def trainer(self, job: Job) -> Trainer[Any]:
-        """Late exchanges run on a thread and a communicator of their own."""
-        beside = job.once.of("beside", lambda: (Background(job.timer, job.device), job.comm.beside(job.device)))
+        """A trainer whose late exchanges have their own thread and communicator."""
+        beside = job.once.of(
+            "beside", lambda: (Background(job.timer, job.device), job.comm.clone_for_thread(job.device)))
         return EdgeCutTrainer(job, arrival=Arrival("late", self.late), beside=beside)

@@ -1,4 +1,4 @@
-"""What it approximates and where it is exact, its traffic by formula, and the same algorithm as a plain loop."""
+"""Local SGD says what it approximates, is exact where it says so, and sends the bytes of its formula."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from gnnexp.experiment.build import experiment_of
 from gnnexp.experiment.plan import GraphFacts
 from gnnexp.testing.exactness import ranks_steps
 from gnnexp.testing.graphs import nasty_graph
-from gnnexp.testing.steps import MODELS, Curve, global_losses, run_steps, small_config
+from gnnexp.testing.steps import MODELS, Curve, global_losses, optimizer, run_steps, small_config
 
 
 def config_of(sync_every: int, **train):
-    return small_config({**MODELS["sage"]}, train={"optimizer": "sgd", "lr": 0.1, **train},
-                        paradigm={"_target_": "my_paradigms.local_sgd.LocalSGD", "sync_every": sync_every})
+    config = small_config({**MODELS["sage"]}, train=train,
+                          paradigm={"_target_": "my_paradigms.local_sgd.LocalSGD", "sync_every": sync_every})
+    return {**config, "optimizer": optimizer("SGD", lr=0.1)}
 
 
 def curves_of(ranks, size: int, config, steps: int) -> list[Curve]:
@@ -23,7 +24,7 @@ def curves_of(ranks, size: int, config, steps: int) -> list[Curve]:
 
 
 def difference(curves: list[Curve], config, steps: int) -> float:
-    """Largest relative difference of a step's loss from one worker's, with SGD."""
+    """Largest relative difference between the losses of these ranks and of one worker, with SGD."""
     serial = {**config, "paradigm": small_config({})["paradigm"]}
     expected = global_losses([run_steps(serial, nasty_graph(), steps)])
     return max(abs(a - b) / abs(b) for a, b in zip(global_losses(curves), expected, strict=True))
@@ -49,7 +50,7 @@ def test_apart_it_is_another_algorithm_and_says_so(ranks):
 
 @pytest.mark.parametrize(("size", "sync_every", "averages"), [(2, 1, 4 + 4), (3, 3, 2 + 2), (2, 5, 1 + 1)])
 def test_bytes_and_rounds_are_those_of_the_averages(ranks, size, sync_every, averages):
-    """Two epochs of 4 steps: an average every `sync_every` steps, and one at the end of an epoch that ends between."""
+    """Two epochs of 4 steps: one average every `sync_every` steps, and one at the end of an epoch if it needs it."""
     config = config_of(sync_every)
     curves = curves_of(ranks, size, config, 9)  # the first step of a third epoch shows that the second is over
     found = averages + (sync_every == 1)
@@ -66,7 +67,7 @@ def test_the_number_of_steps_is_the_one_that_the_formula_takes():
 def test_mistakes_are_told():
     with pytest.raises(ConfigError, match="at least 1"):
         LocalSGD(sync_every=0)
-    (problem,) = LocalSGD().check(experiment_of({**config_of(2), "train": {"optimizer": "adam"}}))
-    assert problem.key == "train.optimizer" and "sgd" in problem.mend
+    (problem,) = LocalSGD().check(experiment_of({**config_of(2), "optimizer": optimizer("Adam")}))
+    assert problem.key == "optimizer" and "sgd" in problem.fix
     store = {"feature_store": {"_target_": "gnnexp.feature_stores.partitioned.PartitionedStore"}}
     assert "feature_store" in [problem.key for problem in LocalSGD().check(experiment_of({**config_of(2), **store}))]

@@ -1,4 +1,4 @@
-"""With `late=0` it is NeutronStar to the bit; with `late=1` it trains on rows of the epoch before, and says so."""
+"""`late=0` equals NeutronStar to the bit; `late=1` trains with rows of the epoch before, and the plan says so."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_without_delay_it_is_neutronstar_to_the_bit(ranks, model, size):
 @pytest.mark.parametrize("model", ["gcn", "gat"])
 def test_an_epoch_late_it_trains_and_sends_as_much(ranks, model):
     config = config_of(PIPEGCN, model)
-    config["train"] |= {"lr": 0.02}
+    config["optimizer"] |= {"lr": 0.02}
     config["model"] |= {"dropout": 0.0, "input_dropout": 0.0}
     curves = curves_of(ranks, 3, config, 30)
     losses = global_losses(curves)
@@ -51,7 +51,7 @@ def test_an_epoch_late_it_trains_and_sends_as_much(ranks, model):
 
 
 def test_waiting_for_late_rows_gives_the_same(ranks):
-    """The exchanges of `paradigm.delay` run where the loop waits for them."""
+    """`paradigm.delay` makes the same exchanges, but the loop waits for each of them."""
     found, expected = (global_losses(curves_of(ranks, 3, config_of(paradigm))) for paradigm in (PIPEGCN, LATE))
     assert found == expected
 

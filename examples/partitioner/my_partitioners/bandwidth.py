@@ -1,4 +1,4 @@
-"""Ranges of the reverse Cuthill-McKee order (1969): neighbours get close numbers, so few edges leave their range."""
+"""Parts are ranges of the reverse Cuthill-McKee order (1969): neighbours get close numbers, so few edges are cut."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from gnnexp.partitioners.base import Owners, Partitioner
 
 
 class BandwidthPartitioner(Partitioner):
-    """Parts of equally many vertices, one more in the first ones.
+    """Makes parts of equal size; the first parts may have one vertex more.
 
     Args:
-        num_parts: number of parts, `auto` for one per rank.
+        num_parts: number of parts; `auto`: one per rank.
     """
 
     def __init__(self, num_parts: int | Literal["auto"] = "auto") -> None:
         self.num_parts = num_parts
 
     def assign(self, graph: Graph, num_parts: int) -> Owners:
-        """An owner for every vertex; an edge then belongs to the owner of its destination."""
+        """Give every vertex an owner. An edge belongs to the owner of its destination."""
         edges, indptr = np.ones(graph.num_edges, np.int8), graph.indptr.numpy()
         matrix = csr_array((edges, graph.indices.numpy(), indptr), shape=(graph.num_nodes, graph.num_nodes))
-        order = reverse_cuthill_mckee(matrix)  # of the matrix and its transpose
+        order = reverse_cuthill_mckee(matrix)  # order of the undirected graph: the matrix and its transpose
         owner = np.empty(graph.num_nodes, np.int32)
         for part, vertices in enumerate(np.array_split(order, num_parts)):
             owner[vertices] = part

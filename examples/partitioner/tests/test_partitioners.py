@@ -1,4 +1,4 @@
-"""What every partitioner guarantees, what these two are for, and that training over them is exact."""
+"""Both partitioners keep the guarantees of all partitioners, reach their own goals, and training over them is exact."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_vertex_has_copies_in_one_row_and_one_column(graph, num_parts):
             copies[vertex].add(part)
     assert max(map(len, copies)) <= bound
     for owner, parts in zip(found.node_owner.tolist(), copies, strict=True):
-        assert not parts or owner in parts, "a vertex is at home where an edge of it is"
+        assert not parts or owner in parts, "the owner of a vertex has one of its edges"
 
 
 def test_chunks_of_the_stream_change_nothing():

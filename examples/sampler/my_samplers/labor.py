@@ -1,8 +1,8 @@
-"""Layer-neighbour sampling, LABOR-0 (Balin and Catalyurek, NeurIPS 2023), with exactly k neighbours each.
+"""Layer-neighbour sampling, LABOR-0 (Balin and Catalyurek, NeurIPS 2023), with exactly k neighbours per destination.
 
-Every vertex u draws one number r_u per hop; a destination takes its k in-neighbours with the smallest numbers. For one
-destination that is uniform sampling without replacement. But all destinations of a hop see the same numbers, so they
-take the same neighbours where they can: fewer vertices to load for as many edges.
+Every vertex u draws one number r_u per hop. A destination takes its k in-neighbours with the smallest numbers. For one
+destination this is uniform sampling without replacement. All destinations of a hop see the same numbers, so they take
+the same neighbours where they can. The batch then has fewer vertices to load for the same number of edges.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from gnnexp.samplers.layerwise import LayerSampler, Neighbours
 
 
 class LaborSampler(LayerSampler):
-    """Which neighbours a vertex takes is a function of (seed, epoch, step, hop, ids): on any number of ranks the same.
+    """Draws neighbours by a function of (seed, epoch, step, hop, ids), so any number of ranks draws the same ones.
 
     Args:
-        fanouts: k of every hop, target hop first, -1 for all neighbours.
-        key: as `gnnexp.samplers.base.Sampler` has it, as the rest.
+        fanouts: k of every hop, target hop first; -1: all neighbours.
+        key: as in `gnnexp.samplers.base.Sampler`, like the other arguments.
     """
 
     def __init__(
@@ -34,16 +34,16 @@ class LaborSampler(LayerSampler):
         super().__init__(fanouts, key, topology, threads, prefetch)
 
     def setup(self, shard: Shard, num_layers: int) -> None:
-        """Take the graph of this rank: all of it, or all in-edges of what the rank owns."""
+        """Store the topology that this rank samples from: the whole graph, or all in-edges of its own vertices."""
         super().setup(shard, num_layers)
         self._graph, self._needs = self.topology_of(shard), shard.needs
         self._fanouts = self.hops(num_layers)
-        # Ranks that train parts of the graph have ids of their own; draws are keyed by the original ones.
+        # A rank that trains parts of the graph has local ids. Draws depend on the original ids.
         names = torch.arange(self._graph.num_nodes) if shard.names is None else shard.names
         self._names = names.to(torch.int64).numpy()
 
     def sample_layer(self, frontier: Tensor, hop: int, key: BatchKey) -> Neighbours:
-        """What each vertex of the frontier takes; safe to call from several threads."""
+        """Draw the neighbours of each vertex of the frontier. Several threads may call it at the same time."""
         graph, fanout = self._graph, self._fanouts[hop]
         starts = graph.indptr[frontier.long()]
         degrees = graph.indptr[frontier.long() + 1] - starts
@@ -56,7 +56,7 @@ class LaborSampler(LayerSampler):
         return Neighbours(indptr, graph.indices[edges], self._occurrence(edges), self._types(edges))
 
     def _occurrence(self, edges: Tensor) -> Tensor | None:
-        """Which of several parallel edges: where the model drops edges by identity."""
+        """0-based index among parallel edges, or None if the model does not drop edges by identity."""
         wanted = self._needs.edge_identity and self._graph.occurrence is not None
         return self._graph.occurrence[edges] if wanted else None
 
@@ -79,6 +79,6 @@ def _choose(
             words = np.empty(degrees[i], np.uint64)
             for j in range(degrees[i]):
                 words[j] = draw(key, np.uint64(names[indices[first + j]]))
-            # Stable: of parallel edges, which have one number, the first ones.
+            # A stable sort: parallel edges have the same number, and the first ones win.
             chosen = np.sort(np.argsort(words, kind="mergesort")[:count])
         positions[indptr[i] : indptr[i + 1]] = first + chosen

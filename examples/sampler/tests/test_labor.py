@@ -1,4 +1,4 @@
-"""Draws that are what the paper says, the same wherever they are made, and exact under every mini-batch paradigm."""
+"""Draws follow the paper and are the same on every rank; training is exact with every mini-batch paradigm."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_draws_are_in_edges_and_do_not_depend_on_who_else_is_there(graph, fanout
 
 
 def test_destinations_with_the_same_neighbours_take_the_same_ones():
-    """Ten destinations, the same 40 neighbours: k vertices are loaded, where independent draws would load more."""
+    """Ten destinations have the same 40 neighbours: they load k vertices; independent draws would load more."""
     src, dst = np.tile(np.arange(10, 50), 10), np.repeat(np.arange(10), 40)
     graph = csc(50, src, dst)
     (block,) = sampler_of(graph, [5]).sample(torch.arange(10), KEY).blocks

@@ -1,4 +1,4 @@
-"""Every case fits the classes it names, and the answer is that METIS saves nine tenths of the bytes on digits."""
+"""Every case composes without problems, and METIS saves nine tenths of the bytes on digits."""
 
 from __future__ import annotations
 

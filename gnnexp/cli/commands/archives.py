@@ -7,10 +7,14 @@ from pathlib import Path
 
 from gnnexp.cli.console import make_console
 from gnnexp.cli.running.prepare import check_new_file
+from gnnexp.cli.sweeping.definition import load_sweep
+from gnnexp.config.folders import papers_with
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.files.regular import what_is
 from gnnexp.record.archive import pack
-from gnnexp.record.importing import unpack
+from gnnexp.record.columnar import Records, read_records
+from gnnexp.record.importing import restore, unpack
+from gnnexp.reports.sweep_runs import RECORDS_FILE
 
 _SUFFIX = ".tar.xz"
 
@@ -21,20 +25,27 @@ def export(options: argparse.Namespace) -> int:
     problems = check_new_file("--out", file)
     if not file.name.endswith(_SUFFIX):
         problems.append(Problem("--out", str(file), f"must end with {_SUFFIX}", f"--out {file}{_SUFFIX}"))
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_all(problems)
     count = pack(options.names, file)
     make_console().print(f"{count} runs, {file.stat().st_size / 1e3:.0f} kB: {file}", soft_wrap=True)
     return 0
 
 
+def bring_kept(file: Path) -> tuple[int, int]:
+    """As `unpack`, of the records that a paper's folder keeps; their sweeps are shown as their files say today."""
+    records = read_records(file)
+    states = {name: {**state, "report": dict(load_sweep(name).report)} for name, state in records.states.items()}
+    return restore(Records(states, records.results), file)
+
+
 def bring(options: argparse.Namespace) -> int:
-    """The runs of some files, below `runs/`."""
-    wrong = [Problem("import", name, f"must be a file of `gnnexp export`: {why}", "correct the path")
-             for name in options.files if (why := what_is(Path(name)))]
-    if wrong:
-        raise ConfigError(wrong)
+    """The runs of some files, or of papers, below `runs/`."""
+    kept = papers_with(RECORDS_FILE)
+    wrong = [Problem("import", name, f"must be a file of `gnnexp export`, or one of {', '.join(kept)}: {why}",
+                     "correct the path")
+             for name in options.files if name not in kept and (why := what_is(Path(name)))]
+    ConfigError.raise_all(wrong)
     for name in options.files:
-        new, known = unpack(Path(name))
+        new, known = bring_kept(kept[name]) if name in kept else unpack(Path(name))
         make_console().print(f"{name}: {new} new runs, {known} were here", soft_wrap=True)
     return 0

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gnnexp.calibration import FIGURES, REQUEST
-from gnnexp.cli.console import make_console, marked
+from gnnexp.cli.console import made_table, make_console, marked
 from gnnexp.cli.running.prepare import check_new_file, checked
 from gnnexp.cli.running.provenance import code_version, library_versions
 from gnnexp.config.folders import product_folder
@@ -71,19 +71,17 @@ def checked_experiment(overrides: Sequence[str], config_dir: str | None) -> Expe
     """
     foreign = [Problem(line, line, "only hardware is calibrated", "hardware.workers=2, hardware.threads=1, …")
                for line in overrides if not re.match(r"\+{0,2}hardware[.=]", line)]
-    if foreign:
-        raise ConfigError(foreign)
+    ConfigError.raise_all(foreign)
     # Nothing runs in the run directory: any that is not there will do.
     experiment = experiment_of(checked([*OVERRIDES, *overrides, "preflight=off"], config_dir).config)
     problems = []
     if not isinstance(experiment.launcher, LocalLauncher):
         problems.append(Problem("hardware.launcher", target_of(experiment.launcher), "calibrated ranks "
                                 "are started on this machine", "hardware=local, in a job on one of its nodes"))
-    if experiment.hardware.straggler or experiment.hardware.throttle:
-        problems.append(Problem("hardware.straggler, hardware.throttle", "emulated", "what is emulated is not measured",
+    if experiment.hardware.throttle:
+        problems.append(Problem("hardware.throttle", "emulated", "what is emulated is not measured",
                                 "hardware=local"))
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_all(problems)
     return experiment
 
 
@@ -99,8 +97,7 @@ def profile_path(out: str | None, hardware: HardwareConfig, folder: Path) -> Pat
     problems = check_new_file("--out", path)
     if path.suffix != ".yaml":
         problems.append(Problem("--out", str(path), "must be a YAML file", f"--out {path.with_suffix('.yaml')}"))
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_all(problems)
     return path
 
 
@@ -152,12 +149,9 @@ def record_of(
 
 def table_of(figures: Sequence[Figure]) -> Table:
     """Median and quartiles of every figure."""
-    table = Table("figure", "median", "quartiles", "spread", "what", title="this machine, per rank, all ranks at once",
-                  title_justify="left")
-    for one in figures:
-        table.add_row(one.name, f"{one.median:.4g}", f"{one.low:.3g} to {one.high:.3g}", f"{100 * one.spread:.0f} %",
-                      UNITS[one.name])
-    return table
+    return made_table(("figure", "median", "quartiles", "spread", "what"), (
+        (one.name, f"{one.median:.4g}", f"{one.low:.3g} to {one.high:.3g}", f"{100 * one.spread:.0f} %",
+         UNITS[one.name]) for one in figures), "this machine, per rank, all ranks at once")
 
 
 def _tell(console: Console, path: Path, load: float) -> None:

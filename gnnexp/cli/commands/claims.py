@@ -11,9 +11,9 @@ from gnnexp.cli.console import make_console
 from gnnexp.cli.running.prepare import check_folder
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.signature import unknown
-from gnnexp.record.runs import runs_of_sweep
 from gnnexp.reports.claims.claim import claiming_papers, claims_of
 from gnnexp.reports.claims.page import evaluated, make_table, sweeps_of
+from gnnexp.reports.sweep_runs import sweeps_run
 from gnnexp.reports.table import save_table
 
 # What a terminal has room for; the files have all columns.
@@ -26,16 +26,16 @@ def main(options: argparse.Namespace) -> int:
     wrong = [unknown("claims", paper, paper, claiming_papers()) for paper in papers if paper not in claiming_papers()]
     out = Path(options.out) if options.out else REPORTS / "claims"
     wrong += check_folder("--out", out)
-    if wrong:
-        raise ConfigError(wrong)
+    ConfigError.raise_all(wrong)
     console = make_console()
     for paper in papers:
         claims = claims_of(paper)
-        runs = {sweep: runs_of_sweep(sweep) for sweep in sweeps_of(claims)}
+        needed = sweeps_of(claims)
+        runs = {sweep: ran.runs for sweep, ran in sweeps_run(needed).items()}
         outcomes = evaluated(claims, runs)
         table = make_table(outcomes)
         console.print(table.first(_SHOWN).rich(console.width, f"claims of {paper}"))
-        missing = [sweep for sweep, found in runs.items() if not found]
+        missing = [sweep for sweep in needed if not runs.get(sweep)]
         if missing:
             console.print(f"not run here: {', '.join(missing)} (gnnexp sweep NAME)", soft_wrap=True)
         files = save_table(table, out, paper, ("md", "csv"))

@@ -7,7 +7,7 @@ import argparse
 import psutil
 from rich.table import Table
 
-from gnnexp.cli.console import make_console
+from gnnexp.cli.console import made_table, make_console
 from gnnexp.cli.running.provenance import LIBRARIES, code_version, library_versions
 from gnnexp.config.compose import compose
 from gnnexp.config.folders import find_folders
@@ -41,20 +41,19 @@ def _cuda() -> str:
 
 def _libraries() -> Table:
     versions = library_versions()
-    table = Table("library", "version", title="libraries", title_justify="left")
-    for name in ("python", *LIBRARIES):
-        module = {"hydra-core": "hydra", "scikit-learn": "sklearn"}.get(name, name)
-        table.add_row(name, versions.get(name) or f"not installed: {install_command(module)}")
-    return table
+    modules = {"hydra-core": "hydra", "scikit-learn": "sklearn"}
+    return made_table(("library", "version"), (
+        (name, versions.get(name) or f"not installed: {install_command(modules.get(name, name))}")
+        for name in ("python", *LIBRARIES)), "libraries")
 
 
 def _systems() -> Table:
     """Every system, checked in its default configuration."""
-    table = Table("system", "runs here", title="systems", title_justify="left")
+    rows = []
     for system in sorted(find_folders(None).choices("system")):
         try:
             problems = list(read(compose([f"system={system}"]).config).problems)
         except ConfigError as error:
             problems = list(error.problems)
-        table.add_row(system, " ".join(f"no: {problems[0]}".split()) if problems else "yes")
-    return table
+        rows.append((system, " ".join(f"no: {problems[0]}".split()) if problems else "yes"))
+    return made_table(("system", "runs here"), rows, "systems")

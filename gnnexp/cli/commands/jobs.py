@@ -12,10 +12,9 @@ from datetime import datetime
 from pathlib import Path
 
 import psutil
-from rich.table import Table
 
 from gnnexp.cli.commands.resume import read_job
-from gnnexp.cli.console import epoch_line, make_console
+from gnnexp.cli.console import epoch_line, made_table, make_console
 from gnnexp.errors import ConfigError, Problem, RunError
 from gnnexp.experiment.build import hardware_of, train_of
 from gnnexp.files.disk import refusal
@@ -28,7 +27,7 @@ from gnnexp.launchers.queue.slurm_jobs import read_job_id
 from gnnexp.launchers.slurm import outcome_of
 from gnnexp.launchers.status import log_tail, read_statuses
 from gnnexp.record.attempts import describe, holder, is_held, read_attempts
-from gnnexp.record.ending import settle
+from gnnexp.record.ending import finalize
 from gnnexp.record.owner import check_own
 from gnnexp.record.records import RESULT_FILE, read_epochs
 from gnnexp.record.runs import read_run
@@ -52,18 +51,15 @@ def status(options: argparse.Namespace) -> int:
     for line in read_attempts(run_dir):
         when = datetime.fromtimestamp(line["time"]).isoformat(" ", "seconds")
         console.print(f"  {when}  {describe(line)}", soft_wrap=True)
-    table = Table("rank", "host", "state", "phase", "heard", "reason")
-    for rank in read_statuses(run_dir):
-        heard = f"{max(0.0, time.time() - rank.time):.0f} s ago"
-        words = (str(rank.rank), rank.host, rank.state, rank.phase, heard, "".join(rank.reason.splitlines()[:1])[:80])
-        table.add_row(*words)
-    if table.row_count:
-        console.print(table)
+    rows = [(str(rank.rank), rank.host, rank.state, rank.phase, f"{max(0.0, time.time() - rank.time):.0f} s ago",
+             "".join(rank.reason.splitlines()[:1])[:80]) for rank in read_statuses(run_dir)]
+    if rows:
+        console.print(made_table(("rank", "host", "state", "phase", "heard", "reason"), rows))
     return 1 if state.startswith("failed") else 0
 
 
 def _state(run_dir: Path, num_ranks: int) -> str:
-    """In words; the end of a job that nobody waited for is settled here."""
+    """In words; a job that nobody waited for is finalized here."""
     if not os.path.lexists(run_dir / RESULT_FILE):
         job = ask(run_dir)
         if isinstance(job, Alive | Unknown):
@@ -71,7 +67,7 @@ def _state(run_dir: Path, num_ranks: int) -> str:
         if isinstance(job, Ended):
             outcome = outcome_of(run_dir, job, num_ranks)
             try:
-                settle(run_dir, outcome)
+                finalize(run_dir, outcome)
             except OSError as error:  # who only looks may have no right to write
                 if refusal(error) is None:
                     raise

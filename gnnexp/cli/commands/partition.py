@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from gnnexp.cli.console import describe_graph, describe_presample, make_console
+from gnnexp.cli.console import describe_graph, describe_presample, made_table, make_console
 from gnnexp.cli.running.prepare import checked, prepare_owners, told
 from gnnexp.cli.running.progress import WatchedStream
 from gnnexp.errors import ConfigError
@@ -63,18 +63,15 @@ def _from_stream(experiment: Experiment, console: Console) -> tuple[Partition, P
 
 
 def _overall(report: dict[str, float], partition: Partition) -> Table:
-    table = Table("quality", "", title=f"{partition.method}, {partition.num_parts} parts", title_justify="left")
-    for name, value in report.items():
-        if "/" not in name and name != "parts" and name not in partition.cost:
-            table.add_row(name, f"{value:.4f}")
-    for name, value in partition.cost.items():
-        table.add_row(name, f"{value:,.0f}" if name.endswith("_bytes") else f"{value:.2f}")
-    return table
+    rows = [(name, f"{value:.4f}") for name, value in report.items()
+            if "/" not in name and name != "parts" and name not in partition.cost]
+    rows += [(name, f"{value:,.0f}" if name.endswith("_bytes") else f"{value:.2f}")
+             for name, value in partition.cost.items()]
+    return made_table(("quality", ""), rows, f"{partition.method}, {partition.num_parts} parts")
 
 
 def _parts(report: dict[str, float]) -> Table:
     columns = ("vertices", "edges", "train", "halo")
-    table = Table("part", *columns, title="parts", title_justify="left")
-    for part in range(int(report["parts"])):
-        table.add_row(str(part), *(f"{int(report[f'part{part}/{column}']):,}" for column in columns))
-    return table
+    return made_table(("part", *columns), (
+        (str(part), *(f"{int(report[f'part{part}/{column}']):,}" for column in columns))
+        for part in range(int(report["parts"]))), "parts")

@@ -10,7 +10,6 @@ from gnnexp.cli.console import make_console
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.planning.machine import Machine
 from gnnexp.planning.profiles import ALL, all_machines, machines_named
-from gnnexp.record.runs import read_run
 from gnnexp.reports.estimates.planned import Scale
 from gnnexp.reports.estimates.ranking import make_table
 from gnnexp.reports.table import save_table
@@ -21,7 +20,7 @@ def main(options: argparse.Namespace) -> int:
     scale = _scale(options.scale)
     machines, untold = _machines(options.hardware, options.config_dir)
     choice = choose(options.names, "plan")
-    table = make_table([read_run(path) for path in choice.paths], machines, scale, untold)
+    table = make_table(choice.runs, machines, scale, untold)
     console = make_console()
     console.print(table.rich(console.width, f"plan {choice.name}"))
     files = save_table(table, REPORTS / choice.name, "plan", ("md", "csv"))

@@ -15,24 +15,28 @@ from rich.console import Console
 from gnnexp.cli.console import make_console
 from gnnexp.cli.page import Subject, publish
 from gnnexp.cli.running.prepare import check_folder
+from gnnexp.cli.sweeping.definition import load_sweep
 from gnnexp.cli.tracking import tracker_node
 from gnnexp.config.compose import default_of
+from gnnexp.config.folders import product_sweeps
 from gnnexp.errors import ConfigError, DataError, Problem, ProblemsError, unique
 from gnnexp.experiment.build import build
 from gnnexp.experiment.signature import unknown
+from gnnexp.files.findings import Findings
 from gnnexp.files.regular import is_folder
 from gnnexp.planning.profiles import machine_named
-from gnnexp.record.records import JOB_FILE, RESULT_FILE, read_state, run_dirs
+from gnnexp.record.records import JOB_FILE, RESULT_FILE, run_dirs
 from gnnexp.record.runs import RUNS, Run, find_runs, read_run
 from gnnexp.reports import overview
 from gnnexp.reports.compare import compare
 from gnnexp.reports.estimates.column import with_estimates
 from gnnexp.reports.figures.draw import draw_all, usual_figures
-from gnnexp.reports.kinds import kinds
-from gnnexp.reports.kinds.kinds import KINDS
-from gnnexp.reports.layout import Layout, layout_of
+from gnnexp.reports.layout import Layout, layout_of, read_layout
 from gnnexp.reports.overview import ORDERS
 from gnnexp.reports.published import beside
+from gnnexp.reports.queries.answer import ask, draw, table_of
+from gnnexp.reports.queries.query import is_query, query_names, read_query
+from gnnexp.reports.sweep_runs import Ran, sweeps_run
 from gnnexp.reports.table import Table, group_runs, make_columns, make_table, row_keys, save_table
 from gnnexp.reports.values.metrics import unrecorded
 from gnnexp.trackers.base import Tracker, TrackingError
@@ -62,7 +66,7 @@ def main(options: argparse.Namespace) -> int:
     if options.names[0] == COMPARE:
         tell(console, compare_runs(options.names[1:]), COMPARE, out, formats)
         return 0
-    if options.rows and options.names[0] in KINDS:
+    if options.rows and is_query(options.names[0]):
         raise ConfigError(Problem("--rows", options.rows, f"{options.names[0]} has rows of its own", "leave it out"))
     choice = choose(options.names)
     if options.rows:  # asks for the comparison table
@@ -88,18 +92,11 @@ def compare_runs(names: Sequence[str]) -> Table:
     if len(names) != 2:
         wrong.insert(0, Problem("report compare", " ".join(names), "takes two run directories",
                                 "gnnexp report compare RUN RUN"))
-    if wrong:
-        raise ConfigError(wrong)
-    found: list[Run] = []
-    problems: list[Problem] = []
-    for name in names:
-        try:
-            found.append(read_run(Path(name)))
-        except DataError as error:
-            problems += error.problems
-    if problems:
-        raise DataError(problems)
-    return compare(*found)
+    ConfigError.raise_all(wrong)
+    findings = Findings()
+    found = [findings.attempt(read_run, Path(name)) for name in names]
+    findings.raise_all()
+    return compare(*(run for run in found if run is not None))
 
 
 def tell(console: Console, table: Table, name: str, out: Path | None, formats: Sequence[str]) -> None:
@@ -117,65 +114,62 @@ class Choice:
 
     Attributes:
         name: of its folder.
-        paths: run directories.
+        runs: that have ended.
         layout: what it shows.
         sweep: whose own report this is; empty for any other.
         going_on: how many runs of it have not ended.
+        state: what the sweep's last call left.
     """
 
     name: str
-    paths: Sequence[Path]
+    runs: Sequence[Run]
     layout: Layout = field(default_factory=Layout)
     sweep: str = ""
     going_on: int = 0
+    state: Mapping[str, Any] = field(default_factory=dict)
 
 
-def of_sweep(name: str, run_dirs: Iterable[str], layout: Layout) -> Choice:
-    """The runs of a sweep that have ended, be it well or not; one that several cases are is one run."""
-    paths = [Path(run_dir) for run_dir in dict.fromkeys(run_dirs) if run_dir]
-    ended = [path for path in paths if os.path.lexists(path / RESULT_FILE)]
-    return Choice(name, ended, layout, name, len(paths) - len(ended))
+def of_sweep(name: str, ran: Ran) -> Choice:
+    """The runs of a sweep that have ended, be it well or not; kept ones as the sweep's file shows them today."""
+    layout = layout_of(ran.state) if ran.here else read_layout(load_sweep(name).report)
+    begun = {case["run_dir"] for case in ran.state["cases"] if case["run_dir"]}
+    return Choice(name, ran.runs, layout, name, len(begun) - len(ran.runs), ran.state)
 
 
 def choose(names: Sequence[str], command: str = "report") -> Choice:
-    """A sweep by its name, or run directories; after a kind several of them, or every run.
+    """A sweep by its name, or run directories; after a query several of them, or every run.
 
     Raises:
         ConfigError: there is none of this name; the problem is one of `command`.
     """
-    if names[0] not in KINDS:
+    if not is_query(names[0]):
         return _choose(names, command)
-    chosen = [_choose([name], command) for name in names[1:]] or [Choice(names[0], _below(RUNS, command))]
-    return Choice(chosen[0].name, _each_once(path for one in chosen for path in one.paths), Layout(kind=names[0]))
+    chosen = [_choose([name], command) for name in names[1:]] or [Choice(Path(names[0]).stem, _below(RUNS, command))]
+    return Choice(chosen[0].name, _each_once(run for one in chosen for run in one.runs), Layout(query=names[0]))
 
 
-def _each_once(paths: Iterable[Path]) -> list[Path]:
-    """Run directories without those that another name leads to: a run and a folder that holds it, for example."""
-    found: dict[Path, Path] = {}
-    for path in paths:
-        found.setdefault(path.resolve(), path)
-    return list(found.values())
+def _each_once(runs: Iterable[Run]) -> list[Run]:
+    """Without those that another name leads to: a run and a folder that holds it, for example."""
+    return list({run.path.resolve(): run for run in runs}.values())
 
 
 def _choose(names: Sequence[str], command: str) -> Choice:
     if len(names) == 1 and not is_folder(Path(names[0])):
-        sweeps = {file.stem: file for file in STATES.glob("*.json")}
-        if names[0] not in sweeps:
-            raise ConfigError(unknown(command, names[0], names[0], [*sweeps, *KINDS]))
-        state = read_state(sweeps[names[0]])
-        return of_sweep(names[0], [case["run_dir"] for case in state["cases"]], layout_of(state))
+        if (ran := sweeps_run(names).get(names[0])) is None:
+            known = [*sorted(file.stem for file in STATES.glob("*.json")), *product_sweeps(), *query_names()]
+            raise ConfigError(unknown(command, names[0], names[0], known))
+        return of_sweep(names[0], ran)
     paths = [Path(name) for name in names]
-    wrong = [Problem(command, str(path), "must be a run directory", "gnnexp report lists them")
-             for path in paths if not is_folder(path)]
-    if wrong:
-        raise ConfigError(wrong)
+    ConfigError.raise_all([Problem(command, str(path), "must be a run directory", "gnnexp report lists them")
+                           for path in paths if not is_folder(path)])
     # A folder of runs stands for all of them.
-    found = [run for path in paths for run in ([path] if os.path.lexists(path / JOB_FILE) else _below(path, command))]
+    found = [run for path in paths
+             for run in ([read_run(path)] if os.path.lexists(path / JOB_FILE) else _below(path, command))]
     return Choice(paths[0].resolve().name, _each_once(found))
 
 
-def _below(folder: Path, command: str) -> list[Path]:
-    found = [run.path for run in find_runs(folder)]
+def _below(folder: Path, command: str) -> list[Run]:
+    found = find_runs(folder)
     if not found:
         raise DataError(Problem(command, str(folder), "holds no run that has ended", "gnnexp report lists them"))
     return found
@@ -183,33 +177,44 @@ def _below(folder: Path, command: str) -> list[Path]:
 
 def show(console: Console, choice: Choice, out: Path | None = None, formats: Sequence[str] = ("md", "csv")) -> None:
     """Print the table and save it with the figure in `reports/<name>`."""
-    runs = [read_run(path) for path in choice.paths]
+    runs = choice.runs
     if choice.going_on:
         console.print(f"without {choice.going_on} runs that have not ended")
     if not runs:
         console.print("no run has ended: nothing to compare")
         return
     folder, tables, figures = out or REPORTS / choice.name, {}, []
-    if choice.layout.kind:
-        tables[choice.layout.kind] = kinds.make_table(choice.layout.kind, runs)
-        figures += kinds.draw(choice.layout.kind, runs, folder, choice.name)
+    query = read_query(choice.layout.query, "report.query") if choice.layout.query else None
+    if query:
+        answers = ask(query, runs, f"{choice.name}: report.query")
+        tables[query.name] = table_of(answers)
+        figures += draw(query, answers, folder, choice.name)
     if choice.layout.compares:
         tables["table"] = _comparison(choice.layout, runs)
     keys = row_keys(runs, choice.layout.rows)
-    usual = [] if choice.layout.kind or choice.layout.figures is not None else usual_figures(runs, keys)
+    usual = [] if query or choice.layout.figures is not None else usual_figures(runs, keys)
     drawn, data = draw_all(choice.layout.figures or usual, runs, keys, folder, choice.name)
     asked = [*choice.layout.columns.values(), *(metric for one in choice.layout.figures or () for metric in one.y)]
     slips = unrecorded(runs, asked)
+    notes = [*(f"Warning: {slip}." for slip in slips), *side_by_side(runs)]
     for name, table in tables.items():
-        tables[name] = replace(table, caption=" ".join([table.caption, *(f"Warning: {slip}." for slip in slips)]))
+        tables[name] = replace(table, caption=" ".join([table.caption, *notes]))
         console.print(tables[name].rich(console.width, f"report {choice.name}"))
     files = [*figures, *drawn]
     files += [file for name, table in tables.items() for file in save_table(table, folder, name, formats)]
-    subject = Subject(choice.name, choice.layout.kind, choice.sweep, folder, delivered=out is None)
+    subject = Subject(choice.name, query.name if query else "", choice.sweep, folder, delivered=out is None,
+                      state=choice.state)
     files.append(publish(subject, runs, tables, data, files, console))
     if files:
         console.print("saved: " + ", ".join(map(str, files)), soft_wrap=True)
     console.print("next: `gnnexp ui` (or `make ui`) for the dashboard, `gnnexp report` for all runs", soft_wrap=True)
+
+
+def side_by_side(runs: Sequence[Run]) -> list[str]:
+    """How runs shared their machine, which their times depend on; empty where each had it alone."""
+    nodes = {(int(node.get("num_cases", 1)), int(node["cores"])) for run in runs for node in run.nodes}
+    return [f"Cases ran {count} side by side, each on {cores} core{'s' if cores > 1 else ''} of its own."
+            for count, cores in sorted(nodes) if count > 1]
 
 
 def _comparison(layout: Layout, runs: Sequence[Run]) -> Table:
@@ -280,6 +285,5 @@ def _delivery(tracker: Tracker, deliver: Callable[[], bool]) -> Callable[[], boo
     Raises:
         ConfigError: a package is missing without which nothing can be delivered.
     """
-    if problems := tracker.check_here():
-        raise ConfigError(problems)
+    ConfigError.raise_all(tracker.check_here())
     return deliver

@@ -10,9 +10,11 @@ from gnnexp.errors import ConfigError, Problem
 
 def main(options: argparse.Namespace) -> int:
     """Check, run, and show what came out; with `--cfg` only show the configuration, with `-m` run several."""
-    if options.multirun and options.rerun:
-        raise ConfigError(Problem("--rerun", "-m", "every job of a multirun is made in a directory of its own",
-                                  "leave --rerun out"))
+    asked = {"--jobs": options.jobs != 1, "--dry-run": options.dry_run, "--out": options.out is not None,
+             "--accept-foreign": options.accept_foreign}
+    if not options.multirun and any(asked.values()):
+        raise ConfigError([Problem(name, "without -m", "is for several runs", "add -m, or leave it out")
+                           for name, given in asked.items() if given])
     if options.cfg:
         import yaml
 
@@ -21,9 +23,9 @@ def main(options: argparse.Namespace) -> int:
         print(yaml.safe_dump(compose(options.overrides, options.config_dir).config, sort_keys=False), end="")
         return 0
     if options.multirun:
-        from gnnexp.cli.running import multirun
+        from gnnexp.cli.sweeping import multirun
 
-        return multirun.main(options.overrides, options.config_dir)
+        return multirun.main(options)
     from gnnexp.cli.console import make_console
     from gnnexp.cli.running.execute import execute, tell_result
     from gnnexp.cli.running.prepare import checked

@@ -33,7 +33,7 @@ from gnnexp.preparation.artifacts import read_quality
 from gnnexp.preparation.preflight import summary
 from gnnexp.provenance.code import modules_of, refuse_edited
 from gnnexp.record.attempts import alone, note, read_attempts, restarts_spent
-from gnnexp.record.ending import deliver, refused_by_disk, settle_or_say, unwritten
+from gnnexp.record.ending import deliver, finalize_or_report, refused_by_disk, unwritten
 from gnnexp.record.records import RESULT_FILE, write_json, write_text
 from gnnexp.record.runs import read_run
 from gnnexp.reports.figures.stacked import draw_breakdown
@@ -86,7 +86,7 @@ def tell_preflight(prepared: Prepared, console: Console) -> None:
 
 
 def carry_out(run_dir: Path, experiment: Experiment, console: Console, launchers: Launchers) -> Outcome:
-    """Have the ranks work on what `run_dir` holds, follow them, and settle how it ended.
+    """Have the ranks work on what `run_dir` holds, follow them, and finalize the run.
 
     Raises:
         ConfigError: another process is working on this run.
@@ -117,7 +117,7 @@ def carry_out(run_dir: Path, experiment: Experiment, console: Console, launchers
 def _launched(
     run_dir: Path, hardware: HardwareConfig, console: Console, launcher: Launcher, printer: EpochPrinter
 ) -> Outcome:
-    """Launch, again from the last checkpoint where that may help, `hardware.max_restarts` times; and settle it.
+    """Launch, again from the last checkpoint where that may help, `hardware.max_restarts` times, and finalize the run.
 
     How it ended is written down, whatever is asked meanwhile: `Outcome.asked`.
     """
@@ -140,7 +140,7 @@ def _launched(
             wish = outcome.asked or asked.first
             if wish is not None or not outcome.may_be_repeated or spent >= hardware.max_restarts:
                 printer.close()
-                ended = outcome if outcome.status == "submitted" else settle_or_say(run_dir, outcome)
+                ended = outcome if outcome.status == "submitted" else finalize_or_report(run_dir, outcome)
                 return replace(ended, asked=wish or asked.first)
         spent += 1
         console.print(marked(outcome.reason, "yellow", "; starting again from the last checkpoint, "

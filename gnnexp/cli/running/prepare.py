@@ -84,8 +84,7 @@ def checked(overrides: Sequence[str], config_dir: str | None) -> Composed:
         problems += [*reading.problems, *check_run_dir(made.composed.run_dir), *_machine_problems(reading)]
         if problems:
             problems += _data_problems(reading, problems)
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_all(problems)
     assert made.composed is not None
     return made.composed
 
@@ -184,15 +183,13 @@ def prepare(experiment: Experiment, run_dir: Path) -> Prepared:
     try:
         graph, folder = prepare_graph(experiment.dataset, cache_root())
         facts = facts_of(experiment, graph)
-        if problems := check_data(experiment, graph, facts):
-            raise ConfigError(problems)
+        ConfigError.raise_all(check_data(experiment, graph, facts))
         prepared = Prepared(graph, facts, experiment.paradigm.plan(experiment, facts), folder, experiment.dataset.key())
         prepared = _placed(experiment, _fit(experiment, prepared, run_dir))
         while prepared.parts is not None:  # now it is known how large they are
             sizes = open_parts(prepared.parts).sizes
             prepared = replace(prepared, plan=experiment.paradigm.plan(experiment, facts, sizes))
-            if prepared.plan.problems:
-                raise ConfigError(prepared.plan.problems)
+            ConfigError.raise_all(prepared.plan.problems)
             if prepared.plan.num_parts == len(sizes):
                 return _fit(experiment, prepared, run_dir)
             prepared = _placed(experiment, prepared)

@@ -1,4 +1,4 @@
-"""Sweeps: `sweeps/<name>.yaml` expanded into cases."""
+"""Sweeps: files of `sweeps/` expanded into cases."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gnnexp.config.compose import expand_values
-from gnnexp.config.folders import product_folder
+from gnnexp.config.folders import product_sweeps
 from gnnexp.config.yaml_limits import check_yaml
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.signature import unknown
@@ -56,7 +56,7 @@ class Sweep:
 
 
 def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) -> Sweep:
-    """Read and expand `sweeps/<name>.yaml`, or the file `name`; `overrides` win, and `key=a,b` makes a further axis.
+    """Read and expand a sweep of `sweeps/`, or the file `name`; `overrides` win, and `key=a,b` makes a further axis.
 
     Args:
         name: of the sweep.
@@ -67,7 +67,7 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
     Raises:
         ConfigError: the sweep does not exist, or its file or the overrides are wrong.
     """
-    file = _find(name)
+    name, file = _find(name)
     content = _read(file)
     if full and "full" not in content:
         raise ConfigError(Problem("--full", name, "this sweep has one size only", "leave --full out"))
@@ -87,7 +87,7 @@ def load_sweep(name: str, overrides: Sequence[str] = (), *, full: bool = False) 
             lines = last_of_each_key(combination)
             expanded.setdefault(lines, Case("", lines))
     found = label_cases(_seed_by_seed(list(expanded)))
-    name = f"{file.stem}_full" if full else file.stem
+    name = f"{name}_full" if full else name
     return Sweep(name, content.get("description", ""), tuple(found), content.get("report", {}))
 
 
@@ -99,15 +99,16 @@ def _seed_by_seed(cases: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return [case for _, case in sorted(zip(seeds, cases, strict=True), key=lambda pair: order.index(pair[0]))]
 
 
-def _find(name: str) -> Path:
-    folder = product_folder("sweeps")
-    known = {file.stem: file for file in folder.glob("*.yaml")}
+def _find(name: str) -> tuple[str, Path]:
+    """Name and file of a sweep, by its name or by its file."""
+    known = product_sweeps()
     if name in known:
-        return known[name]
+        return name, known[name]
     if Path(name).suffix in (".yaml", ".yml"):
         if why := what_is(Path(name)):
             raise ConfigError(Problem("sweep", name, f"must be a file of a sweep: {why}", "correct the path"))
-        return Path(name)
+        names = {file.resolve(): own for own, file in known.items()}
+        return names.get(Path(name).resolve(), Path(name).stem), Path(name)
     raise ConfigError(unknown("sweep", name, name, known))
 
 
@@ -130,8 +131,7 @@ def _read(file: Path) -> dict[str, Any]:
             problems.append(Problem(f"{file}: {key}", content[key], f"must be a {kind.__name__}", "correct the file"))
     if not problems:
         problems = _check_shape(file, content)
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_all(problems)
     return content
 
 

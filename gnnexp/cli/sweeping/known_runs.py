@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from gnnexp.cli.commands.resume import is_finished
-from gnnexp.cli.sweeping.cases import State
-from gnnexp.config.compose import Composed
-from gnnexp.errors import DataError
-from gnnexp.experiment.build import experiment_of
-from gnnexp.experiment.experiment import Experiment
+from gnnexp.cli.running.prepare import inputs_of
+from gnnexp.cli.sweeping.case import QueuedCase, State
+from gnnexp.errors import ConfigError, DataError
+from gnnexp.experiment.experiment import Experiment, target_of
+from gnnexp.experiment.locate import missing_module
 from gnnexp.experiment.resolved import Resolved
 from gnnexp.launchers.local import LocalLauncher
-from gnnexp.provenance.code import as_known_today
+from gnnexp.provenance.code import as_known_today, code_of_config
 from gnnexp.provenance.imported import imported_from
-from gnnexp.provenance.machine import UNKNOWN, kind_of, node_of_launch, this_node
-from gnnexp.provenance.run_key import recorded_key
+from gnnexp.provenance.machine import UNKNOWN, Node, node_of_launch, this_node
+from gnnexp.provenance.run_key import recorded_key, run_key
 from gnnexp.record.attempts import codes_of, read_attempts
 from gnnexp.record.records import JOB_FILE, load_job, run_dirs
-from gnnexp.record.runs import RUNS, find_runs, read_run
+from gnnexp.record.runs import RUNS, read_run
 
 # Options of launchers that change neither where a job runs nor what it has there.
 _ANYWHERE = ("time_min", "account", "signal_delay_s", "max_requeues")
@@ -35,10 +34,14 @@ class Looking:
     Attributes:
         accept_foreign: take runs of other kinds of machines for one's own.
         passed_over: run directories that do not count: with `--rerun`, those that were there when the sweep began.
+        folders: below which runs are.
+        node: what a case has of this machine: all of it, or a share (`--jobs`).
     """
 
     accept_foreign: bool = False
     passed_over: frozenset[str] = frozenset()
+    folders: tuple[Path, ...] = (RUNS,)
+    node: Node = field(default_factory=this_node)
 
 
 @dataclass(frozen=True)
@@ -61,31 +64,28 @@ class Known:
     finished: bool
     imported: str = ""
 
-    def is_own(self, experiment: Experiment) -> bool:
-        """Whether a run of this experiment would be made on the same kind of machine.
+    def is_own(self, experiment: Experiment, here: str) -> bool:
+        """Whether a run of this experiment would be made on the same kind of machine, started from the kind `here`.
 
         Nobody knows on which nodes a job will run: such a run is one's own if the same was asked of the cluster from a
         machine of this kind. An imported run is nobody's own, whatever its record says of machines.
         """
         if self.imported:
             return False
-        launcher, here = _launcher(experiment.config), this_node().kind
         if type(experiment.launcher) is LocalLauncher:
             return self.machine == here
-        return (self.launcher, self.launched_on) == (launcher, here)
+        return (self.launcher, self.launched_on) == (_launcher(experiment.config), here)
 
 
-def stand(composed: Composed, state: State, known: Mapping[str, list[Known]], *, accept_foreign: bool) -> State:
-    """`state` with the run directory of its case, if there is one to take or to go on with."""
-    runs = known.get(state.key, [])
-    mine = [run for run in runs if run.is_own(experiment_of(composed.config))]
-    others = [run for run in runs if run not in mine]
-    own = [*(others if accept_foreign else ()), *mine]
-    for run in reversed(own):
-        if run.finished:
-            return replace(state, run_dir=str(run.path), status="finished before")
+def stand(case: QueuedCase, runs: Sequence[Known], looking: Looking) -> State:
+    """The state of a case with its run directory, if there is one of its `runs` to take or to go on with."""
+    state = replace(case.state, status="waiting", run_dir="", reason="")
+    mine = [run for run in runs if run.is_own(case.experiment, looking.node.kind)]
+    others = [run for run in runs if run not in mine] if looking.accept_foreign else []
+    own = [*others, *mine]
     if own:
-        return replace(state, run_dir=str(own[-1].path))
+        taken = next((run for run in reversed(own) if run.finished), own[-1])
+        return replace(state, run_dir=str(taken.path), status="finished before" if taken.finished else "waiting")
     if runs:
         did = "finished" if runs[-1].finished else "begun"
         where = f"imported from {runs[-1].imported}, " if runs[-1].imported else ""
@@ -93,78 +93,69 @@ def stand(composed: Composed, state: State, known: Mapping[str, list[Known]], *,
     return state
 
 
-def all_there(folder: Path = RUNS) -> frozenset[str]:
-    """Every run directory below `folder`."""
-    return frozenset(map(str, run_dirs(folder, JOB_FILE)))
+def planned(cases: Sequence[QueuedCase], looking: Looking) -> list[QueuedCase]:
+    """The cases as they stand: with their keys, and the runs that are done or were begun; each dataset is read once."""
+    datasets: dict[str, str] = {}
+    keyed = []
+    for case in cases:
+        dataset = case.experiment.dataset
+        node = case.experiment.config.group("dataset").text()
+        if node not in datasets:
+            try:
+                datasets[node] = dataset.key()
+            except ModuleNotFoundError as error:
+                raise ConfigError(missing_module("dataset", target_of(dataset), error)) from error
+        keyed.append(replace(case, state=State(case.state.label, key_now(case, datasets[node]), datasets[node])))
+    known = known_runs({case.state.key for case in keyed}, looking)
+    return [replace(case, state=stand(case, known.get(case.state.key, []), looking)) for case in keyed]
 
 
-def known_runs(looking: Looking, folder: Path = RUNS) -> dict[str, list[Known]]:
-    """Runs below `folder` by their key: those that have finished, oldest first, and those that have not."""
+def key_now(case: QueuedCase, dataset_key: str) -> str:
+    """The key of a case with its code and its stored partition as they are now."""
+    config = case.composed.config
+    return run_key(config, dataset_key, code_of_config(config), inputs_of(case.experiment))
+
+
+def all_there(*folders: Path) -> frozenset[str]:
+    """Every run directory below these folders, or below `runs`."""
+    return frozenset(str(run_dir) for folder in folders or (RUNS,) for run_dir in run_dirs(folder, JOB_FILE))
+
+
+def known_runs(keys: Collection[str], looking: Looking) -> dict[str, list[Known]]:
+    """Runs that have one of these keys, the latest last; results of others are not read."""
     found: dict[str, list[Known]] = {}
-    for run in find_runs(folder):
-        if run.status == "finished" and run.key and str(run.path) not in looking.passed_over:
-            found.setdefault(run.key, []).append(
-                _known(run.path, run.config, run.provenance, run.machine, finished=True))
-    for path, job, key in _jobs(looking, folder):
-        if not is_finished(path) and _may_go_on(path, job):
-            found.setdefault(key, []).append(_begun(path, job))
-    return found
-
-
-def known_of(key: str, looking: Looking, folder: Path = RUNS) -> list[Known]:
-    """Runs below `folder` with this key, the latest last; results of other runs are not read."""
-    found = []
-    for path, job, its_key in _jobs(looking, folder):
-        if its_key != key:
-            continue
-        try:
-            run = read_run(path)
-        except DataError:  # it has not ended
-            run = None
-        if run is not None and run.status == "finished":
-            if run.key == key:  # or its ranks executed other code than was asked for
-                found.append(_known(path, run.config, run.provenance, run.machine, finished=True))
-        elif _may_go_on(path, job):
-            found.append(_begun(path, job))
-    return found
-
-
-def _jobs(looking: Looking, folder: Path) -> Iterator[tuple[Path, Mapping[str, Any], str]]:
-    """Directory, `job.json` and key of runs below `folder`, the latest last."""
-    ages: list[tuple[float, Path]] = []
-    for run_dir in run_dirs(folder, JOB_FILE):
-        with suppress(OSError):  # renamed or removed a moment ago
-            ages.append(((run_dir / JOB_FILE).stat().st_mtime, run_dir))
-    for _, run_dir in sorted(ages):
-        try:
-            job = load_job(run_dir)
-        except (OSError, ValueError):
-            continue  # not a run of ours, or damaged: it is not gone on with
+    for path, job in _jobs(looking):
         key = recorded_key(job["config"], job["provenance"])
-        if key and str(run_dir) not in looking.passed_over:
-            yield run_dir, job, key
+        if key in keys and key and (known := _known(path, job, key)) is not None:
+            found.setdefault(key, []).append(known)
+    return found
 
 
-def _may_go_on(path: Path, job: Mapping[str, Any]) -> bool:
-    """Whether a run that has begun can become the case's: not one that was imported, or executed other code."""
+def _jobs(looking: Looking) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Directory and `job.json` of the runs that count, the latest last."""
+    ages: list[tuple[float, str]] = []
+    for run_dir in all_there(*looking.folders) - looking.passed_over:
+        with suppress(OSError):  # renamed or removed a moment ago
+            ages.append((Path(run_dir, JOB_FILE).stat().st_mtime, run_dir))
+    for _, run_dir in sorted(ages):
+        with suppress(OSError, ValueError):  # no run of ours, or damaged: nobody goes on with it
+            yield Path(run_dir), load_job(Path(run_dir))
+
+
+def _known(path: Path, job: Mapping[str, Any], key: str) -> Known | None:
+    """The run if it can be a case's: not if its ranks executed other code than was asked for."""
+    node, imported = node_of_launch(job["provenance"]), imported_from(job["provenance"])
+    kind = UNKNOWN if node is None else node.kind
+    known = Known(path, _launcher(Resolved(job["config"])), kind, kind, finished=False, imported=imported)
+    with suppress(DataError):  # it has not ended
+        run = read_run(path)
+        if run.status == "finished":
+            return replace(known, machine=run.machine, finished=True) if run.key == key else None
     with suppress(DataError):  # whoever goes on with it names the damage
         planned = as_known_today(job["provenance"].get("code"))
         if any(as_known_today(code) != planned for code in codes_of(read_attempts(path))):
-            return False
-    return not imported_from(job["provenance"])
-
-
-def _begun(path: Path, job: Mapping[str, Any]) -> Known:
-    node = node_of_launch(job["provenance"])
-    kind = UNKNOWN if node is None else node.kind
-    return _known(path, job["config"], job["provenance"], kind, finished=False)
-
-
-def _known(path: Path, config: Mapping[str, Any], provenance: Mapping[str, Any], machine: str, *,
-           finished: bool) -> Known:
-    node = node_of_launch(provenance)
-    return Known(path, _launcher(Resolved(config)), UNKNOWN if node is None else kind_of([node]), machine, finished,
-                 imported_from(provenance))
+            return None
+    return None if imported else known
 
 
 def _launcher(config: Resolved) -> str:

@@ -1,30 +1,25 @@
-"""`gnnexp sweep --jobs N`: cases in processes of their own, N at a time, each with its output in a file."""
+"""`--jobs N`: cases in processes of their own, N at a time, each on cores of its own with its output in a file."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-
-from rich.console import Console
+from typing import Self
 
 from gnnexp.cli.console import make_console
 from gnnexp.cli.main import guarded
-from gnnexp.cli.sweeping.cases import STATES, State
-from gnnexp.cli.sweeping.definition import Sweep
-from gnnexp.cli.sweeping.known_runs import Looking
-from gnnexp.cli.sweeping.once import not_started, run_once
+from gnnexp.cli.sweeping.case import QueuedCase, State, failed, run_case
+from gnnexp.cli.sweeping.queue import STATES, Executor
+from gnnexp.cli.sweeping.slots import Slot
 from gnnexp.config.compose import Composed
-from gnnexp.experiment.build import hardware_of
-from gnnexp.files.disk import DiskError, held, in_words, remove_abandoned, subfolder
+from gnnexp.files.disk import DiskError, in_words, remove_unfinished
 from gnnexp.files.pulse import Pulse, kill
 from gnnexp.launchers.interrupts import noted
 from gnnexp.launchers.kept import Launchers
@@ -34,8 +29,6 @@ from gnnexp.record.records import write_json
 _POLL_S = 0.2
 # What a process ends with that was asked to stop while it started, or prepared the case's data.
 _ASKED = frozenset({128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGINT, -signal.SIGTERM})
-# Folders of earlier calls, and what earlier versions called those of cases.
-_CALL = re.compile(r"\d{4}-\d\d-\d\d_\d\d-\d\d-\d\d-\d+|\d{3}")
 
 
 @dataclass(frozen=True)
@@ -43,122 +36,117 @@ class _Child:
     """A case that runs.
 
     Attributes:
-        position: in the sweep.
-        folder: `case.json` goes in, `state.json` and `output.log` come out.
-        process: `python -m gnnexp.cli.sweeping.side_by_side FOLDER`.
+        case: as it was started.
+        slot: its cores and GPUs.
+        file: the case goes in, its state comes out.
+        process: `python -m gnnexp.cli.sweeping.side_by_side FILE`, whose output is beside the file.
         pulse: of the process.
-        timeout_s: after how long without a sign of life it is killed, and its ranks with it.
     """
 
-    position: int
-    folder: Path
+    case: QueuedCase
+    slot: Slot
+    file: Path
     process: subprocess.Popen[bytes]
     pulse: Pulse
-    timeout_s: float
+
+    def is_over(self) -> bool:
+        """Whether it has ended, or was killed because it was frozen; not even that ends every process."""
+        frozen = self.pulse.silent_s() > self.case.experiment.hardware.timeout_s
+        return (frozen and not kill(self.process)) or self.process.poll() is not None
+
+    def state(self) -> State:
+        """How the case stands after its process."""
+        found, code = json.loads(self.file.read_text(encoding="utf-8")), self.process.returncode
+        self.file.unlink()
+        remove_unfinished(self.file)
+        if "status" in found:
+            return State(**found)
+        if code in _ASKED:
+            return replace(self.case.state, status="interrupted", reason="interrupted before its ranks were started")
+        how = f"ended with {code}" if code != -signal.SIGKILL else "was killed, or was frozen and is killed now"
+        if code is None:
+            how = f"({self.process.pid}) is frozen, and SIGKILL does not end it"
+        return replace(self.case.state, status="failed",
+                       reason=f"its process {how}: see {self.file.with_suffix('.log')}")
 
 
-def run_side_by_side(
-    sweep: Sweep, composed: Sequence[Composed], states: list[State], jobs: int, console: Console,
-    save: Callable[[list[State]], None], looking: Looking,
-) -> list[State]:
-    """Run the waiting cases, `jobs` at a time; Ctrl-C reaches all of them, and nothing is started after it.
+class SideBySide(Executor):
+    """A process for each case, in a free slot; Ctrl-C reaches all of them, and nothing is started after it.
 
-    This call has a folder of its own: another sweep of the same name may run at the same time with other cases.
+    Another sweep of the same name may run at the same time with other cases: files are named by the cases' keys.
+
+    Args:
+        sweep: its name.
+        slots: of the machine.
     """
-    calls = STATES / f"{sweep.name}.jobs"
-    folder = calls / f"{time.strftime('%Y-%m-%d_%H-%M-%S')}-{os.getpid()}"
-    with ExitStack() as stack:
+
+    def __init__(self, sweep: str, slots: Sequence[Slot]) -> None:
+        self._folder, self._free = STATES / f"{sweep}.jobs", list(slots)
+        self.running: dict[int, _Child] = {}
+        self._signals, self._passed_on = noted(), 0
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._asked = self._signals.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._signals.__exit__(None, None, None)
+
+    def takes(self) -> bool:
+        """See `Executor.takes`."""
+        return bool(self._free) and not self._asked.count
+
+    def start(self, position: int, case: QueuedCase) -> State:
+        """See `Executor.start`."""
+        file = self._folder / f"{position:03d}-{case.state.key[:8]}.json"
         try:
             with in_words():
-                calls.mkdir(parents=True, exist_ok=True)
-                remove_abandoned(calls, _CALL)
-                stack.enter_context(held(folder))
+                remove_unfinished(file)  # of a sweep that was killed while it wrote
+                write_json(file, asdict(case))
+                self.running[position] = _started(case, self._free[-1], file)
         except DiskError as error:
-            return [not_started(state, error) if state.status == "waiting" else state for state in states]
-        return _run_all(sweep, composed, states, jobs, console, save, looking, folder)
+            return failed(case, error)
+        self._free.pop()
+        return case.state
+
+    def ended(self) -> dict[int, State]:
+        """See `Executor.ended`."""
+        time.sleep(_POLL_S)
+        if self._asked.count > self._passed_on:  # each once: a second one is from somebody who does not want to wait
+            self._passed_on = self._asked.count
+            for child in self.running.values():
+                child.process.send_signal(signal.SIGINT)
+        over = {position: child for position, child in self.running.items() if child.is_over()}
+        for position, child in over.items():
+            del self.running[position]
+            self._free.append(child.slot)
+        return {position: child.state() for position, child in over.items()}
 
 
-def _run_all(
-    sweep: Sweep, composed: Sequence[Composed], states: list[State], jobs: int, console: Console,
-    save: Callable[[list[State]], None], looking: Looking, folder: Path,
-) -> list[State]:
-    states = list(states)
-    running: list[_Child] = []
-    waiting = [position for position, state in enumerate(states) if state.status == "waiting"]
-    passed_on = 0
-    with noted() as asked:
-        while running or (waiting and not asked.count):
-            while waiting and len(running) < jobs and not asked.count:
-                position = waiting.pop(0)
-                try:
-                    with in_words():
-                        running.append(
-                            _start(sweep, composed[position], states[position], position, looking, folder))
-                except DiskError as error:
-                    states[position] = not_started(states[position], error)
-            time.sleep(_POLL_S)
-            if asked.count > passed_on:  # each of them once: a second one is from somebody who does not want to wait
-                passed_on = asked.count
-                for child in running:
-                    child.process.send_signal(signal.SIGINT)
-            frozen = {child.position for child in running
-                      if child.pulse.silent_s() > child.timeout_s and not kill(child.process)}
-            for child in [one for one in running if one.position in frozen or one.process.poll() is not None]:
-                running.remove(child)
-                told = states[child.position] = _outcome(states[child.position], child)
-                console.print(f"{told.status}: {told.label}  {told.reason or told.run_dir}", soft_wrap=True)
-                save(states)
-    return states
-
-
-def _start(sweep: Sweep, composed: Composed, state: State, position: int, looking: Looking, above: Path) -> _Child:
-    folder = subfolder(above, f"{position:03d}")
-    write_json(folder / "case.json", {
-        "composed": {**asdict(composed), "run_dir": str(composed.run_dir)}, "state": asdict(state), "sweep": sweep.name,
-        "looking": {"accept_foreign": looking.accept_foreign, "passed_over": sorted(looking.passed_over)},
-    })
-    with (folder / "output.log").open("wb") as log:
-        command = [sys.executable, "-m", "gnnexp.cli.sweeping.side_by_side", str(folder)]
-        # A group of its own: Ctrl-C on a terminal reaches it once, from the sweep.
+def _started(case: QueuedCase, slot: Slot, file: Path) -> _Child:
+    command = [sys.executable, "-m", "gnnexp.cli.sweeping.side_by_side", str(file)]
+    # A group of its own: Ctrl-C on a terminal reaches it once, from the sweep.
+    with file.with_suffix(".log").open("wb") as log, slot.inherited():
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, process_group=0,
-                                   env=os.environ | {LAUNCHER_VARIABLE: str(os.getpid())})
-    return _Child(position, folder, process, Pulse(process.pid), hardware_of(composed.config).timeout_s)
+                                   env=slot.environment | {LAUNCHER_VARIABLE: str(os.getpid())})
+    return _Child(case, slot, file, process, Pulse(process.pid))
 
 
-def _outcome(state: State, child: _Child) -> State:
-    path = child.folder / "state.json"
-    if path.exists():
-        found = State(**json.loads(path.read_text(encoding="utf-8")))
-        assert found.key == state.key, f"{path} is of another case"
-        return found
-    code = child.process.returncode
-    if code in _ASKED:
-        return replace(state, status="interrupted", reason="interrupted before its ranks were started")
-    how = f"ended with {code}" if code != -signal.SIGKILL else "was killed, or was frozen and is killed now"
-    if code is None:
-        how = f"({child.process.pid}) is frozen, and SIGKILL does not end it"
-    return replace(state, status="failed", reason=f"its process {how}: see {child.folder / 'output.log'}")
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the case that is described in the folder `arguments[0]`; it dies with the sweep, as ranks do."""
+def main(file: Path) -> int:
+    """Run the case that is described in `file`; it dies with the sweep, as ranks do."""
     die_with_parent()
-    folder = Path(arguments[0])
-    case = json.loads((folder / "case.json").read_text(encoding="utf-8"))
-    found = case["composed"]
-    composed = Composed(found["config"], Path(found["run_dir"]), found["choices"], tuple(found["overrides"]),
-                        found["config_dir"])
-    sweep = Sweep(case["sweep"], "", ())
-    looking = Looking(case["looking"]["accept_foreign"], frozenset(case["looking"]["passed_over"]))
+    found = json.loads(file.read_text(encoding="utf-8"))
+    composed = Composed(**found["composed"] | {"run_dir": Path(found["composed"]["run_dir"])})
+    case = QueuedCase(found["sweep"], found["command"], composed, State(**found["state"]))
 
     def run() -> int:
         with Launchers() as launchers:
-            state = run_once(sweep, composed, State(**case["state"]), make_console(), launchers, looking)
-        write_json(folder / "state.json", asdict(state))
+            write_json(file, asdict(run_case(case, make_console(), launchers)))
         return 0
 
     return guarded(run)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(Path(sys.argv[1])))

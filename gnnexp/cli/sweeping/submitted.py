@@ -1,27 +1,24 @@
-"""A sweep on a cluster: all cases prepared, submitted as job arrays, and followed together."""
+"""Cases on a cluster: all of them prepared, submitted as job arrays, and followed together."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
 from gnnexp.cli.running.execute import draw_or_say
-from gnnexp.cli.sweeping.cases import State, begun_jobs, broken, ended, ready, refused
-from gnnexp.cli.sweeping.definition import Sweep
-from gnnexp.cli.sweeping.known_runs import Looking
-from gnnexp.cli.sweeping.once import not_started, turn_of
-from gnnexp.config.compose import Composed
-from gnnexp.errors import ProblemsError, RunError
-from gnnexp.experiment.build import experiment_of
+from gnnexp.cli.sweeping.case import QueuedCase, State, Status, ended, failed, made_ready
+from gnnexp.cli.sweeping.queue import Executor
+from gnnexp.errors import RunError
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.files.disk import DiskError, in_words
-from gnnexp.launchers.queue.controller import Controller
+from gnnexp.launchers.base import Outcome
+from gnnexp.launchers.kept import Launchers
 from gnnexp.launchers.queue.slurm_jobs import cancel
 from gnnexp.launchers.slurm import SlurmLauncher, following
 from gnnexp.record.attempts import note
@@ -31,123 +28,96 @@ from gnnexp.training.checkpoint import remove_unfinished
 _POLL_S = 2.0
 
 
-def submits(composed: Composed) -> bool:
-    """Whether the case is for a cluster's queue."""
-    return isinstance(experiment_of(composed.config).launcher, SlurmLauncher)
+def submits(experiment: Experiment) -> bool:
+    """Whether it is for a cluster's queue."""
+    return isinstance(experiment.launcher, SlurmLauncher)
 
 
-def run_submitted(
-    sweep: Sweep, composed: Sequence[Composed], states: list[State], console: Console,
-    save: Callable[[list[State]], None], looking: Looking,
-) -> list[State]:
-    """Submit the waiting cases, one array for each kind of job, and follow them unless `hardware.detach`."""
-    states, experiments = list(states), [experiment_of(one.config) for one in composed]
-    controller = Controller()
-    controller.watch(begun_jobs(states))
-    with ExitStack() as turns:  # until it is known which job works on a run, no other sweep may start it
-        alike = _ready_alike(sweep, composed, experiments, states, console, looking, turns, controller)
-        save(states)
-        jobs = _submit(experiments, states, alike, console)
-    save(states)
-    if any(one.hardware.detach for one in experiments):
-        return states
-    controller.submitted(jobs.values())
-    try:
-        return _follow(experiments, states, jobs, console, save, controller)
-    except KeyboardInterrupt:
-        return _cancelled(states, jobs)
+class Submitted(Executor):
+    """Makes cases ready; when none is left, submits an array for each kind of job, and follows the jobs.
 
+    Args:
+        launchers: with what SLURM says of jobs.
+        console: where runs show themselves.
+    """
 
-def _cancelled(states: list[State], jobs: Mapping[int, str]) -> list[State]:
-    """The states after Ctrl-C; jobs whose cancellation SLURM does not take stay submitted."""
-    left = [job_id for position, job_id in jobs.items() if states[position].status == "submitted"]
-    try:
-        if left:
-            cancel(*left)
-    except RunError as error:
-        print(f"gnnexp: {error}: these jobs may go on; gnnexp cancel RUN_DIR ends one", file=sys.stderr)
-        return states
-    return [replace(state, status="interrupted") if state.status == "submitted" else state for state in states]
+    def __init__(self, launchers: Launchers, console: Console) -> None:
+        self._launchers, self._console = launchers, console
+        self.running: dict[int, QueuedCase] = {}
+        self._jobs: dict[int, tuple[str, Iterator[Outcome | None]]] = {}
 
+    def takes(self) -> bool:
+        """See `Executor.takes`."""
+        return not self._jobs
 
-def _ready_alike(
-    sweep: Sweep, composed: Sequence[Composed], experiments: Sequence[Experiment], states: list[State],
-    console: Console, looking: Looking, turns: ExitStack, controller: Controller,
-) -> list[list[int]]:
-    """Make the waiting cases ready, as far as that is possible; positions of those that ask for the same job."""
-    alike: dict[str, list[int]] = {}
-    for position, state in enumerate(states):
-        if state.status != "waiting":
-            continue
+    def start(self, position: int, case: QueuedCase) -> State:
+        """See `Executor.start`."""
         try:
-            with in_words(f"gnnexp sweep {sweep.name}"):
-                now = states[position] = turns.enter_context(turn_of(composed[position], state, looking))
-                if now.status != "waiting":
-                    continue
-                run_dir = ready(sweep, composed[position], experiments[position], now, console, controller)
-        except ProblemsError as error:
-            states[position] = refused(sweep, composed[position], states[position], error)
-            continue
+            self.running[position] = made_ready(case, self._console, self._launchers)
         except Exception as error:  # as in `run_case`
-            states[position] = broken(sweep, composed[position], states[position], error)
-            continue
-        states[position] = replace(now, run_dir=str(run_dir))
-        alike.setdefault(experiments[position].config.group("hardware").text(), []).append(position)
-    return list(alike.values())
+            return failed(case, error)
+        return self.running[position].state
 
-
-def _submit(
-    experiments: Sequence[Experiment], states: list[State], alike: Sequence[Sequence[int]], console: Console
-) -> dict[int, str]:
-    """Submit an array for each kind of job; the job of each position."""
-    jobs: dict[int, str] = {}
-    for positions in alike:
-        first = experiments[positions[0]]
-        assert isinstance(first.launcher, SlurmLauncher)
-        try:
-            with in_words():
-                ids = first.launcher.submit([Path(states[n].run_dir) for n in positions], first.hardware)
-        except DiskError as error:
-            for position in positions:
-                states[position] = not_started(states[position], error)
-            continue
-        jobs |= dict(zip(positions, ids, strict=True))
-        console.print(f"submitted {', '.join(ids)}", soft_wrap=True)
-        for position in positions:
-            with suppress(OSError):  # the job runs; a disk that is full is named when it ends
-                note(Path(states[position].run_dir), "start", job=jobs[position])
-            states[position] = replace(states[position], status="submitted")
-    return jobs
-
-
-def _follow(
-    experiments: Sequence[Experiment], states: list[State], jobs: dict[int, str], console: Console,
-    save: Callable[[list[State]], None], controller: Controller,
-) -> list[State]:
-    """Until every job has ended; each is settled and delivered when it has."""
-    followed = {
-        position: following(Path(states[position].run_dir), job_id, experiments[position].num_ranks, controller)
-        for position, job_id in jobs.items()
-    }
-    while followed:
+    def ended(self) -> dict[int, State]:
+        """See `Executor.ended`."""
+        if not self._jobs:
+            return self._submit()
         time.sleep(_POLL_S)
-        if news := controller.news():
-            console.print(news, soft_wrap=True)
-        for position in list(followed):
-            outcome = next(followed[position])
-            if outcome is None:
+        if news := self._launchers.controller.news():
+            self._console.print(news, soft_wrap=True)
+        return {position: self._final_state(position, outcome) for position, (_, coming) in list(self._jobs.items())
+                if (outcome := next(coming)) is not None}
+
+    def stop(self) -> dict[int, State]:
+        """Cancel the jobs; those whose cancellation SLURM does not take stay submitted."""
+        status: Status = "interrupted"
+        try:
+            if self._jobs:
+                cancel(*(job_id for job_id, _ in self._jobs.values()))
+        except RunError as error:
+            print(f"gnnexp: {error}: these jobs may go on; gnnexp cancel RUN_DIR ends one", file=sys.stderr)
+            status = "submitted"
+        stopped, self.running = self.running, {}
+        return {position: replace(stopped[position].state, status=status) for position in self._jobs}
+
+    def _submit(self) -> dict[int, State]:
+        """Submit an array for each kind of job, and follow them but for those with `hardware.detach`."""
+        alike: dict[str, list[int]] = {}
+        for position, case in self.running.items():
+            alike.setdefault(case.experiment.config.group("hardware").text(), []).append(position)
+        states: dict[int, State] = {}
+        for positions in alike.values():
+            experiment = self.running[positions[0]].experiment
+            run_dirs = [Path(self.running[position].state.run_dir) for position in positions]
+            assert isinstance(experiment.launcher, SlurmLauncher)
+            try:
+                with in_words():
+                    ids = experiment.launcher.submit(run_dirs, experiment.hardware)
+            except DiskError as error:
+                states |= {position: failed(self.running.pop(position), error) for position in positions}
                 continue
-            del followed[position]
-            controller.forget(jobs[position])
-            run_dir = Path(states[position].run_dir)
-            outcome = end_attempt(run_dir, outcome)
-            if outcome.status == "finished":
-                draw_or_say(run_dir)
-            else:
-                remove_unfinished(run_dir)
-            deliver(run_dir, experiments[position].tracker)
-            states[position] = ended(states[position], run_dir, outcome, experiments[position].train)
-            told = states[position]
-            console.print(f"{told.status}: {told.label}  {told.reason or told.run_dir}", soft_wrap=True)
-            save(states)
-    return states
+            self._console.print(f"submitted {', '.join(ids)}", soft_wrap=True)
+            self._launchers.controller.submitted(ids)
+            for position, run_dir, job_id in zip(positions, run_dirs, ids, strict=True):
+                with suppress(OSError):  # the job runs; a disk that is full is named when it ends
+                    note(run_dir, "start", job=job_id)
+                states[position] = replace(self.running[position].state, status="submitted")
+                if experiment.hardware.detach:
+                    del self.running[position]
+                else:
+                    self._jobs[position] = job_id, following(run_dir, job_id, experiment.num_ranks,
+                                                             self._launchers.controller)
+        return states
+
+    def _final_state(self, position: int, outcome: Outcome) -> State:
+        """The state of a case whose job has ended, and whose record is delivered."""
+        case, (job_id, _) = self.running.pop(position), self._jobs.pop(position)
+        self._launchers.controller.forget(job_id)
+        run_dir = Path(case.state.run_dir)
+        outcome = end_attempt(run_dir, outcome)
+        if outcome.status == "finished":
+            draw_or_say(run_dir)
+        else:
+            remove_unfinished(run_dir)
+        deliver(run_dir, case.experiment.tracker)
+        return ended(case, outcome, self._console)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 
-from gnnexp.datasets.generated.synthetic import EdgeModel, Plan, Synthetic, check_ids, local_window
-from gnnexp.datasets.splits.split import check_shares
+from gnnexp.datasets.generated.synthetic import EdgeModel, Synthetic, check_ids, local_window
+from gnnexp.datasets.splits.split import check_fractions
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.kernels.graph.generate import dcsbm_pairs
 
@@ -35,43 +36,35 @@ class Dcsbm(Synthetic):
     locality: float = 0.3
     skew: int = 3
     max_degree_ratio: float = 300.0
+    notes: ClassVar[tuple[str, ...]] = ("synthetic: the label is the community that edges and features follow",)
 
     def __post_init__(self) -> None:
-        check_shares(train=self.train, val=self.val, test=self.test)
-        plan = self.plan()
-        most = plan.sizes.num_nodes // 8
+        check_fractions(train=self.train, val=self.val, test=self.test)
+        most = self.sizes.num_nodes // 8
         rules = (
-            ("communities", plan.num_communities, plan.sizes.num_classes, most),
+            ("communities", self.num_communities, self.sizes.num_classes, most),
             ("homophily", self.homophily, 0, 1),
             ("locality", self.locality, 0, 1),
             ("label_noise", self.label_noise, 0, 1),
             ("skew", self.skew, 1, 8),
             ("max_degree_ratio", self.max_degree_ratio, 1, math.inf),
         )
-        problems = [
+        ConfigError.raise_all([
             Problem(f"dataset.{name}", value, f"must be {low} to {high}", f"set dataset.{name} within these bounds")
             for name, value, low, high in rules
             if not low <= value <= high
-        ] + check_ids(self.ids)
-        if problems:
-            raise ConfigError(problems)
+        ] + check_ids(self.ids))
 
-    def plan(self) -> Plan:
-        """Sizes and parameters."""
-        sizes = self.sizes
-        return Plan(
-            name=self.name, sizes=sizes,
-            num_communities=sizes.num_classes if self.communities is None else self.communities,
-            signal=self.signal, label_noise=self.label_noise, seed=self.seed, ids=self.ids,
-            buffer_bytes=self.buffer_bytes,
-            notes=("synthetic: the label is the community that edges and features follow",),
-        )
+    @property
+    def num_communities(self) -> int:
+        """As many as classes, or as asked for."""
+        return self.sizes.num_classes if self.communities is None else self.communities
 
     def model(self) -> EdgeModel:
         """Where edges go."""
-        plan = self.plan()
-        window = local_window(plan.sizes, self.locality)
-        return _model(plan, self.locality, self.homophily, self.skew, self.max_degree_ratio, window)
+        window = local_window(self.sizes, self.locality)
+        ends, steps = _tables(self.sizes.num_nodes, self.num_communities, self.skew, self.max_degree_ratio)
+        return DcsbmModel(self.sizes.num_nodes, ends, steps, self.skew, self.locality, self.homophily, window)
 
 
 @dataclass(frozen=True)
@@ -134,12 +127,13 @@ def _sizes(num_nodes: int, num_communities: int) -> list[int]:
     return [high - low for low, high in pairwise(bounds)]
 
 
-def _model(plan: Plan, locality: float, homophily: float, power: int, ratio: float, window: int) -> DcsbmModel:
-    sizes = _sizes(plan.sizes.num_nodes, plan.num_communities)
+def _tables(num_nodes: int, num_communities: int, power: int, ratio: float) -> tuple[np.ndarray, np.ndarray]:
+    """Ends `[C, 3]` and steps `[C]` of all communities."""
+    sizes = _sizes(num_nodes, num_communities)
     rows = {size: (_ends(size, power, ratio), _step(size)) for size in set(sizes)}
     ends = np.array([rows[size][0] for size in sizes])
     steps = np.array([rows[size][1] for size in sizes], np.int64)
-    return DcsbmModel(plan.sizes.num_nodes, ends, steps, power, locality, homophily, window)
+    return ends, steps
 
 
 def _step(size: int) -> int:

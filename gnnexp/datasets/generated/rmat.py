@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
-from gnnexp.datasets.generated.synthetic import EdgeModel, Plan, Synthetic, check_ids, local_window
+from gnnexp.datasets.generated.synthetic import EdgeModel, Synthetic, check_ids, local_window
 from gnnexp.datasets.splits.held_out import SAME_TYPE, LinkSplit, check_link_split, hold_out
-from gnnexp.datasets.splits.split import check_shares
+from gnnexp.datasets.splits.split import check_fractions
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.kernels.graph.generate import rmat_pairs
@@ -41,9 +42,11 @@ class Rmat(Synthetic):
     relations: int | None = None
     inverse_relations: bool = True
     link_split: LinkSplit = None
+    notes: ClassVar[tuple[str, ...]] = (
+        "synthetic: the label is a stretch of the latent order that local edges and features follow",)
 
     def __post_init__(self) -> None:
-        check_shares(train=self.train, val=self.val, test=self.test)
+        check_fractions(train=self.train, val=self.val, test=self.test)
         check_link_split(self.link_split)
         shares = {key: getattr(self, key) for key in ("a", "b", "c", "locality", "label_noise")}
         problems = [
@@ -58,19 +61,13 @@ class Rmat(Synthetic):
         if self.relations is not None and not 1 <= self.relations <= 1 << 20:
             problems.append(Problem("dataset.relations", self.relations, "must be 1 to 1048576, or null",
                                     "set dataset.relations=null"))
-        if problems:
-            raise ConfigError(problems)
-        self.plan()
+        ConfigError.raise_all(problems)
+        self.model()  # it needs sizes that can be
 
-    def plan(self) -> Plan:
-        """Sizes and parameters."""
-        sizes = self.sizes
-        return Plan(
-            name=self.name, sizes=sizes, num_communities=sizes.num_classes, signal=self.signal,
-            label_noise=self.label_noise, seed=self.seed, ids=self.ids, buffer_bytes=self.buffer_bytes,
-            notes=("synthetic: the label is a stretch of the latent order that local edges and features follow",),
-            relations=self.relations or 0, inverses=self.inverse_relations,
-        )
+    @property
+    def types(self) -> tuple[int, bool]:
+        """As asked for."""
+        return self.relations or 0, self.inverse_relations
 
     def load(self) -> Graph:
         """See `Synthetic.load`."""
@@ -83,7 +80,7 @@ class Rmat(Synthetic):
 
     def model(self) -> EdgeModel:
         """Where edges go."""
-        sizes = self.plan().sizes
+        sizes = self.sizes
         ends = np.rint(np.cumsum([self.a, self.b, self.c]) * 65536).astype(np.int64)
         return RmatModel(sizes.num_nodes, ends, self.locality, local_window(sizes, self.locality))
 

@@ -85,9 +85,7 @@ def resolve_sizes(
         # A test share that belongs to the shape's own split says nothing about another one.
         test=base.test if (train, val, test) == (None, None, None) else test,
     )
-    problems = _problems(sizes)
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_all(_problems(sizes))
     return sizes
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -55,51 +56,9 @@ class EdgeModel(ABC):
         """Probability that a candidate is the same pair as candidate i; 0 for self-loops, `[count]`."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Everything that decides a synthetic graph, and how much memory to build it in.
-
-    Attributes:
-        name: of the graph.
-        sizes: of the graph.
-        num_communities: blocks of latent positions; class = block modulo C.
-        signal: length of the class centroids; noise has standard deviation 1 per column.
-        label_noise: share of labels drawn at random.
-        seed: of everything.
-        buffer_bytes: memory for one bucket of edges.
-        notes: what the generator has to say.
-        relations: types of edges, drawn for every pair; 0 for none.
-        inverses: whether the reverse of an edge has a type of its own.
-        ids: whether vertices with near ids are near in the graph (`latent`), or any two (`scrambled`).
-    """
-
-    name: str
-    sizes: Sizes
-    num_communities: int
-    signal: float
-    label_noise: float
-    seed: int
-    buffer_bytes: int
-    notes: tuple[str, ...] = ()
-    relations: int = 0
-    inverses: bool = False
-    ids: Ids = "scrambled"
-
-    def key(self, word: int) -> int:
-        """The key of one of the streams."""
-        return stream(self.seed, Purpose.GENERATE, word)
-
-    def order(self) -> np.ndarray:
-        """`[V]` int32, the vertex id of each latent position."""
-        if self.ids == "latent":
-            return np.arange(self.sizes.num_nodes, dtype=np.int32)
-        mixed: np.ndarray = scrambled(np.uint64(self.key(_ORDER)), self.sizes.num_nodes)
-        return mixed
-
-
 @dataclass(kw_only=True, eq=False)
 class Synthetic(Dataset):
-    """A dataset that is drawn from a plan and a model of its edges.
+    """A dataset that is drawn from sizes, parameters and a model of its edges.
 
     Attributes:
         name: of the graph.
@@ -119,6 +78,7 @@ class Synthetic(Dataset):
         test: share of test vertices; null = the rest, or the shape's.
         seed: of everything.
         buffer_bytes: memory for edges while it is written to disk; never changes the graph.
+        notes: what the generator has to say.
     """
 
     name: str
@@ -138,8 +98,9 @@ class Synthetic(Dataset):
     seed: int = 0
     buffer_bytes: int = 2 << 30
     unkeyed: ClassVar[frozenset[str]] = frozenset({"buffer_bytes"})
+    notes: ClassVar[tuple[str, ...]] = ()
 
-    @property
+    @cached_property
     def sizes(self) -> Sizes:
         """Of the shape, with whatever is given."""
         return resolve_sizes(
@@ -152,9 +113,26 @@ class Synthetic(Dataset):
         """Drawing it may take long."""
         return False
 
-    @abstractmethod
-    def plan(self) -> Plan:
-        """Sizes and parameters."""
+    @property
+    def num_communities(self) -> int:
+        """Blocks of latent positions; class = block modulo C."""
+        return self.sizes.num_classes
+
+    @property
+    def types(self) -> tuple[int, bool]:
+        """Types of edges, drawn for every pair (0 for none), and whether the reverse of an edge has one of its own."""
+        return 0, False
+
+    def stream_key(self, word: int) -> int:
+        """The key of one of the streams."""
+        return stream(self.seed, Purpose.GENERATE, word)
+
+    def order(self) -> np.ndarray:
+        """`[V]` int32, the vertex id of each latent position."""
+        if self.ids == "latent":
+            return np.arange(self.sizes.num_nodes, dtype=np.int32)
+        mixed: np.ndarray = scrambled(np.uint64(self.stream_key(_ORDER)), self.sizes.num_nodes)
+        return mixed
 
     @abstractmethod
     def model(self) -> EdgeModel:
@@ -167,20 +145,20 @@ class Synthetic(Dataset):
             DataError: it does not fit.
             ConfigError: the edges do not fit between the vertices.
         """
-        plan = self.plan()
-        sizes = plan.sizes
-        needed = (16 if plan.relations else 12) * sizes.num_edges + sizes.num_nodes * (4 * sizes.num_features + 64)
-        check_memory(needed, f"dataset={plan.name}")
-        order = plan.order()
-        indptr, buckets = csc_buckets(passes_of(plan, self.model(), order), sizes.num_nodes, RULES, 2**62)
+        sizes = self.sizes
+        needed = (16 if self.types[0] else 12) * sizes.num_edges + sizes.num_nodes * (4 * sizes.num_features + 64)
+        check_memory(needed, f"dataset={self.name}")
+        order = self.order()
+        indptr, buckets = csc_buckets(passes_of(self, self.model(), order), sizes.num_nodes, RULES, 2**62)
         indices = next(buckets).indices
-        classes, labels, splits = _vertices(plan, order)
+        types = _relations(self, indptr, indices, np.empty(indices.shape, np.int32)) if self.types[0] else None
+        classes, labels, splits = _vertices(self, order)
         features = np.empty((sizes.num_nodes, sizes.num_features), np.float32)
-        _fill_features(plan, classes, features)
+        _fill_features(self, classes, features)
         return Graph(
             torch.from_numpy(indptr), torch.from_numpy(indices), features=torch.from_numpy(features),
             labels=torch.from_numpy(labels), num_classes=sizes.num_classes, splits=splits,
-            edge_types=_relations(plan, indptr, indices), name=plan.name, notes=plan.notes,
+            edge_types=types, name=self.name, notes=self.notes,
         )
 
     def generate(self, folder: Path) -> Graph | None:
@@ -190,43 +168,44 @@ class Synthetic(Dataset):
             DataError: the disk has no room for it.
             ConfigError: the edges do not fit between the vertices.
         """
-        plan = self.plan()
-        sizes = plan.sizes
-        check_memory(24 * sizes.num_nodes + plan.buffer_bytes, f"dataset={plan.name}")
-        order = plan.order()
+        sizes = self.sizes
+        check_memory(24 * sizes.num_nodes + self.buffer_bytes, f"dataset={self.name}")
+        order = self.order()
         with GraphWriter(folder) as writer:
             indptr, indices = write_csc(
-                passes_of(plan, self.model(), order), sizes.num_nodes, RULES, plan.buffer_bytes, writer
+                passes_of(self, self.model(), order), sizes.num_nodes, RULES, self.buffer_bytes, writer
             )
-            if plan.relations:
-                _fill_relations(plan, indptr, indices, writer.array("edge_types", indices.shape, np.int32))
-            classes, labels, splits = _vertices(plan, order)
+            if self.types[0]:
+                _relations(self, indptr, indices, writer.array("edge_types", indices.shape, np.int32))
+            classes, labels, splits = _vertices(self, order)
             writer.put("labels", labels)
             for split in ("train", "val", "test"):
                 writer.put(split, getattr(splits, split))
             features = writer.array("features", (sizes.num_nodes, sizes.num_features), np.float32)
-            _fill_features(plan, classes, features)
-            writer.finish_graph(name=plan.name, num_classes=sizes.num_classes, notes=plan.notes)
+            _fill_features(self, classes, features)
+            writer.finish_graph(name=self.name, num_classes=sizes.num_classes, notes=self.notes)
         return open_graph(folder)
 
 
-def passes_of(plan: Plan, model: EdgeModel, order: np.ndarray) -> Chunks:
+def passes_of(data: Synthetic, model: EdgeModel, order: np.ndarray) -> Chunks:
     """What begins a pass over all candidates."""
-    total = num_candidates(plan, model)
-    return lambda: _chunks(plan, model, order, total)
+    total = num_candidates(data, model)
+    return lambda: _chunks(data, model, order, total)
 
 
-def _chunks(plan: Plan, model: EdgeModel, order: np.ndarray, total: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _chunks(
+    data: Synthetic, model: EdgeModel, order: np.ndarray, total: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """All candidates as vertex ids, a chunk at a time, in the same two arrays."""
     src, dst = np.empty(min(_CHUNK, total), np.int32), np.empty(min(_CHUNK, total), np.int32)
-    key = plan.key(_PAIRS)
+    key = data.stream_key(_PAIRS)
     for first in range(0, total, _CHUNK):
         size = min(_CHUNK, total - first)
         model.fill(key, first, order, src[:size], dst[:size])
         yield src[:size], dst[:size]
 
 
-def num_candidates(plan: Plan, model: EdgeModel) -> int:
+def num_candidates(data: Synthetic, model: EdgeModel) -> int:
     """How many candidates leave about `num_edges / 2` distinct pairs.
 
     M candidates with pair probabilities r leave M * E[(1 - exp(-M r)) / (M r)] distinct pairs, the mean taken over
@@ -235,8 +214,8 @@ def num_candidates(plan: Plan, model: EdgeModel) -> int:
     Raises:
         ConfigError: so many are not to be had at this skew and locality.
     """
-    rates = model.pair_rates(plan.key(_PILOT), _PILOT_PAIRS)
-    target = plan.sizes.num_edges / 2
+    rates = model.pair_rates(data.stream_key(_PILOT), _PILOT_PAIRS)
+    target = data.sizes.num_edges / 2
     rates = rates[rates > 0]
 
     def distinct(candidates: float) -> float:
@@ -244,9 +223,9 @@ def num_candidates(plan: Plan, model: EdgeModel) -> int:
 
     low, high = target, 16 * target
     if distinct(high) < target:
-        found, most = plan.sizes.num_edges, int(2 * distinct(high))
-        mend = "lower dataset.num_edges, dataset.skew or dataset.locality, or raise dataset.num_nodes"
-        raise ConfigError(Problem("dataset.num_edges", found, f"at most about {most} at this skew and locality", mend))
+        found, most = data.sizes.num_edges, int(2 * distinct(high))
+        fix = "lower dataset.num_edges, dataset.skew or dataset.locality, or raise dataset.num_nodes"
+        raise ConfigError(Problem("dataset.num_edges", found, f"at most about {most} at this skew and locality", fix))
     while high - low > 1e-4 * low:
         middle = (low + high) / 2
         low, high = (low, middle) if distinct(middle) >= target else (middle, high)
@@ -255,31 +234,24 @@ def num_candidates(plan: Plan, model: EdgeModel) -> int:
     return -(-round(high) // step) * step
 
 
-def _vertices(plan: Plan, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, Splits]:
+def _vertices(data: Synthetic, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, Splits]:
     """Class (which features and edges follow) and label of each vertex, and the splits."""
-    sizes = plan.sizes
-    classes = latent_classes(order, plan.num_communities, sizes.num_classes)
-    labels = noisy_labels(np.uint64(plan.key(_LABELS)), classes, sizes.num_classes, plan.label_noise)
-    return classes, labels, random_split(sizes.num_nodes, sizes.train, sizes.val, seed=plan.seed, test=sizes.test)
+    sizes = data.sizes
+    classes = latent_classes(order, data.num_communities, sizes.num_classes)
+    labels = noisy_labels(np.uint64(data.stream_key(_LABELS)), classes, sizes.num_classes, data.label_noise)
+    return classes, labels, random_split(sizes.num_nodes, sizes.train, sizes.val, seed=data.seed, test=sizes.test)
 
 
-def _relations(plan: Plan, indptr: np.ndarray, indices: np.ndarray) -> torch.Tensor | None:
-    """`[E]` int32 types."""
-    if not plan.relations:
-        return None
-    types = np.empty(indices.shape, np.int32)
-    _fill_relations(plan, indptr, indices, types)
+def _relations(data: Synthetic, indptr: np.ndarray, indices: np.ndarray, types: np.ndarray) -> torch.Tensor:
+    """`types` `[E]` int32, filled."""
+    edge_relations(np.uint64(data.stream_key(_RELATIONS)), indptr, indices, *data.types, types)
     return torch.from_numpy(types)
 
 
-def _fill_relations(plan: Plan, indptr: np.ndarray, indices: np.ndarray, types: np.ndarray) -> None:
-    edge_relations(np.uint64(plan.key(_RELATIONS)), indptr, indices, plan.relations, plan.inverses, types)
-
-
-def _fill_features(plan: Plan, classes: np.ndarray, features: np.ndarray) -> None:
+def _fill_features(data: Synthetic, classes: np.ndarray, features: np.ndarray) -> None:
     num_nodes, num_features = features.shape
-    centroids = unit_rows(np.uint64(plan.key(_CENTROIDS)), plan.sizes.num_classes, num_features, plan.signal)
-    key = np.uint64(plan.key(_NOISE))
+    centroids = unit_rows(np.uint64(data.stream_key(_CENTROIDS)), data.sizes.num_classes, num_features, data.signal)
+    key = np.uint64(data.stream_key(_NOISE))
     rows = max(1, _FEATURE_BYTES // (4 * num_features))
     for first in range(0, num_nodes, rows):
         class_features(key, first, classes, centroids, features[first : first + rows])

@@ -13,7 +13,7 @@ from gnnexp.datasets.base import check_memory
 from gnnexp.datasets.reading.tables import unpacked_limit
 from gnnexp.errors import DataError, Problem
 
-MEMBERS_MEND = "get it again, or unpack it and set dataset.path to the folder"
+MEMBERS_FIX = "get it again, or unpack it and set dataset.path to the folder"
 # A published archive has a handful; each further header would cost time.
 _MAX_MEMBERS = 64
 
@@ -36,11 +36,10 @@ def read_archive(path: Path, names: Iterable[str]) -> dict[str, bytes]:
     except (OSError, EOFError, zlib.error, tarfile.TarError, ValueError) as error:
         found = str(error)[:200] or type(error).__name__
         allowed = "must be a whole .tar.gz of regular files"
-        raise DataError(Problem(str(path), found, allowed, MEMBERS_MEND)) from None
-    missing = [Problem(f"{path}: {name}", f"has {', '.join(sorted(files))[:200]}", "this file is needed", MEMBERS_MEND)
+        raise DataError(Problem(str(path), found, allowed, MEMBERS_FIX)) from None
+    missing = [Problem(f"{path}: {name}", f"has {', '.join(sorted(files))[:200]}", "this file is needed", MEMBERS_FIX)
                for name in names if name not in files]
-    if missing:
-        raise DataError(missing)
+    DataError.raise_all(missing)
     return {name: files[name] for name in names}
 
 

@@ -31,8 +31,8 @@ def as_labels(rows: np.ndarray | None, path: Path) -> np.ndarray | None:
     if values.dtype.kind == "f":
         values = np.where(np.isnan(values), -1, values)
         if (np.isfinite(values) & (values != np.floor(values))).any():
-            mend = "number the classes from 0 on"
-            raise DataError(Problem(f"labels of {path}", "fractions", "classes must be whole numbers", mend))
+            fix = "number the classes from 0 on"
+            raise DataError(Problem(f"labels of {path}", "fractions", "classes must be whole numbers", fix))
     smallest, largest = values.min(initial=0).item(), values.max(initial=0).item()
     if largest >= _MAX_CLASS or smallest < -_MAX_CLASS:
         raise DataError(Problem(f"labels of {path}", f"{smallest}..{largest}", "classes must be below 2^31",

@@ -58,13 +58,11 @@ class NpzFile:
             DataError: those that are not.
         """
         found = ", ".join(sorted(self._members))[:200]
-        missing = [
+        DataError.raise_all([
             Problem(f"{self.path}: {name}", f"has {found}", "this array is needed", "check that it is the right file")
             for name in names
             if name not in self._members
-        ]
-        if missing:
-            raise DataError(missing)
+        ])
 
     def __contains__(self, name: str) -> bool:
         return name in self._members

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from gnnexp.datasets.base import believable, check_memory
+from gnnexp.datasets.base import believable, check_memory, require
 from gnnexp.datasets.reading.npz import NpzFile
 from gnnexp.datasets.reading.tables import Table
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.findings import Findings
-from gnnexp.files.regular import is_file
 
-FORMAT_MEND = "check that it is the folder of an ogbn-* or ogbl-* dataset"
+FORMAT_FIX = "check that it is the folder of an ogbn-* or ogbl-* dataset"
 
 
 @dataclass(frozen=True)
@@ -63,21 +61,6 @@ def read_table(path: Path, dtype: Literal["int64", "float32", "float64"], high: 
     return Table(path, dtype, low=0 if dtype == "int64" else None, high=high).read()
 
 
-def require(paths: Iterable[Path]) -> None:
-    """Check that all these files are there.
-
-    Raises:
-        DataError: those that are not.
-    """
-    missing = [
-        Problem(str(path), "missing", "this file of the dataset is needed", FORMAT_MEND)
-        for path in paths
-        if not is_file(path)
-    ]
-    if missing:
-        raise DataError(missing)
-
-
 def check_count(num_nodes: int, edges: np.ndarray | None, key: str, findings: Findings) -> None:
     """Check that the vertices are not far more than the edges, before arrays of their number are made.
 
@@ -88,7 +71,7 @@ def check_count(num_nodes: int, edges: np.ndarray | None, key: str, findings: Fi
         return
     if edges is not None:
         findings.problems.append(Problem(key, f"{num_nodes} vertices with {edges.shape[0]} edges", "must be the number "
-                                         "of vertices", FORMAT_MEND))
+                                         "of vertices", FORMAT_FIX))
     findings.raise_all()
 
 
@@ -96,17 +79,17 @@ def read_text(folder: Path, findings: Findings) -> OgbRaw:
     """The layout of most: text files. Problems of all but V are found by `findings`."""
     raw = folder / "raw"
     needed = [raw / "edge.csv.gz", raw / "num-node-list.csv.gz"]
-    require(needed)
+    require(needed, FORMAT_FIX)
     counts = read_table(needed[1], "int64")
     if counts.size != 1 or int(counts[0, 0]) == 0:
-        raise DataError(Problem(str(needed[1]), counts.tolist(), "must be one number of vertices", FORMAT_MEND))
+        raise DataError(Problem(str(needed[1]), counts.tolist(), "must be one number of vertices", FORMAT_FIX))
     num_nodes = int(counts[0, 0])
     check_memory(24 * num_nodes, f"{needed[1]}: {num_nodes} vertices")
 
     def read_edges() -> np.ndarray:
         edges = read_table(needed[0], "int64", high=num_nodes)
         if edges.shape[1] != 2:
-            raise DataError(Problem(str(needed[0]), f"{edges.shape[1]} columns", "must have two columns", FORMAT_MEND))
+            raise DataError(Problem(str(needed[0]), f"{edges.shape[1]} columns", "must have two columns", FORMAT_FIX))
         return edges
 
     def optional(name: str, dtype: Literal["float32", "float64"], rows: int | None) -> np.ndarray | None:
@@ -115,7 +98,7 @@ def read_text(folder: Path, findings: Findings) -> OgbRaw:
             return None
         table = read_table(path, dtype)
         if rows is not None and table.shape[0] != rows:
-            raise DataError(Problem(str(path), f"{table.shape[0]} rows", f"must have {rows}", FORMAT_MEND))
+            raise DataError(Problem(str(path), f"{table.shape[0]} rows", f"must have {rows}", FORMAT_FIX))
         return table
 
     edges = findings.attempt(read_edges)
@@ -139,12 +122,12 @@ def read_binary(folder: Path) -> OgbRaw:
     counted = counts.size == 1 and counts.dtype.kind in "iu" and int(counts.ravel()[0]) > 0
     if edges.ndim != 2 or edges.shape[0] != 2 or edges.dtype.kind not in "iu" or not counted:
         found = f"edge_index {edges.dtype} {edges.shape}, num_nodes_list {counts.dtype} {counts.shape}"
-        raise DataError(Problem(str(path), found, "must be [2, E] integers and one count", FORMAT_MEND))
+        raise DataError(Problem(str(path), found, "must be [2, E] integers and one count", FORMAT_FIX))
     num_nodes = int(counts.ravel()[0])
     check_memory(24 * num_nodes, f"{path}: {num_nodes} vertices")
     check_count(num_nodes, edges.T, f"{path}: num_nodes_list", Findings())
     values = labels.array("node_label").astype(np.float64)
     if values.size == 0 or values.shape[:1] != (num_nodes,):
         key = f"{labels.path}: node_label"
-        raise DataError(Problem(key, values.shape, f"must have {num_nodes} rows", FORMAT_MEND))
+        raise DataError(Problem(key, values.shape, f"must have {num_nodes} rows", FORMAT_FIX))
     return OgbRaw(edges.T, num_nodes, features, values.reshape(num_nodes, -1), None, str(path))

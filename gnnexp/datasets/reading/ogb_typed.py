@@ -10,8 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from gnnexp.datasets.base import check_memory
-from gnnexp.datasets.reading.ogb_raw import FORMAT_MEND, OgbRaw, OgbTypes, check_count, read_table, require
+from gnnexp.datasets.base import check_memory, require
+from gnnexp.datasets.reading.ogb_raw import FORMAT_FIX, OgbRaw, OgbTypes, check_count, read_table
 from gnnexp.datasets.reading.tables import Table
 from gnnexp.errors import DataError, Problem
 from gnnexp.files.findings import Findings
@@ -29,7 +29,7 @@ def read_typed(folder: Path) -> OgbRaw:
         DataError: all that is missing or wrong.
     """
     raw = folder / "raw"
-    require([raw / TYPES, raw / _TRIPLETS])
+    require([raw / TYPES, raw / _TRIPLETS], FORMAT_FIX)
     nodes = _node_types(raw / TYPES)
     triplets = _triplets(raw / _TRIPLETS, nodes)
     findings = Findings()
@@ -61,7 +61,7 @@ def _node_types(path: Path) -> dict[str, range]:
     names, counts = rows if len(rows) == 2 else ([], [])
     sound = len(names) == len(counts) == len(set(names)) > 0 and all(map(_NAME.fullmatch, names))
     if not sound or not all(count.isdecimal() and len(count) < 16 for count in counts):
-        raise DataError(Problem(str(path), str(rows)[:80], "must be a line of names and one of counts", FORMAT_MEND))
+        raise DataError(Problem(str(path), str(rows)[:80], "must be a line of names and one of counts", FORMAT_FIX))
     sizes = [int(count) for count in counts]
     check_memory(24 * sum(sizes), f"{path}: {sum(sizes)} vertices")
     starts = np.cumsum([0, *sizes]).tolist()
@@ -75,14 +75,14 @@ def _triplets(path: Path, nodes: Mapping[str, range]) -> list[list[str]]:
              if len(row) != 3 or not {row[0], row[2]} <= set(nodes) or not _NAME.fullmatch(row[1])]
     if wrong or not rows or len(set(map(tuple, rows))) < len(rows):
         allowed = f"must be head, relation and tail, each once, of the types {', '.join(nodes)}"
-        raise DataError(Problem(str(path), str(wrong or rows)[:80], allowed, FORMAT_MEND))
+        raise DataError(Problem(str(path), str(wrong or rows)[:80], allowed, FORMAT_FIX))
     return rows
 
 
 def _edges(raw: Path, triplet: list[str], nodes: Mapping[str, range]) -> np.ndarray:
     """`[n, 2]` of one relation, in the ids of all vertices."""
     path = raw / "relations" / "___".join(triplet) / "edge.csv.gz"
-    require([path])
+    require([path], FORMAT_FIX)
     head, tail = nodes[triplet[0]], nodes[triplet[2]]
     pairs = read_table(path, "int64", high=max(len(head), len(tail)))
     if pairs.size == 0:
@@ -90,7 +90,7 @@ def _edges(raw: Path, triplet: list[str], nodes: Mapping[str, range]) -> np.ndar
     if pairs.shape[1] != 2 or (pairs.max(axis=0) >= (len(head), len(tail))).any():
         found = f"{pairs.shape[1]} columns up to {pairs.max(axis=0).tolist()}"
         allowed = f"must be two columns, below {len(head)} and {len(tail)}"
-        raise DataError(Problem(str(path), found, allowed, FORMAT_MEND))
+        raise DataError(Problem(str(path), found, allowed, FORMAT_FIX))
     pairs += (head.start, tail.start)
     return pairs
 
@@ -113,7 +113,7 @@ def _labels(raw: Path, nodes: Mapping[str, range]) -> tuple[np.ndarray, str]:
     found = dict(_tables(raw, "node-label", nodes, "float64"))
     if len(found) != 1:
         allowed = "must have the folder of one type of vertices, with its labels"
-        raise DataError(Problem(str(raw / "node-label"), sorted(found), allowed, FORMAT_MEND))
+        raise DataError(Problem(str(raw / "node-label"), sorted(found), allowed, FORMAT_FIX))
     (name, table), = found.items()
     labels = np.full((sum(map(len, nodes.values())), table.shape[1]), np.nan)
     labels[nodes[name].start : nodes[name].stop] = table
@@ -129,5 +129,5 @@ def _tables(
         if is_file(path):
             table = read_table(path, dtype)
             if table.shape[0] != len(members):
-                raise DataError(Problem(str(path), f"{table.shape[0]} rows", f"must have {len(members)}", FORMAT_MEND))
+                raise DataError(Problem(str(path), f"{table.shape[0]} rows", f"must have {len(members)}", FORMAT_FIX))
             yield name, table

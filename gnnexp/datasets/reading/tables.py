@@ -194,14 +194,14 @@ class Table:
                 if not why and not self._without_marks(line).isascii():
                     why = "must be ASCII between its numbers too"
                 if why:
-                    mend = self._mend(line, first=width == 0)
-                    problems.append(Problem(f"{self.path}, line {number}", line.strip()[:80], why, mend))
+                    fix = self._fix(line, first=width == 0)
+                    problems.append(Problem(f"{self.path}, line {number}", line.strip()[:80], why, fix))
                 width = width or len(cells)
                 if len(problems) == _MAX_SHOWN:
                     break
         return problems
 
-    def _mend(self, line: str, *, first: bool) -> str:
+    def _fix(self, line: str, *, first: bool) -> str:
         """Of a line that is wrong; what is `first` may hold the columns' names."""
         if not self.settable:
             return "correct or remove this line"

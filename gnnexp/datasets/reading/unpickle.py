@@ -75,8 +75,8 @@ class Pickles:
         return machine.result()
 
     def _refused(self, why: str) -> DataError:
-        mend = "get the file again from its publisher; nothing in it was executed"
-        return DataError(Problem(self.key, why, "a pickle of plain arrays, sparse matrices, lists and dicts", mend))
+        fix = "get the file again from its publisher; nothing in it was executed"
+        return DataError(Problem(self.key, why, "a pickle of plain arrays, sparse matrices, lists and dicts", fix))
 
 
 def as_array(value: object, key: str) -> np.ndarray:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from gnnexp.datasets.splits.split import check_shares, rank_bounds
+from gnnexp.datasets.splits.split import check_fractions, rank_bounds
 from gnnexp.errors import ConfigError, DataError, Problem
 from gnnexp.graph.graph import Graph
 from gnnexp.kernels.compiled import compiled
@@ -30,12 +30,12 @@ def check_link_split(link_split: LinkSplit) -> None:
     """
     if link_split is None:
         return
-    mend = "set dataset.link_split={val:0.05,test:0.1}"
+    fix = "set dataset.link_split={val:0.05,test:0.1}"
     if set(link_split) != set(_SHARES) or not all(isinstance(share, float | int) for share in link_split.values()):
-        raise ConfigError(Problem("dataset.link_split", dict(link_split), "must be the shares val and test", mend))
-    check_shares(**{f"link_split.{name}": share for name, share in link_split.items()})
+        raise ConfigError(Problem("dataset.link_split", dict(link_split), "must be the shares val and test", fix))
+    check_fractions(**{f"link_split.{name}": share for name, share in link_split.items()})
     if sum(link_split.values()) >= 1:
-        raise ConfigError(Problem("dataset.link_split", dict(link_split), "must leave links to train on", mend))
+        raise ConfigError(Problem("dataset.link_split", dict(link_split), "must leave links to train on", fix))
 
 
 def hold_out(graph: Graph, link_split: LinkSplit, *, seed: int, reverses: int) -> Graph:

@@ -25,7 +25,7 @@ def vertex_words(seed: int, num_nodes: int) -> np.ndarray:
     return words
 
 
-def check_shares(**shares: float | None) -> None:
+def check_fractions(**shares: float | None) -> None:
     """Check that shares of a split, by config key, lie in [0, 1] and do not add up to more than 1.
 
     Raises:
@@ -40,8 +40,7 @@ def check_shares(**shares: float | None) -> None:
     if not problems and sum(given.values()) > 1 + 1e-9:
         keys = ", ".join(f"dataset.{name}" for name in given)
         problems.append(Problem(keys, list(given.values()), "must not add up to more than 1", "lower one of them"))
-    if problems:
-        raise ConfigError(problems)
+    ConfigError.raise_all(problems)
 
 
 def random_split(
@@ -113,8 +112,7 @@ def per_class_split(labels: np.ndarray, num_train: int, num_val: int, *, seed: i
         members = members[np.argsort(words[members], kind="stable")]
         roles[members[:num_train]] = 0
         roles[members[num_train : num_train + num_val]] = 1
-    if problems:
-        raise DataError(problems)
+    DataError.raise_all(problems)
     return Splits(*(torch.from_numpy(np.flatnonzero(among & (roles == role))) for role in range(3)))
 
 

@@ -79,7 +79,7 @@ class ArrayFolder:
         return found
 
 
-def mend(folder: Path) -> str:
+def fix(folder: Path) -> str:
     """What helps against every damage of a stored folder."""
     return f"delete {folder} and let it be written again"
 
@@ -98,10 +98,10 @@ def read_folder(folder: Path, kind: str, schema: int) -> ArrayFolder:
     version = meta.get("schema")
     if type(version) is not int or not 1 <= version <= schema:
         raise DataError(Problem(str(path), version, f"schema must be 1 to {schema}",
-                                "upgrade gnnexp if it was written by a later version, else " + mend(folder)))
+                                "upgrade gnnexp if it was written by a later version, else " + fix(folder)))
     arrays = meta.pop("arrays", None)
     if not isinstance(arrays, dict):
-        raise DataError(Problem(str(path), type(arrays).__name__, "arrays must be a mapping", mend(folder)))
+        raise DataError(Problem(str(path), type(arrays).__name__, "arrays must be a mapping", fix(folder)))
     problems: list[Problem] = []
     specs: dict[str, ArraySpec] = {}
     for name, entry in arrays.items():
@@ -109,7 +109,7 @@ def read_folder(folder: Path, kind: str, schema: int) -> ArrayFolder:
         if isinstance(spec, ArraySpec):
             specs[name] = spec
         else:
-            problems.append(Problem(f"{path}: {name[:80]}", str(entry)[:80], spec, mend(folder)))
+            problems.append(Problem(f"{path}: {name[:80]}", str(entry)[:80], spec, fix(folder)))
     if problems:
         raise DataError(problems)
     return ArrayFolder(folder, meta, specs)
@@ -123,13 +123,13 @@ def _read_json(path: Path, kind: str) -> dict[str, Any]:
         raise DataError(Problem(str(path), str(error)[:200], f"must be the meta.json of a {kind}",
                                 f"give a folder that holds a {kind}")) from None
     if len(text) > MAX_META_BYTES:
-        raise DataError(Problem(str(path), f"more than {MAX_META_BYTES} bytes", "must be small", mend(path.parent)))
+        raise DataError(Problem(str(path), f"more than {MAX_META_BYTES} bytes", "must be small", fix(path.parent)))
     try:
         meta = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DataError(Problem(str(path), str(error)[:200], "must be valid JSON", mend(path.parent))) from None
+        raise DataError(Problem(str(path), str(error)[:200], "must be valid JSON", fix(path.parent))) from None
     if not isinstance(meta, dict):
-        raise DataError(Problem(str(path), type(meta).__name__, "must be a JSON object", mend(path.parent)))
+        raise DataError(Problem(str(path), type(meta).__name__, "must be a JSON object", fix(path.parent)))
     return meta
 
 
@@ -153,18 +153,18 @@ def _load(path: Path, spec: ArraySpec, *, mmap: bool, verify: Verify) -> Tensor:
     try:
         header = file_header(path)
     except DataError as error:
-        raise DataError([replace(problem, mend=mend(path.parent)) for problem in error.problems]) from None
+        raise DataError([replace(problem, fix=fix(path.parent)) for problem in error.problems]) from None
     dtype, shape, problems = header.dtype.str, header.shape, []
     if dtype not in DTYPES or (header.fortran and len(shape) > 1):
         found = f"{dtype} {list(shape)}{' in Fortran order' if header.fortran else ''}"
         allowed = f"must be numbers in C order, of dtype {', '.join(DTYPES)}"
-        problems.append(Problem(str(path), found, allowed, mend(path.parent)))
+        problems.append(Problem(str(path), found, allowed, fix(path.parent)))
     elif verify != "none" and (dtype, shape) != (spec.dtype, spec.shape):
         problems.append(Problem(str(path), f"{dtype} {list(shape)}",
-                                f"must be {spec.dtype} {list(spec.shape)} as {META} says", mend(path.parent)))
+                                f"must be {spec.dtype} {list(spec.shape)} as {META} says", fix(path.parent)))
     elif verify == "checksums" and (digest := file_sha256(path)) != spec.sha256:
         problems.append(Problem(str(path), f"sha256 {digest[:16]}…", f"must be {spec.sha256[:16]}…: bytes have changed",
-                                mend(path.parent)))
+                                fix(path.parent)))
     if problems:
         raise DataError(problems)
     return _tensor(path, header, mmap=mmap)

@@ -120,5 +120,5 @@ def _append(spool: IO[bytes], indices: np.ndarray, writer: ArrayWriter) -> None:
         while rest:
             rest = rest[spool.write(rest) :]
     except OSError as error:
-        mend = "make room there or choose another place"
-        raise DataError(Problem(str(writer.folder), error.strerror, "needs room for all edges", mend)) from None
+        fix = "make room there or choose another place"
+        raise DataError(Problem(str(writer.folder), error.strerror, "needs room for all edges", fix)) from None

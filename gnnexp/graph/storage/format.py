@@ -16,7 +16,7 @@ from torch import Tensor
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.graph import Graph, Splits
 from gnnexp.graph.sparse import SparseRows
-from gnnexp.graph.storage.arrays import META, ArrayFolder, Verify, mend, read_folder
+from gnnexp.graph.storage.arrays import META, ArrayFolder, Verify, fix, read_folder
 from gnnexp.graph.storage.layout import FIELDS, LINKS, SPARSE, SPLITS, arrays_of, check_layout
 from gnnexp.graph.storage.writer import ArrayWriter
 
@@ -84,7 +84,7 @@ def open_graph(folder: Path, *, mmap: bool = True, verify: Verify = "sizes") -> 
             call that on a graph from elsewhere.
 
     Raises:
-        DataError: all that is missing, damaged or inconsistent, each with the file, what was found, and the mend.
+        DataError: all that is missing, damaged or inconsistent, each with the file, what was found, and the fix.
     """
     stored = read_folder(folder, KIND, SCHEMA)
     problems = _check_meta(stored)
@@ -119,7 +119,7 @@ def _graph_of(meta: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> Graph:
 
 
 def _check_meta(stored: ArrayFolder) -> list[Problem]:
-    path, meta, help_ = str(stored.folder / META), stored.meta, mend(stored.folder)
+    path, meta, help_ = str(stored.folder / META), stored.meta, fix(stored.folder)
     problems = [
         Problem(f"{path}: {key}", str(meta.get(key))[:80], "must be a count from 0 on", help_)
         for key in ("num_nodes", "num_edges", "num_classes", "num_features")
@@ -140,12 +140,12 @@ def _check_arrays(stored: ArrayFolder, arrays: Mapping[str, Tensor]) -> list[Pro
         return str(stored.folder / f"{name}.npy")
 
     num_nodes, num_edges = stored.meta["num_nodes"], stored.meta["num_edges"]
-    problems = check_layout(arrays, num_nodes, num_edges, key, mend(stored.folder))
+    problems = check_layout(arrays, num_nodes, num_edges, key, fix(stored.folder))
     if not problems:
         ends = [int(arrays["indptr"][0]), int(arrays["indptr"][-1])]
         if ends != [0, num_edges]:
-            problems.append(Problem(key("indptr"), ends, f"must run from 0 to {num_edges}", mend(stored.folder)))
+            problems.append(Problem(key("indptr"), ends, f"must run from 0 to {num_edges}", fix(stored.folder)))
         if "features" in arrays and arrays["features"].shape[1] != stored.meta["num_features"]:
             problems.append(Problem(key("features"), list(arrays["features"].shape),
-                                    f"must have {stored.meta['num_features']} columns", mend(stored.folder)))
+                                    f"must have {stored.meta['num_features']} columns", fix(stored.folder)))
     return problems

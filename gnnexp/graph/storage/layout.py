@@ -65,7 +65,7 @@ def arrays_of(graph: Graph) -> dict[str, Tensor]:
 
 
 def check_layout(
-    arrays: Mapping[str, Tensor], num_nodes: int, num_edges: int, key: Callable[[str], str], mend: str
+    arrays: Mapping[str, Tensor], num_nodes: int, num_edges: int, key: Callable[[str], str], fix: str
 ) -> list[Problem]:
     """Every array whose name, dtype, dimensions or length is wrong; reads none of their values.
 
@@ -74,40 +74,40 @@ def check_layout(
         num_nodes: V.
         num_edges: E.
         key: what an array is called in a message.
-        mend: what a user can do about it.
+        fix: what a user can do about it.
     """
     lengths = {"V + 1": num_nodes + 1, "V": num_nodes, "E": num_edges}
     problems = []
     for name, tensor in arrays.items():
         field = FIELDS.get(name)
         if field is None:
-            problems.append(Problem(key(name), name, f"must be one of {', '.join(FIELDS)}", mend))
+            problems.append(Problem(key(name), name, f"must be one of {', '.join(FIELDS)}", fix))
             continue
         if tensor.dtype not in field.dtypes:
             allowed = " or ".join(str(dtype).removeprefix("torch.") for dtype in field.dtypes)
-            problems.append(Problem(key(name), str(tensor.dtype).removeprefix("torch."), f"must be {allowed}", mend))
+            problems.append(Problem(key(name), str(tensor.dtype).removeprefix("torch."), f"must be {allowed}", fix))
         if tensor.dim() not in field.dims:
             allowed = " or ".join(map(str, field.dims))
-            problems.append(Problem(key(name), list(tensor.shape), f"must have {allowed} dimensions", mend))
+            problems.append(Problem(key(name), list(tensor.shape), f"must have {allowed} dimensions", fix))
         elif field.rows is not None and tensor.shape[0] != lengths[field.rows]:
             problems.append(Problem(key(name), f"{tensor.shape[0]} rows", f"must have {lengths[field.rows]} "
-                                    f"({field.rows}, with V = {num_nodes} vertices and E = {num_edges} edges)", mend))
-    return problems + _check_pairs(arrays, key, mend)
+                                    f"({field.rows}, with V = {num_nodes} vertices and E = {num_edges} edges)", fix))
+    return problems + _check_pairs(arrays, key, fix)
 
 
-def _check_pairs(arrays: Mapping[str, Tensor], key: Callable[[str], str], mend: str) -> list[Problem]:
+def _check_pairs(arrays: Mapping[str, Tensor], key: Callable[[str], str], fix: str) -> list[Problem]:
     problems = [
-        Problem(key(name), list(tensor.shape), "must be [n, 2], or [n, 3] with a relation", mend)
+        Problem(key(name), list(tensor.shape), "must be [n, 2], or [n, 3] with a relation", fix)
         for name, tensor in arrays.items()
         if name.startswith("links_") and tensor.dim() == 2 and tensor.shape[1] not in (2, 3)
     ]
     here = {name for name in SPARSE if name in arrays}
     if here and here != set(SPARSE):
-        problems += [Problem(key(name), None, "sparse features need all three arrays", mend)
+        problems += [Problem(key(name), None, "sparse features need all three arrays", fix)
                      for name in SPARSE if name not in here]
     elif here and arrays[SPARSE[1]].shape != arrays[SPARSE[2]].shape:
         problems.append(Problem(key(SPARSE[2]), list(arrays[SPARSE[2]].shape),
-                                f"must have one value per column entry: {list(arrays[SPARSE[1]].shape)}", mend))
+                                f"must have one value per column entry: {list(arrays[SPARSE[1]].shape)}", fix))
     if here and "features" in arrays:
-        problems.append(Problem(key("features"), "dense and sparse", "must be one or the other", mend))
+        problems.append(Problem(key("features"), "dense and sparse", "must be one or the other", fix))
     return problems

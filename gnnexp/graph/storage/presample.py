@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gnnexp.errors import DataError, Problem
 from gnnexp.graph.graph import Graph
-from gnnexp.graph.storage.arrays import mend, read_folder
+from gnnexp.graph.storage.arrays import fix, read_folder
 from gnnexp.graph.storage.writer import ArrayWriter
 
 KIND, SCHEMA = "presample", 1
@@ -64,6 +64,6 @@ def open_presample(folder: Path, graph: Graph) -> Presample:
     told = meta.get("epochs"), meta.get("seconds"), meta.get("convergence")
     if wrong or not (isinstance(told[0], int) and isinstance(told[1], int | float) and isinstance(told[2], list)):
         raise DataError(Problem(str(folder), str(found)[:80], f"must be counts of a graph with {graph.num_nodes} "
-                                f"vertices and {graph.num_edges} edges", mend(folder)))
+                                f"vertices and {graph.num_edges} edges", fix(folder)))
     arrays = stored.tensors(verify="sizes")
     return Presample(**arrays, epochs=meta["epochs"], seconds=float(meta["seconds"]), convergence=meta["convergence"])

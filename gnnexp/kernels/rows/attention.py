@@ -131,8 +131,8 @@ def unweigh(
     )
 
 
-class Phase(IntEnum):
-    """What `edge_phase` computes, from `a` (`[S * K]` or `[E * K]`) and `b` (`[D * K]`)."""
+class EdgeOperation(IntEnum):
+    """What `edge_operation` computes, from `a` (`[S * K]` or `[E * K]`) and `b` (`[D * K]`)."""
 
     SCORE = 0  # out[e] = a[src] + b[dst]
     SUM = 1  # out[dst] = sum of a[e]
@@ -143,7 +143,7 @@ class Phase(IntEnum):
 
 @RowKernel
 @compiled(nogil=True)
-def _phase_range(
+def _operation_range(
     first: int, last: int, phase: int, indptr: np.ndarray, index: np.ndarray, a: np.ndarray, b: np.ndarray, heads: int,
     out: np.ndarray, shape: int,
 ) -> None:
@@ -171,8 +171,10 @@ def _phase_range(
                     store(out, e * heads, heads, own)
 
 
-def edge_phase(phase: Phase, edges: Edges, a: np.ndarray, b: np.ndarray, heads: int, out: np.ndarray) -> None:
-    """One phase of attention (see `Phase`), for the paradigms that exchange data between phases; `out` is written."""
+def edge_operation(
+    operation: EdgeOperation, edges: Edges, a: np.ndarray, b: np.ndarray, heads: int, out: np.ndarray
+) -> None:
+    """One operation of attention, for the paradigms that exchange data between operations; `out` is written."""
     form = layout(heads, out.itemsize)
     bounds = by_edges(edges.indptr, 4 * edges.index.size * heads)
-    _phase_range(bounds, int(phase), edges.indptr, edges.index, a, b, heads, out, form.code)
+    _operation_range(bounds, int(operation), edges.indptr, edges.index, a, b, heads, out, form.code)

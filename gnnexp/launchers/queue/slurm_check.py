@@ -18,7 +18,7 @@ _KEY = "hardware.launcher."
 
 
 @dataclass(frozen=True)
-class Partition:
+class SlurmPartition:
     """A partition of the cluster.
 
     Attributes:
@@ -55,7 +55,7 @@ def check_against_cluster(launcher: SlurmLauncher, hardware: HardwareConfig) -> 
     return _check_fit(launcher, hardware, by_name[wanted])
 
 
-def _check_fit(launcher: SlurmLauncher, hardware: HardwareConfig, there: Partition) -> list[Problem]:
+def _check_fit(launcher: SlurmLauncher, hardware: HardwareConfig, there: SlurmPartition) -> list[Problem]:
     cpus, gpus = hardware.workers * launcher.cpus_per_task, hardware.workers * launcher.gpus_per_task
     limit = there.limit_min
     rules = [
@@ -72,8 +72,8 @@ def _check_fit(launcher: SlurmLauncher, hardware: HardwareConfig, there: Partiti
         (_KEY + "mem_gb", launcher.mem_gb, launcher.mem_gb is None or launcher.mem_gb * 1000 <= there.mem_mb * 1.024,
          f"its nodes have {there.mem_mb / 1024:.1f} GB", f"{_KEY}mem_gb={there.mem_mb // 1024}"),
     ]
-    problems = [Problem(key, value, f"partition {there.name}: {allowed}", mend)
-                for key, value, holds, allowed, mend in rules if not holds]
+    problems = [Problem(key, value, f"partition {there.name}: {allowed}", fix)
+                for key, value, holds, allowed, fix in rules if not holds]
     if hardware.device == "cuda" and launcher.gpus_per_task == 0:
         problems.append(Problem(_KEY + "gpus_per_task", 0, "hardware.device=cuda needs a GPU for each rank",
                                 f"{_KEY}gpus_per_task=1"))
@@ -87,15 +87,15 @@ def _sinfo() -> str:
     return reply.text
 
 
-def read_partitions(text: str) -> list[Partition]:
+def read_partitions(text: str) -> list[SlurmPartition]:
     """Partitions from `sinfo -o "%P|%l|%D|%c|%m|%G"`, lines of different node kinds joined."""
-    found: dict[str, Partition] = {}
+    found: dict[str, SlurmPartition] = {}
     for line in text.splitlines():
         name, limit, nodes, cpus, mem, gres = line.split("|")
-        one = Partition(name.rstrip("*"), name.endswith("*"), _minutes(limit), _number(nodes), _number(cpus),
+        one = SlurmPartition(name.rstrip("*"), name.endswith("*"), _minutes(limit), _number(nodes), _number(cpus),
                         _number(mem), sum(_number(n) for n in re.findall(r"gpu(?::[A-Za-z][\w.-]*)?:(\d+)", gres)))
         old = found.get(one.name)
-        found[one.name] = one if old is None else Partition(
+        found[one.name] = one if old is None else SlurmPartition(
             one.name, one.default, one.limit_min, old.nodes + one.nodes, max(old.cpus, one.cpus),
             max(old.mem_mb, one.mem_mb), max(old.gpus, one.gpus))
     return list(found.values())

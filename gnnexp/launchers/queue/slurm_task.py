@@ -36,7 +36,8 @@ class Task:
         if not is_of_run(Path(self.run_dir), self.token):
             sys.exit(f"gnnexp: {self.run_dir} is no longer this job's: it was resumed without it")
         rank, ranks = os.environ["SLURM_PROCID"], os.environ["SLURM_NTASKS"]
-        hardware = HardwareConfig(**self.hardware)
+        # Jobs of earlier versions have an emulated slow rank.
+        hardware = HardwareConfig(**{name: value for name, value in self.hardware.items() if name != "straggler"})
         variables = worker_variables(hardware, self.cores * hardware.workers) | {
             "RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": os.environ["SLURM_LOCALID"],
             "LOCAL_WORLD_SIZE": str(hardware.workers), "GNNEXP_NODE": os.environ.get("SLURMD_NODENAME", ""),

@@ -23,14 +23,14 @@ from gnnexp.ops.first_order import FirstOrderFunction
 from gnnexp.placement.chunks import Chunk
 from gnnexp.tiers.tier import DeviceTier
 
-Work = Callable[[Chunk, Tensor, Tensor | None], Tensor]
+ChunkWork = Callable[[Chunk, Tensor, Tensor | None], Tensor]
 # Of a chunk: forward, backward with a forward pass again, or backward over the transpose alone.
 Pass = Literal["forward", "again", "transposed"]
 
 
 def in_chunks(
-    work: Work, x: Tensor, edges: Tensor | None, chunks: Sequence[Chunk], tier: DeviceTier, *, width: int,
-    per_edge: bool = False, transposed: Work | None = None,
+    work: ChunkWork, x: Tensor, edges: Tensor | None, chunks: Sequence[Chunk], tier: DeviceTier, *, width: int,
+    per_edge: bool = False, transposed: ChunkWork | None = None,
 ) -> Tensor:
     """`[D, d']`: what `work(chunk, rows of x, rows of edges)` gives of every chunk, in order; `[E, d']` if `per_edge`.
 
@@ -66,7 +66,7 @@ def static_weights(layer: Layer, chunks: Sequence[Chunk], device: torch.device) 
     return None if parts[0] is None else torch.cat([part for part in parts if part is not None])
 
 
-def run_forward(work: Work, chunk: Chunk, x: Tensor, edges: Tensor | None, tier: DeviceTier, into: Tensor) -> None:
+def run_forward(work: ChunkWork, chunk: Chunk, x: Tensor, edges: Tensor | None, tier: DeviceTier, into: Tensor) -> None:
     """One chunk without a graph; its rows go to `into` `[D, d']`."""
     with visit(chunk, tier, (x, edges, into)) as here, torch.no_grad():
         own = None if edges is None else tier.enter(edges.detach()[chunk.edges])
@@ -74,7 +74,7 @@ def run_forward(work: Work, chunk: Chunk, x: Tensor, edges: Tensor | None, tier:
 
 
 def run_backward(
-    work: Work, chunk: Chunk, x: Tensor, edges: Tensor | None, tier: DeviceTier, gradient: Tensor,
+    work: ChunkWork, chunk: Chunk, x: Tensor, edges: Tensor | None, tier: DeviceTier, gradient: Tensor,
     x_gradient: Tensor | None, edges_gradient: Tensor | None,
 ) -> None:
     """One chunk again, with a graph; its gradients are added to `[S, d]` and `[E, k]`, and to parameters'."""
@@ -94,7 +94,7 @@ def run_backward(
 
 
 def run_transposed(
-    transposed: Work, chunk: Chunk, edges: Tensor | None, tier: DeviceTier, gradient: Tensor, x_gradient: Tensor
+    transposed: ChunkWork, chunk: Chunk, edges: Tensor | None, tier: DeviceTier, gradient: Tensor, x_gradient: Tensor
 ) -> None:
     """The gradient of a chunk's rows, added to `[S, d]`."""
     with visit(chunk, tier, (edges, gradient, x_gradient), "transposed") as here, torch.no_grad():
@@ -124,7 +124,7 @@ def _topology(block: Block, what: Pass, *, reads_transpose: bool) -> list[Tensor
 class _InChunks(FirstOrderFunction):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, edges: Tensor | None, anchor: Tensor, work: Work, transposed: Work | None,
+        ctx: Any, x: Tensor, edges: Tensor | None, anchor: Tensor, work: ChunkWork, transposed: ChunkWork | None,
         chunks: Sequence[Chunk], tier: DeviceTier, width: int, per_edge: bool,
     ) -> Tensor:
         ctx.save_for_backward(x if transposed is None else None, edges)

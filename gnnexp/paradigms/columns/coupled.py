@@ -13,13 +13,13 @@ from collections.abc import Hashable, Sequence
 import torch
 from torch import Tensor
 
-from gnnexp.comm.tensor_split import Shares, even_bounds, gather, share_rows, split
+from gnnexp.comm.tensor_split import ColumnLayout, even_bounds, gather, gather_all_rows, split
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows, SparseRows
 from gnnexp.job import Job
 from gnnexp.kernels.counter import Purpose
 from gnnexp.models.decoupled import contract_layer
-from gnnexp.models.layer import Cuts, Destinations, Layer
+from gnnexp.models.layer import ColumnCuts, Destinations, Layer
 from gnnexp.models.local import normalised_weights
 from gnnexp.paradigms.chunks.chunking import Chunking
 from gnnexp.paradigms.chunks.in_chunks import in_chunks, static_weights
@@ -33,12 +33,12 @@ def projects_first(layer: Layer, index: int, sparse: bool) -> bool:
     return layer.kind != "static" or (index == 0 and sparse)
 
 
-def shared_columns(layer: Layer, index: int, sparse: bool) -> Cuts:
+def shared_columns(layer: Layer, index: int, sparse: bool) -> ColumnCuts:
     """Where what ranks aggregate of layer `index` may be cut into columns."""
     if projects_first(layer, index, sparse):
         return layer.cuts
     everywhere = range(layer.in_dim + 1)
-    return Cuts(everywhere, everywhere)
+    return ColumnCuts(everywhere, everywhere)
 
 
 class CoupledTrainer(ColumnTrainer):
@@ -70,21 +70,21 @@ class CoupledTrainer(ColumnTrainer):
             self._weights[layer.weights_key] = static_weights(layer, self.chunks, self.job.device)
         return self._weights[layer.weights_key]
 
-    def _split(self, index: int) -> Shares:
+    def _split(self, index: int) -> ColumnLayout:
         """Who has which columns of what is aggregated."""
-        return self._shares(self._cuts(index).rows)
+        return self._layout_of(self._cuts(index).rows)
 
-    def _gathered(self, index: int) -> Shares:
+    def _gathered(self, index: int) -> ColumnLayout:
         """Who has which columns of the sums."""
-        return self._shares(self._cuts(index).sums)
+        return self._layout_of(self._cuts(index).sums)
 
-    def _cuts(self, index: int) -> Cuts:
+    def _cuts(self, index: int) -> ColumnCuts:
         return shared_columns(contract_layer(self.job.model, index), index, self._sparse)
 
-    def _shares(self, cuts: Sequence[int]) -> Shares:
+    def _layout_of(self, cuts: Sequence[int]) -> ColumnLayout:
         comm = self.job.comm
         bounds = [cuts[stretch] for stretch in even_bounds(len(cuts) - 1, comm.size)]
-        return Shares(self.counts_per_rank, bounds, comm.rank)
+        return ColumnLayout(self.counts_per_rank, bounds, comm.rank)
 
     def load(self) -> Rows:
         """Whole rows of the own vertices; columns of all vertices' features beside them, where layer 1 sums those."""
@@ -105,24 +105,24 @@ class CoupledTrainer(ColumnTrainer):
         model, layer = self.job.model, contract_layer(self.job.model, index)
         dropped = model.drop_input(index, self._own_here, h, key)
         if self._projects_first(index):
-            projected = layer.neighbour(dropped)
+            projected = layer.project(dropped)
             aggregated = self._projected(index, projected, dropped, key)
-            own = projected if layer.self_is_neighbour else layer.self_(dropped)
+            own = projected if layer.self_is_neighbour else layer.project_self(dropped)
         else:
             aggregated = layer.project_aggregated(self._aggregated(index, dropped, key))
-            own = layer.neighbour(dropped) if layer.self_is_neighbour else layer.self_(dropped)
+            own = layer.project(dropped) if layer.self_is_neighbour else layer.project_self(dropped)
         mixed = layer.mix(Destinations(self._own_here, self._degree), aggregated, own)
         return model.finish_layer(index, layer.preactivation(mixed), layer.residual_part(h))
 
     def _aggregated(self, index: int, dropped: Rows, key: BatchKey) -> Tensor:
         """`[n, Din]` sums of the inputs; features that take no gradient are here by columns already."""
-        job, shares, layer = self.job, self._split(index), contract_layer(self.job.model, index)
+        job, layout, layer = self.job, self._split(index), contract_layer(self.job.model, index)
         if index == 0 and self._features is not None:
             everyone = torch.arange(job.graph.num_nodes, device=job.device)
-            x = job.model.drop_features(everyone, self._features, shares.columns, key)
+            x = job.model.drop_features(everyone, self._features, layout.columns, key)
         else:
             assert isinstance(dropped, Tensor)
-            x = split(dropped, shares, job.comm, "activations")
+            x = split(dropped, layout, job.comm, "activations")
         assert isinstance(x, Tensor)
 
         def work(chunk: Chunk, rows: Tensor, weight: Tensor | None) -> Tensor:
@@ -131,29 +131,29 @@ class CoupledTrainer(ColumnTrainer):
         def back(chunk: Chunk, gradient: Tensor, weight: Tensor | None) -> Tensor:
             return layer.aggregate_back(chunk.block, gradient, weight)
 
-        summed = in_chunks(work, x, self._static(index), self.chunks, job.tier, width=shares.width,
+        summed = in_chunks(work, x, self._static(index), self.chunks, job.tier, width=layout.width,
                            transposed=back if layer.num_weights == 1 else None)
-        return gather(summed, shares, job.comm, "activations" if index else "features")
+        return gather(summed, layout, job.comm, "activations" if index else "features")
 
     def _projected(self, index: int, projected: Tensor, dropped: Rows, key: BatchKey) -> Tensor:
         """`[n, C]` sums of projected rows, already divided by the mass where weights come from shared keys."""
-        job, layer, shares = self.job, contract_layer(self.job.model, index), self._split(index)
-        x, summed_shares = split(projected, shares, job.comm, "activations"), self._gathered(index)
+        job, layer, layout = self.job, contract_layer(self.job.model, index), self._split(index)
+        x, summed_shares = split(projected, layout, job.comm, "activations"), self._gathered(index)
         heads = layer.num_weights
         drop = job.model.drop(Purpose.ATTENTION_DROPOUT, index, layer.weight_dropout, key)
         if layer.kind == "projected":
             keys = layer.keys_of_projected(projected) or layer.keys(dropped)
             assert keys is not None, "a layer with projected weights has keys"
-            x = torch.cat((x, share_rows(torch.cat(keys, 1), self.counts_per_rank, job.comm, "activations")), 1)
+            x = torch.cat((x, gather_all_rows(torch.cat(keys, 1), self.counts_per_rank, job.comm, "activations")), 1)
 
         def work(chunk: Chunk, rows: Tensor, weight: Tensor | None) -> Tensor:
             keyed = None
             if layer.kind == "projected":
-                rows, source, destination = torch.split_with_sizes(rows, [shares.width, heads, heads], 1)
+                rows, source, destination = torch.split_with_sizes(rows, [layout.width, heads, heads], 1)
                 keyed = source.contiguous(), destination[: chunk.block.num_dst].contiguous()
             if layer.kind != "static":
                 weight = normalised_weights(layer, chunk.block, keyed, drop)
-            return layer.aggregate_projected(chunk.block, rows, weight, shares.columns)
+            return layer.aggregate_projected(chunk.block, rows, weight, layout.columns)
 
         summed = in_chunks(work, x, self._static(index), self.chunks, job.tier, width=summed_shares.width)
         return gather(summed, summed_shares, job.comm, "activations")

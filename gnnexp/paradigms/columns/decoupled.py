@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gnnexp.comm.background import Background
-from gnnexp.comm.tensor_split import Shares, even_bounds, gather, split
+from gnnexp.comm.tensor_split import ColumnLayout, even_bounds, gather, split
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
@@ -32,9 +32,9 @@ from gnnexp.models.layer import Layer
 from gnnexp.models.model import Model
 from gnnexp.paradigms.chunks.chunking import Chunking
 from gnnexp.paradigms.chunks.in_chunks import in_chunks, static_weights
-from gnnexp.paradigms.columns.edge_attention import EdgeAttention, Work
+from gnnexp.paradigms.columns.edge_attention import AttentionWork, EdgeAttention
 from gnnexp.paradigms.columns.host_updates import HostUpdates, dense_updates
-from gnnexp.paradigms.columns.propagation import Pipeline, propagated, take_turns
+from gnnexp.paradigms.columns.propagation import Pipeline, plan_exchanges, propagated
 from gnnexp.paradigms.columns.trainer import ColumnTrainer
 from gnnexp.paradigms.loops.full_graph import Whole
 from gnnexp.placement.chunks import Chunk, ChunkCost
@@ -52,13 +52,14 @@ class DecoupledTrainer(ColumnTrainer):
     """
 
     def __init__(
-        self, job: Job, chunking: Chunking, cost: ChunkCost, *, pipeline: bool, frozen: bool, attention_work: Work,
+        self, job: Job, chunking: Chunking, cost: ChunkCost, *, pipeline: bool, frozen: bool,
+        attention_work: AttentionWork,
         on_host: bool,
     ) -> None:
         super().__init__(job, chunking, cost)
         self.twin = Decoupled(job.model)
         self._last = contract_layer(job.model, job.model.num_layers - 1)
-        self.shares = Shares(self.counts_per_rank, even_bounds(self._last.out_dim, job.comm.size), job.comm.rank)
+        self.layout = ColumnLayout(self.counts_per_rank, even_bounds(self._last.out_dim, job.comm.size), job.comm.rank)
         self._host = HostUpdates(job) if on_host else None
         # Not methods: what is shared between trainers (`job.once`) keeps none of them alive.
         self._step = partial(_step, self._last)
@@ -79,14 +80,14 @@ class DecoupledTrainer(ColumnTrainer):
     def _pipelined(self) -> tuple[Tensor, Pipeline]:
         """`(who finishes each vertex [V], the pipeline)`; vertices are shared out by chunks."""
         job = self.job
-        owner, turns = take_turns(self.chunks, job.graph.num_nodes, self.shares.bounds, job.comm, job.device)
-        pipe = Pipeline(self.chunks, turns, self._step, job.model.num_layers, job.comm.beside(job.device),
+        owner, exchanges = plan_exchanges(self.chunks, job.graph.num_nodes, self.layout.bounds, job.comm, job.device)
+        pipe = Pipeline(self.chunks, exchanges, self._step, job.model.num_layers, job.comm.clone_for_thread(job.device),
                         Background(job.timer, job.device), job.tier, self._back)
         return owner, pipe
 
     def bounds_of(self, layer: int) -> Sequence[int]:
         """Of the outputs, in every layer."""
-        return self.shares.bounds
+        return self.layout.bounds
 
     def evaluation_model(self) -> Model:
         """What was trained."""
@@ -103,11 +104,11 @@ class DecoupledTrainer(ColumnTrainer):
         weights = self._weights(keys, ready.batch.key)
         if self._pipe is not None:
             return propagated(h, weights, self._pipe)
-        x = split(h, self.shares, self.job.comm, "activations")
+        x = split(h, self.layout, self.job.comm, "activations")
         for _ in range(self.job.model.num_layers):
-            x = in_chunks(self._step, x, weights, self.chunks, self.job.tier, width=self.shares.width,
+            x = in_chunks(self._step, x, weights, self.chunks, self.job.tier, width=self.layout.width,
                           transposed=self._back)
-        return gather(x, self.shares, self.job.comm, "activations")
+        return gather(x, self.layout, self.job.comm, "activations")
 
     def _dense(self, whole: Whole) -> tuple[Tensor, Keys | None]:
         """Dense updates of the own vertices; from the host only their results cross, and their gradients back."""

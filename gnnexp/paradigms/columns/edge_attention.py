@@ -17,14 +17,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gnnexp.comm.tensor_split import share_rows
+from gnnexp.comm.tensor_split import gather_all_rows
 from gnnexp.graph.block import BatchKey, Block
 from gnnexp.job import Job
 from gnnexp.models.decoupled import Keys, propagation_weight
 from gnnexp.paradigms.chunks.in_chunks import in_chunks
 from gnnexp.placement.chunks import Chunk, cut, rank_bounds
 
-Work = Literal["shared", "replicated"]
+AttentionWork = Literal["shared", "replicated"]
 
 
 class EdgeAttention:
@@ -42,7 +42,7 @@ class EdgeAttention:
 
     def __init__(
         self, job: Job, whole: Block, chunks: Sequence[Chunk], lengths: Sequence[int], places: Tensor | None,
-        work: Work, frozen: bool,
+        work: AttentionWork, frozen: bool,
     ) -> None:
         self._job, self._lengths, self._frozen = job, lengths, frozen
         self._places = None if places is None else places.to(job.device)
@@ -56,11 +56,12 @@ class EdgeAttention:
     def weights(self, keys: Keys, key: BatchKey) -> Tensor:
         """`[E, 1]` of all edges, from the keys of this rank's vertices, `[n, K]` each."""
         both = torch.cat(keys, 1)
-        everyone = share_rows(both.detach() if self._frozen else both, self._lengths, self._job.comm, "activations")
+        sent = both.detach() if self._frozen else both
+        everyone = gather_all_rows(sent, self._lengths, self._job.comm, "activations")
         if self._places is not None:
             everyone = everyone[self._places]
         own = self._weigh(everyone, keys[0].shape[1], key)
-        return own if self._edges is None else share_rows(own, self._edges, self._job.comm, "activations")
+        return own if self._edges is None else gather_all_rows(own, self._edges, self._job.comm, "activations")
 
     def _weigh(self, everyone: Tensor, heads: int, key: BatchKey) -> Tensor:
         """Of the edges whose weights are this rank's."""

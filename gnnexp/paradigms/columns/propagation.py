@@ -24,37 +24,37 @@ from torch import Tensor
 
 from gnnexp.comm.background import Background
 from gnnexp.comm.communicator import Communicator
-from gnnexp.comm.tensor_split import Shares, to_columns, to_rows
+from gnnexp.comm.tensor_split import ColumnLayout, to_columns, to_rows
 from gnnexp.ops.first_order import FirstOrderFunction
-from gnnexp.paradigms.chunks.in_chunks import Work, run_backward, run_forward, run_transposed
+from gnnexp.paradigms.chunks.in_chunks import ChunkWork, run_backward, run_forward, run_transposed
 from gnnexp.placement.chunks import Chunk
 from gnnexp.tiers.tier import DeviceTier
 
 
 @dataclass(frozen=True, eq=False)
-class Turn:
+class ChunkExchange:
     """What one chunk exchanges.
 
     Attributes:
         new: `[m]` ids of the rows that it is the first to read, ascending.
-        own_new: which of this rank's rows are among them.
+        own_read_first: which of this rank's rows are among them.
         split: shares of `new`.
         by_rank: `[D]` its destinations, those of rank 0 first.
-        own_done: which of this rank's rows are among its destinations.
+        own_computed: which of this rank's rows are among its destinations.
         gather: shares of the destinations.
     """
 
     new: Tensor
-    own_new: Tensor
-    split: Shares
+    own_read_first: Tensor
+    split: ColumnLayout
     by_rank: Tensor
-    own_done: Tensor
-    gather: Shares
+    own_computed: Tensor
+    gather: ColumnLayout
 
 
-def take_turns(
+def plan_exchanges(
     chunks: Sequence[Chunk], num_nodes: int, bounds: Sequence[int], comm: Communicator, device: torch.device
-) -> tuple[Tensor, tuple[Turn, ...]]:
+) -> tuple[Tensor, tuple[ChunkExchange, ...]]:
     """Who finishes which vertex, and what every chunk exchanges.
 
     The rows that a chunk is the first to read are shared evenly among all ranks (4.2.2), and so that the ranks' totals
@@ -68,27 +68,28 @@ def take_turns(
     for chunk in chunks:
         ids = np.arange(num_nodes) if chunk.rows is None else chunk.rows.numpy()
         new = np.sort(ids[owner[ids] < 0])
-        shares = [_share(before + new.size, rank, comm.size) - _share(before, rank, comm.size)
+        sizes = [_even_size(before + new.size, rank, comm.size) - _even_size(before, rank, comm.size)
                   for rank in range(comm.size)]
-        owner[new] = np.repeat(np.arange(comm.size, dtype=np.int32), shares)
+        owner[new] = np.repeat(np.arange(comm.size, dtype=np.int32), sizes)
         before += new.size
-        fresh.append((new, shares))
+        fresh.append((new, sizes))
     own = np.flatnonzero(owner == comm.rank)
-    turns = []
-    for chunk, (new, shares) in zip(chunks, fresh, strict=True):
+    exchanges = []
+    for chunk, (new, sizes) in zip(chunks, fresh, strict=True):
         of_range = owner[chunk.first : chunk.last]
         by_rank = np.argsort(of_range, kind="stable")
         done = chunk.first + np.flatnonzero(of_range == comm.rank)
-        own_new = np.searchsorted(own, new[owner[new] == comm.rank])
-        places = [torch.from_numpy(ids).to(device) for ids in (new, own_new, by_rank, np.searchsorted(own, done))]
-        turns.append(Turn(
-            places[0], places[1], Shares(shares, bounds, comm.rank), places[2], places[3],
-            Shares(np.bincount(of_range, minlength=comm.size).tolist(), bounds, comm.rank),
+        own_read_first = np.searchsorted(own, new[owner[new] == comm.rank])
+        places = [torch.from_numpy(ids).to(device)
+                  for ids in (new, own_read_first, by_rank, np.searchsorted(own, done))]
+        exchanges.append(ChunkExchange(
+            places[0], places[1], ColumnLayout(sizes, bounds, comm.rank), places[2], places[3],
+            ColumnLayout(np.bincount(of_range, minlength=comm.size).tolist(), bounds, comm.rank),
         ))
-    return torch.from_numpy(owner), tuple(turns)
+    return torch.from_numpy(owner), tuple(exchanges)
 
 
-def _share(count: int, rank: int, num_ranks: int) -> int:
+def _even_size(count: int, rank: int, num_ranks: int) -> int:
     """How many of the first `count` rows are `rank`'s."""
     return (count + num_ranks - 1 - rank) // num_ranks
 
@@ -99,7 +100,7 @@ class Pipeline:
 
     Attributes:
         chunks: of the whole graph.
-        turns: what each exchanges.
+        exchanges: what each exchanges.
         work: one step on one chunk.
         steps: L.
         comm: for the background thread alone.
@@ -109,33 +110,33 @@ class Pipeline:
     """
 
     chunks: Sequence[Chunk]
-    turns: Sequence[Turn]
-    work: Work
+    exchanges: Sequence[ChunkExchange]
+    work: ChunkWork
     steps: int
     comm: Communicator
     background: Background
     tier: DeviceTier
-    transposed: Work | None
+    transposed: ChunkWork | None
 
-    def split(self, turn: Turn, rows: Tensor) -> Any:
+    def split(self, exchange: ChunkExchange, rows: Tensor) -> Any:
         """Begin to send columns of this rank's rows of a chunk."""
-        own = rows.index_select(0, turn.own_new)
-        return self.background.start(partial(to_columns, own, turn.split, self.comm, "activations"))
+        own = rows.index_select(0, exchange.own_read_first)
+        return self.background.start(partial(to_columns, own, exchange.split, self.comm, "activations"))
 
-    def gather(self, turn: Turn, columns: Tensor) -> Any:
+    def gather(self, exchange: ChunkExchange, columns: Tensor) -> Any:
         """Begin to collect this rank's rows among a chunk's destinations."""
-        ordered = columns.index_select(0, turn.by_rank)
-        return self.background.start(partial(to_rows, ordered, turn.gather, self.comm, "activations"))
+        ordered = columns.index_select(0, exchange.by_rank)
+        return self.background.start(partial(to_rows, ordered, exchange.gather, self.comm, "activations"))
 
-    def split_back(self, turn: Turn, gradient: Tensor) -> Any:
+    def split_back(self, exchange: ChunkExchange, gradient: Tensor) -> Any:
         """The transpose of `gather`."""
-        own = gradient.index_select(0, turn.own_done)
-        return self.background.start(partial(to_columns, own, turn.gather, self.comm, "activations"))
+        own = gradient.index_select(0, exchange.own_computed)
+        return self.background.start(partial(to_columns, own, exchange.gather, self.comm, "activations"))
 
-    def gather_back(self, turn: Turn, columns: Tensor) -> Any:
+    def gather_back(self, exchange: ChunkExchange, columns: Tensor) -> Any:
         """The transpose of `split`."""
-        new = columns.index_select(0, turn.new)
-        return self.background.start(partial(to_rows, new, turn.split, self.comm, "activations"))
+        new = columns.index_select(0, exchange.new)
+        return self.background.start(partial(to_rows, new, exchange.split, self.comm, "activations"))
 
 
 def propagated(z: Tensor, weights: Tensor | None, pipeline: Pipeline) -> Tensor:
@@ -148,26 +149,26 @@ class _Pipelined(FirstOrderFunction):
     @staticmethod
     def forward(ctx: Any, z: Tensor, weights: Tensor | None, pipe: Pipeline) -> Tensor:
         ctx.pipe = pipe
-        num_nodes, width = pipe.chunks[-1].last, pipe.turns[0].split.width
+        num_nodes, width = pipe.chunks[-1].last, pipe.exchanges[0].split.width
         constant = pipe.transposed is not None and not ctx.needs_input_grad[1]
         x, kept, out = z.new_empty(num_nodes, width), [], torch.empty_like(z)
-        splits, gathers = [pipe.split(pipe.turns[0], z)], []
+        splits, gathers = [pipe.split(pipe.exchanges[0], z)], []
         for step in range(pipe.steps):
             y = z.new_empty(num_nodes, width)
-            for number, (chunk, turn) in enumerate(zip(pipe.chunks, pipe.turns, strict=True)):
+            for number, (chunk, exchange) in enumerate(zip(pipe.chunks, pipe.exchanges, strict=True)):
                 if step == 0:
-                    if number + 1 < len(pipe.turns):
-                        splits.append(pipe.split(pipe.turns[number + 1], z))
-                    x[turn.new] = splits[number].result()
+                    if number + 1 < len(pipe.exchanges):
+                        splits.append(pipe.split(pipe.exchanges[number + 1], z))
+                    x[exchange.new] = splits[number].result()
                 done = y[chunk.first : chunk.last]
                 run_forward(pipe.work, chunk, x, weights, pipe.tier, done)
                 if step == pipe.steps - 1:
-                    gathers.append(pipe.gather(turn, done))
+                    gathers.append(pipe.gather(exchange, done))
             if not constant:
                 kept.append(x)
             x = y
-        for turn, gathered in zip(pipe.turns, gathers, strict=True):
-            out[turn.own_done] = gathered.result()
+        for exchange, gathered in zip(pipe.exchanges, gathers, strict=True):
+            out[exchange.own_computed] = gathered.result()
         ctx.save_for_backward(weights, *kept)
         ctx.constant, ctx.shape = constant, x.shape
         return out
@@ -178,18 +179,18 @@ class _Pipelined(FirstOrderFunction):
         weights, *kept = ctx.saved_tensors
         weights_gradient = torch.zeros_like(weights) if ctx.needs_input_grad[1] else None
         z_gradient = torch.empty_like(gradient)
-        order = list(reversed(list(zip(pipe.chunks, pipe.turns, strict=True))))
+        order = list(reversed(list(zip(pipe.chunks, pipe.exchanges, strict=True))))
         splits, gathers = [pipe.split_back(order[0][1], gradient)], []
         after = gradient.new_empty(0)
         for step in reversed(range(pipe.steps)):
             before = gradient.new_zeros(ctx.shape)
-            for number, (chunk, turn) in enumerate(order):
+            for number, (chunk, exchange) in enumerate(order):
                 if step == pipe.steps - 1:
                     if number + 1 < len(order):
                         splits.append(pipe.split_back(order[number + 1][1], gradient))
                     arrived = splits[number].result()
                     of_chunk = torch.empty_like(arrived)
-                    of_chunk[turn.by_rank] = arrived
+                    of_chunk[exchange.by_rank] = arrived
                 else:
                     of_chunk = after[chunk.first : chunk.last]
                 if ctx.constant:
@@ -198,8 +199,8 @@ class _Pipelined(FirstOrderFunction):
                 else:
                     run_backward(pipe.work, chunk, kept[step], weights, pipe.tier, of_chunk, before, weights_gradient)
                 if step == 0:
-                    gathers.append(pipe.gather_back(turn, before))
+                    gathers.append(pipe.gather_back(exchange, before))
             after = before
-        for (_, turn), gathered in zip(order, gathers, strict=True):
-            z_gradient[turn.own_new] = gathered.result()
+        for (_, exchange), gathered in zip(order, gathers, strict=True):
+            z_gradient[exchange.own_read_first] = gathered.result()
         return z_gradient, weights_gradient, None

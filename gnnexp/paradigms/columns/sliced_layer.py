@@ -95,7 +95,7 @@ class SlicedLayer:
     def _pull_projections(self, slices: Sequence[Slice]) -> tuple[Tensor, Tensor | None]:
         """The owner gets the whole projection of its sources, and mixes as if it had computed it."""
         parts = [
-            [self.layer.neighbour(of.rows, self.dims), *(self._keys(of) if self.ships_keys else []),
+            [self.layer.project(of.rows, self.dims), *(self._keys(of) if self.ships_keys else []),
              *self._self_part(of, among_sources=True)]
             for of in slices
         ]
@@ -134,8 +134,8 @@ class SlicedLayer:
         """The destinations' own partial, unless it is among the sources' projections anyway."""
         own = destination_rows(of.block, of.rows)
         if self.layer.self_is_neighbour:
-            return [] if among_sources else [self.layer.neighbour(own, self.dims)]
-        part = self.layer.self_(own, self.dims)
+            return [] if among_sources else [self.layer.project(own, self.dims)]
+        part = self.layer.project_self(own, self.dims)
         return [] if part is None else [part]
 
     def _sum(self, parts: list[list[Tensor]], slices: Sequence[Slice]) -> tuple[list[Tensor], Tensor | None]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gnnexp.comm.tensor_split import even_shares
+from gnnexp.comm.tensor_split import even_sizes
 from gnnexp.graph.block import Block
 from gnnexp.job import Job
 from gnnexp.paradigms.chunks.chunking import Chunking
@@ -38,7 +38,7 @@ class ColumnTrainer(WholeGraphTrainer):
         self.whole = job.once.of("whole", self._whole)
         self.chunks = job.once.of("chunks", lambda: self._cut(chunking, cost))
         self.blocks = tuple(chunk.block for chunk in self.chunks)
-        self.counts_per_rank = even_shares(graph.num_nodes, comm.size)
+        self.counts_per_rank = even_sizes(graph.num_nodes, comm.size)
         first = sum(self.counts_per_rank[: comm.rank])
         self.own = torch.arange(first, first + self.counts_per_rank[comm.rank])
 
@@ -72,7 +72,7 @@ class ColumnTrainer(WholeGraphTrainer):
     def count_computed(self, ready: Whole) -> None:
         """A rank sums all edges for its columns: counted as its share of the edges, so that all ranks' add up."""
         layers, num_edges = self.job.model.num_layers, sum(block.num_edges for block in self.blocks)
-        edges = [share_of(num_edges, self.bounds_of(index), self.job.comm.rank) for index in range(layers)]
+        edges = [size_of_rank(num_edges, self.bounds_of(index), self.job.comm.rank) for index in range(layers)]
         self.count("vertices_computed", layers * self.own.numel())
         self.count("edges_computed", sum(edges))
         self.count("edges_redundant", 0)
@@ -80,6 +80,6 @@ class ColumnTrainer(WholeGraphTrainer):
         self._batches.setdefault("vertices", []).append([self.own.numel()] * layers)
 
 
-def share_of(count: int, bounds: Sequence[int], rank: int) -> int:
+def size_of_rank(count: int, bounds: Sequence[int], rank: int) -> int:
     """The part of `count` that goes with a rank's columns; all ranks' parts add up to it."""
     return count * bounds[rank + 1] // bounds[-1] - count * bounds[rank] // bounds[-1]

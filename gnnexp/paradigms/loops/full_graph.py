@@ -22,8 +22,8 @@ from gnnexp.graph.subset import contains
 from gnnexp.job import Job
 from gnnexp.paradigms.checks import pairs, whole_rows
 from gnnexp.paradigms.loops.global_batch import AutogradTrainer, GlobalBatchTrainer, Ready
-from gnnexp.paradigms.loops.share import Share, from_owners, owners
-from gnnexp.paradigms.loops.targets import share
+from gnnexp.paradigms.loops.rank_batch import RankBatch, from_owners, owners
+from gnnexp.paradigms.loops.targets import targets_of_rank
 from gnnexp.paradigms.trainer import EpochCounts
 from gnnexp.samplers.full import FullSampler
 
@@ -62,25 +62,25 @@ class FullGraphTrainer(GlobalBatchTrainer[Whole]):
     def load(self) -> Rows:
         """The features that this rank holds, on the device; may communicate."""
 
-    def share_of(self, batch: Tensor, key: BatchKey) -> Share:
+    def rank_batch(self, batch: Tensor, key: BatchKey) -> RankBatch:
         """What the rank's loss is over: its own among the vertices of a global `batch`, or a part of its links."""
         task, comm = self.job.task, self.job.comm
         if task.pairs:
-            examples = task.examples(share(batch, comm.rank, comm.size), batch, key)
+            examples = task.examples(targets_of_rank(batch, comm.rank, comm.size), batch, key)
             return from_owners(examples, batch.numel(), self._owners, self.job.batch_comm, self.own)
         examples = task.examples(batch[contains(self.own, batch)], batch, key)
-        return Share(examples, batch.numel(), self.own, torch.searchsorted(self.own, examples.vertices))
+        return RankBatch(examples, batch.numel(), self.own, torch.searchsorted(self.own, examples.vertices))
 
     @cached_property
     def _owners(self) -> Tensor:
         return owners(self.own, self.job.graph.num_nodes, self.job.batch_comm)
 
     @cached_property
-    def _whole_share(self) -> Share:
+    def _whole_batch(self) -> RankBatch:
         """Of all training vertices: the same in every epoch."""
-        return self._on_device(self.share_of(self.schedule.targets, BatchKey(self.job.experiment.seed, 0, 0)))
+        return self._on_device(self.rank_batch(self.schedule.targets, BatchKey(self.job.experiment.seed, 0, 0)))
 
-    def _on_device(self, own: Share) -> Share:
+    def _on_device(self, own: RankBatch) -> RankBatch:
         return own.to(self.job.device, outputs=self.outputs_device)
 
     @property
@@ -104,14 +104,14 @@ class FullGraphTrainer(GlobalBatchTrainer[Whole]):
             key = BatchKey(self.job.experiment.seed, epoch, step)
             with timer.phase("negatives" if pairs else "sample"):
                 batch = self.schedule.global_batch(order, step)
-                own = self._on_device(self.share_of(batch, key)) if pairs else self._whole_share
+                own = self._on_device(self.rank_batch(batch, key)) if pairs else self._whole_batch
             with timer.phase("load"):
                 self.count("tier/h2d_bytes", own.examples.nbytes)
                 if self._loaded is None:
                     self.count("tier/h2d_bytes", sum(block.nbytes() for block in set(self.resident)))
                 if self._loaded is None or self.job.trained_rows is not None:
                     self._loaded = self.load()
-            yield Whole(Batch(own.seeds, self.blocks, key, own.global_count), self._loaded, share=own)
+            yield Whole(Batch(own.seeds, self.blocks, key, own.global_count), self._loaded, own=own)
 
     def count_computed(self, ready: Whole) -> None:
         """Nothing is sampled; a destination that is another rank's own is computed once more: redundantly."""

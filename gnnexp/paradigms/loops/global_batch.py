@@ -15,8 +15,8 @@ from gnnexp.graph.block import Batch
 from gnnexp.job import Job
 from gnnexp.measure.tally import Counts
 from gnnexp.models.model import Model
-from gnnexp.paradigms.loops.gradients import FlatGradients, Trained, assert_same_parameters
-from gnnexp.paradigms.loops.share import Share
+from gnnexp.paradigms.loops.gradients import FlatGradients, Trained, assert_same_parameters, clip
+from gnnexp.paradigms.loops.rank_batch import RankBatch
 from gnnexp.paradigms.loops.targets import TargetSchedule
 from gnnexp.paradigms.trainer import EpochCounts, Trainer
 
@@ -27,11 +27,11 @@ class Ready:
 
     Attributes:
         batch: its blocks and the vertices whose outputs are computed, on the device.
-        share: what the rank's loss is over.
+        own: what the rank's loss is over.
     """
 
     batch: Batch
-    share: Share | None = field(default=None, kw_only=True)
+    own: RankBatch | None = field(default=None, kw_only=True)
 
 
 R = TypeVar("R", bound=Ready)
@@ -46,7 +46,8 @@ class GlobalBatchTrainer(Trainer[R]):
 
     def __init__(self, job: Job) -> None:
         self.job, train = job, job.experiment.train
-        self.schedule = TargetSchedule(job.task.targets(), train.batch_size, job.experiment.seed, train.shuffle)
+        self.schedule = TargetSchedule(job.task.targets(), train.batch_size, job.experiment.seed, train.shuffle,
+                                       train.steps_per_epoch)
         assert_same_parameters(job.model, job.comm)
         self.gradients = FlatGradients(job.model.parameters(), job.comm, job.dtype, job.device)
         self.work = Counts()
@@ -72,6 +73,10 @@ class GlobalBatchTrainer(Trainer[R]):
         with self.job.timer.phase("sync"):
             for one in self.trained:
                 one.collect()
+
+    def clip_gradients(self, max_norm: float) -> None:
+        """Of all that is trained, wherever it lives."""
+        clip(self.trained, max_norm, self.job.comm)
 
     def update(self, optimizer: torch.optim.Optimizer) -> None:
         """Parameters, and trained rows where they live."""
@@ -127,16 +132,16 @@ class GlobalBatchTrainer(Trainer[R]):
         """Add to a work counter (from any thread)."""
         self.work.add({name: amount})
 
-    def task_loss(self, outputs: Tensor, share: Share) -> tuple[Tensor, Tensor]:
+    def task_loss(self, outputs: Tensor, own: RankBatch) -> tuple[Tensor, Tensor]:
         """The task's part of the iteration, both ways: `(loss sum, gradient of outputs [m, C])`, timed apart."""
         job, task = self.job, self.job.task
         outputs = outputs.detach().requires_grad_()
         with job.timer.phase("decode"):
-            decoded = task.decode(outputs, share.examples)
+            decoded = task.decode(outputs, own.examples)
         with job.timer.phase("loss"):
             scores = decoded.detach().requires_grad_()
-            loss = task.loss_sum(scores, share.examples)
-            (gradient,) = torch.autograd.grad(loss / max(1, share.global_count), scores)
+            loss = task.loss_sum(scores, own.examples)
+            (gradient,) = torch.autograd.grad(loss / max(1, own.global_count), scores)
         if decoded is outputs:
             return loss.detach(), gradient
         with job.timer.phase("decode"):
@@ -154,15 +159,15 @@ class AutogradTrainer(GlobalBatchTrainer[R]):
 
     def forward_backward(self, batch: R) -> tuple[Tensor, int]:
         """Gradients of this rank's part of the global mean loss."""
-        job, share = self.job, batch.share
-        assert share is not None, "set where the batch is prepared"
+        job, own = self.job, batch.own
+        assert own is not None, "set where the batch is prepared"
         with job.timer.phase("forward"):
             self.count_computed(batch)
             computed = self.forward(batch)
             if computed is None:
                 return torch.zeros((), dtype=job.dtype), 0
-            outputs = share.outputs(computed, job.group_comm)
-        loss, gradient = self.task_loss(outputs, share)
+            outputs = own.outputs(computed, job.group_comm)
+        loss, gradient = self.task_loss(outputs, own)
         with job.timer.phase("backward"):
             outputs.backward(gradient)  # type: ignore[no-untyped-call]
-        return loss, share.examples.count
+        return loss, own.examples.count

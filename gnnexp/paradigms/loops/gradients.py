@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import RunError
@@ -19,6 +19,16 @@ class Trained(Protocol):
 
     def collect(self) -> None:
         """Bring gradients together from all ranks, to where they are needed; all ranks call."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether every rank has all of the gradients, rather than a part of them."""
+
+    def square_sum(self) -> Tensor:
+        """Sum of the squares of the gradients that are here, a scalar on their device."""
+
+    def multiply(self, factor: Tensor) -> None:
+        """Multiply the gradients by a scalar."""
 
     def update(self) -> None:
         """After the optimizer's step: take a step where the optimizer took none, and forget the gradients."""
@@ -60,6 +70,19 @@ class FlatGradients:
         if self._comm is not None:
             self._comm.all_reduce(self.flat, "gradients")
 
+    @property
+    def is_shared(self) -> bool:
+        """Gradients that are summed over ranks are the same on all of them."""
+        return self._comm is not None
+
+    def square_sum(self) -> Tensor:
+        """Of the buffer."""
+        return self.flat.square().sum()
+
+    def multiply(self, factor: Tensor) -> None:
+        """In place."""
+        self.flat.mul_(factor)
+
     def update(self) -> None:
         """The optimizer has stepped these parameters."""
         self.forget()
@@ -67,6 +90,26 @@ class FlatGradients:
     def forget(self) -> None:
         """Back to zero."""
         self.flat.zero_()
+
+
+def clip(trained: Sequence[Trained], max_norm: float, comm: Communicator) -> None:
+    """Scale gradients down where the norm of all of them together is above `max_norm`; all ranks call.
+
+    Slices and rows that live on one rank count once: their squares are summed over ranks (8 bytes, tag `gradients`).
+    The factor is that of `torch.nn.utils.clip_grad_norm_`.
+    """
+    total = torch.zeros((), dtype=torch.float64)
+    for one in trained:
+        if one.is_shared:
+            total += one.square_sum().double().cpu()
+    if any(not one.is_shared for one in trained):
+        parts = torch.stack([one.square_sum().double().cpu() for one in trained if not one.is_shared]).sum().reshape(1)
+        comm.all_reduce(parts, "gradients")
+        total += parts[0]
+    factor = max_norm / (total.sqrt() + 1e-6)
+    if factor < 1:
+        for one in trained:
+            one.multiply(factor)
 
 
 def assert_same_parameters(module: nn.Module, comm: Communicator) -> None:

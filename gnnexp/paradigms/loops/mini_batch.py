@@ -1,8 +1,8 @@
 """What paradigms that train global mini-batches share: targets, draws, and preparation ahead.
 
 One global batch per iteration, the same for any number of ranks. A paradigm says who has which of its targets
-(`targets_of`), who computes the vertices that their loss reads (`share_of`), how these are sampled (`sample`), what is
-loaded for them (`load`) and how its model runs (`forward`).
+(`targets_of`), who computes the vertices that their loss reads (`rank_batch`), how these are sampled (`sample`), what
+is loaded for them (`load`) and how its model runs (`forward`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from gnnexp.graph.sparse import Rows
 from gnnexp.job import Job
 from gnnexp.paradigms.loops.global_batch import AutogradTrainer, Ready
 from gnnexp.paradigms.loops.pipeline import prepared
-from gnnexp.paradigms.loops.share import Share
-from gnnexp.paradigms.loops.targets import Assign, StratifiedSchedule, share
+from gnnexp.paradigms.loops.rank_batch import RankBatch
+from gnnexp.paradigms.loops.targets import Assign, StratifiedSchedule, targets_of_rank
 from gnnexp.placement.exclude import Excluded, excluded
 
 S = TypeVar("S")
@@ -49,7 +49,7 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
 
     # --- what a paradigm says --------------------------------------------------------------------------------------
     @abstractmethod
-    def sample(self, own: Share, key: BatchKey) -> S:
+    def sample(self, own: RankBatch, key: BatchKey) -> S:
         """What this rank needs to compute its seeds of a global batch; may communicate."""
 
     @abstractmethod
@@ -74,14 +74,14 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
             batch = self.schedule.global_batch(order, step)
             if self.assign == "owner":
                 return batch[shard.owner[self.job.task.homes(batch)] == shard.part], batch
-            return share(batch, comm.rank, comm.size), batch
+            return targets_of_rank(batch, comm.rank, comm.size), batch
 
         return of_step
 
-    def share_of(self, targets: Tensor, batch: Tensor, key: BatchKey) -> Share:
+    def rank_batch(self, targets: Tensor, batch: Tensor, key: BatchKey) -> RankBatch:
         """What the loss of this rank's `targets` of a global `batch` reads; by default it computes that itself."""
         examples = self.job.task.examples(targets, batch, key)
-        return Share(examples, batch.numel(), examples.vertices)
+        return RankBatch(examples, batch.numel(), examples.vertices)
 
     def _hidden(self, batch: Tensor) -> Excluded | None:
         task = self.job.task
@@ -101,13 +101,13 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
             with timer.phase("sample"):
                 targets, batch = targets_of(step)
             with timer.phase("negatives" if self.job.task.pairs else "sample"):
-                own = replace(self.share_of(targets, batch, replace(key, micro=-1)), hidden=self._hidden(batch))
+                own = replace(self.rank_batch(targets, batch, replace(key, micro=-1)), hidden=self._hidden(batch))
             with timer.phase("sample"):
                 sampled = self.sample(own, key)
             with timer.phase("load"):
                 self.count("tier/h2d_bytes", own.examples.nbytes)
                 ready = self.load(sampled)
-                return replace(ready, share=own.to(self.job.device, ready.batch))
+                return replace(ready, own=own.to(self.job.device, ready.batch))
 
         return (yield from prepared(self.job, range(first, self.schedule.num_steps), prepare, self.work))
 
@@ -120,7 +120,7 @@ class MiniBatchTrainer(AutogradTrainer[R], Generic[S, R]):
             beside: bytes of what crosses with them.
         """
         if features is not None and self._crossed is not batch.blocks:
-            if self.schedule.num_steps == 1:
+            if self.schedule.num_batches == 1:
                 self._crossed = batch.blocks
             self.count("tier/h2d_bytes", beside + sum(block.nbytes() for block in batch.blocks))
         return batch.to(self.job.device)

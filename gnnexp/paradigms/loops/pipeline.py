@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from gnnexp.job import Job
-from gnnexp.kernels.threads import begin_thread, threads_beside
+from gnnexp.kernels.threads import begin_thread, threads_next_to
 from gnnexp.measure.phases import Phase, Stretch
 from gnnexp.measure.tally import Counts, Tally
 from gnnexp.samplers.pipeline import prefetched
@@ -23,7 +23,7 @@ def prepared(
     """`prepare(step)` of all steps, in order; prepared ahead with `train.overlap`.
 
     Results are the same either way. What the training loop waits for is charged to the phases that the background
-    thread was in, all other work of that thread is reported as hidden (`PhaseTimer.settle`). What a batch adds to
+    thread was in, all other work of that thread is reported as hidden (`PhaseTimer.charge_wait`). What a batch adds to
     counts and traffic is added when the loop takes it: batches that are ready when the generator is closed are not
     counted.
 
@@ -46,7 +46,7 @@ def prepared(
             yield prepare(step)
         return
 
-    of_kernels = threads_beside(job.device, threads)
+    of_kernels = threads_next_to(job.device, threads)
     tallies: Sequence[Tally[Any, Any]] = (work, job.comm.ledger, *job.store.tallies)
 
     def ahead(number: int) -> tuple[B, Sequence[Stretch], Sequence[dict[Any, Any]]]:
@@ -62,7 +62,7 @@ def prepared(
             asked = time.perf_counter()
             with timer.phase(waits_in):
                 batch, stretches, counted = next(ready)
-            timer.settle(stretches, waits_in, asked, time.perf_counter())
+            timer.charge_wait(stretches, waits_in, asked, time.perf_counter())
             for tally, amounts in zip(tallies, counted, strict=True):
                 tally.add(amounts)
             yield batch

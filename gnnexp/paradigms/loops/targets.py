@@ -25,21 +25,28 @@ class TargetSchedule:
         batch_size: of a global batch; None = all in one.
         seed: of the run.
         shuffle: draw a new order in every epoch.
+        most_steps: bound on the global batches of an epoch, or None.
     """
 
     targets: Tensor
     batch_size: int | None
     seed: int
     shuffle: bool
+    most_steps: int | None = None
 
     @property
     def num_steps(self) -> int:
-        """Global batches of an epoch; the last one may be smaller."""
+        """Global batches of an epoch; the last one of all may be smaller."""
+        return min(self.num_batches, self.num_batches if self.most_steps is None else self.most_steps)
+
+    @property
+    def num_batches(self) -> int:
+        """Global batches that all targets make."""
         return math.ceil(self.targets.numel() / self._size)
 
     def order(self, epoch: int) -> Tensor:
         """`[n]` targets in the epoch's order; with a single batch the order is that of the data."""
-        if not self.shuffle or self.num_steps == 1:
+        if not self.shuffle or self.num_batches == 1:
             return self.targets
         chosen = permutation(stream(self.seed, Purpose.SHUFFLE, epoch), self.targets.numel())
         return self.targets[torch.from_numpy(chosen)]
@@ -82,11 +89,11 @@ class StratifiedSchedule:
 
     def batch(self, orders: list[Tensor], step: int, part: int) -> tuple[Tensor, Tensor]:
         """`(targets of `part`, targets of all parts)` in step `step`."""
-        shares = [share(order, step, self.whole.num_steps) for order in orders]
+        shares = [targets_of_rank(order, step, self.whole.num_batches) for order in orders]
         return shares[part], torch.cat(shares)
 
 
-def share(targets: Tensor, rank: int, num_ranks: int) -> Tensor:
+def targets_of_rank(targets: Tensor, rank: int, num_ranks: int) -> Tensor:
     """A contiguous share of a global batch; sizes differ by at most one, and may be zero."""
     whole, rest = divmod(targets.numel(), num_ranks)
     start = rank * whole + min(rank, rest)

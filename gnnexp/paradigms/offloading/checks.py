@@ -16,7 +16,7 @@ from gnnexp.paradigms.chunks.chunking import itemsize
 from gnnexp.paradigms.chunks.local_chunks import layers_of
 from gnnexp.paradigms.offloading.memory import layer_works, smallest_budget
 from gnnexp.paradigms.offloading.plan import planned_reads, row_widths
-from gnnexp.paradigms.offloading.rows import Slots
+from gnnexp.paradigms.offloading.rows import SlotPlan
 
 if TYPE_CHECKING:
     from gnnexp.paradigms.offload import Offload
@@ -60,7 +60,7 @@ def host_bytes(experiment: Experiment, facts: GraphFacts, options: Offload) -> t
     layers = layers_of(model, facts)
     projects, reads = planned_reads(layers, options.rows, facts)
     widths = row_widths(reads, projects, may_keep_sums(layers, options))
-    slots = Slots.of(widths, facts.num_features)
+    slots = SlotPlan.of(widths, facts.num_features)
     vertices = -(-facts.num_nodes // experiment.num_ranks)
     outputs = vertices if pairs(experiment) else facts.num_train
     rows = slots.num_bytes(vertices, size) + size * outputs * facts.num_classes

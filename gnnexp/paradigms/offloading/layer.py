@@ -29,7 +29,7 @@ from gnnexp.models.local import (
 from gnnexp.models.model import Model
 from gnnexp.ops.first_order import FirstOrderFunction
 from gnnexp.ops.shortcuts import add_at
-from gnnexp.paradigms.offloading.start import LayerStart, Start, ends_with_own_rows
+from gnnexp.paradigms.offloading.start import LayerStart, StartRows, ends_with_own_rows
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class OffloadLayer:
 
     def forward(
         self, block: Block, rows: Tensor, own: Tensor | None, key: BatchKey | None
-    ) -> tuple[Start, Tensor | None]:
+    ) -> tuple[StartRows, Tensor | None]:
         """`(what is handed on of D vertices, sums [D, d] or None)`.
 
         Args:
@@ -71,7 +71,7 @@ class OffloadLayer:
 
     def from_sums(
         self, block: Block, sums: Tensor, read: Tensor | None, own: Tensor | None, key: BatchKey | None
-    ) -> Start:
+    ) -> StartRows:
         """What `forward` hands on, from kept sums; `read` `[D, d]`: the destinations' rows, if `reads_own_rows`."""
         layer = self.start.contract
         if self.start.projects:
@@ -84,7 +84,7 @@ class OffloadLayer:
         return self._handed_on(block, pre, skip, key)
 
     def backward(
-        self, block: Block, rows: Tensor, own: Tensor | None, key: BatchKey | None, gradient: Start,
+        self, block: Block, rows: Tensor, own: Tensor | None, key: BatchKey | None, gradient: StartRows,
         into: Tensor | None,
     ) -> Tensor | None:
         """Run again from what was read: the gradient of `own`; those of rows and parameters are added up.
@@ -112,7 +112,7 @@ class OffloadLayer:
 
     def backward_from_sums(
         self, block: Block, sums: Tensor, read: Tensor | None, own: Tensor | None, key: BatchKey | None,
-        gradient: Start, into: Tensor | None,
+        gradient: StartRows, into: Tensor | None,
     ) -> Tensor | None:
         """Run the row-local rest again, and the transposed aggregation; as `from_sums` and `backward`."""
         for rows in (sums, read, own):
@@ -136,7 +136,7 @@ class OffloadLayer:
 
     def _from_rows(
         self, block: Block, rows: Tensor, source_key: Tensor | None, own: Tensor | None, key: BatchKey | None
-    ) -> Start:
+    ) -> StartRows:
         index, layer, taken = self.start.index, self.start.layer, self._taken(block.src_ids, rows, key)
         if self.start.projects:
             layer = self.start.contract
@@ -158,12 +158,12 @@ class OffloadLayer:
         assert isinstance(dropped, Tensor)
         return dropped
 
-    def _handed_on(self, block: Block, pre: Tensor, skip: Tensor | None, key: BatchKey | None) -> Start:
+    def _handed_on(self, block: Block, pre: Tensor, skip: Tensor | None, key: BatchKey | None) -> StartRows:
         out = self._model.finish_layer(self.start.index, pre, skip)
-        return Start(out, None) if self.following is None else self.following.of(block.dst_ids, out, key)
+        return StartRows(out, None) if self.following is None else self.following.of(block.dst_ids, out, key)
 
 
-def backward_through(out: Start, gradient: Start) -> None:
+def backward_through(out: StartRows, gradient: StartRows) -> None:
     """Backward from what was handed on; nothing of it but parameters and what requires gradients gets any."""
     pairs: Iterable[tuple[Tensor | None, Tensor | None]] = zip(out, gradient, strict=True)
     wanted = [(part, given) for part, given in pairs if part is not None and given is not None and part.requires_grad]

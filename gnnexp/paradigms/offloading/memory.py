@@ -185,7 +185,7 @@ def fewest_chunks(
     return fitting
 
 
-def over_ranks(value: int, comm: Communicator) -> int:
+def max_over_ranks(value: int, comm: Communicator) -> int:
     """The largest of all ranks' values."""
     told: Any = comm.gather_objects(value)
     return int(max(told))

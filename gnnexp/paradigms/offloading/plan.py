@@ -26,13 +26,13 @@ from gnnexp.paradigms.offloading.memory import (
     largest,
     layer_works,
     least_chunks,
-    over_ranks,
+    max_over_ranks,
 )
 from gnnexp.paradigms.offloading.options import Keep
-from gnnexp.paradigms.offloading.rows import RowWidths, Slots
+from gnnexp.paradigms.offloading.rows import RowWidths, SlotPlan
 from gnnexp.paradigms.offloading.start import ReadRows, Widths, ends_with_own_rows, projects_rows, widths_of
-from gnnexp.placement.halo import Level, levels
-from gnnexp.placement.reorganise import Order, Rates, Volumes, choose_order, ranges, volumes_by_batch
+from gnnexp.placement.halo import RankLayer, levels
+from gnnexp.placement.reorganise import ChunkOrder, Rates, Volumes, choose_order, ranges, volumes_by_batch
 from gnnexp.placement.transitions import Readings, Transitions, empty_chunk, readings, transitions
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class OffloadPlan:
     volumes: Volumes
     keeps_sums: tuple[bool, ...]
     projects: tuple[bool, ...]
-    slots: Slots
+    slots: SlotPlan
     facts: Mapping[str, Any]
 
     @property
@@ -88,12 +88,12 @@ class OffloadPlan:
 
         def needed(found: Readings, chunks: np.ndarray | None = None, sums: Sequence[bool] = hoped) -> int:
             size = largest(found, ranges(comm.size, len(found.chunks)) if chunks is None else chunks, dedup, comm.rank)
-            return over_ranks(chunk_bytes(works_of(sums), job.dtype, size) or 0, comm)
+            return max_over_ranks(chunk_bytes(works_of(sums), job.dtype, size) or 0, comm)
 
         budget = options.device_memory
         if budget is not None:
-            most = max(1, over_ranks(own.numel(), comm))
-            least = over_ranks(least_chunks(works_of(hoped), job.dtype, level.block, budget), comm)
+            most = max(1, max_over_ranks(own.numel(), comm))
+            least = max_over_ranks(least_chunks(works_of(hoped), job.dtype, level.block, budget), comm)
             found = fewest_chunks(lambda count: readings(level, own, count, comm), needed, most, budget, least)
         else:
             assert options.chunks is not None
@@ -115,12 +115,12 @@ class OffloadPlan:
             "row_bytes": [width * itemsize(job.dtype) for width in (*(it.rows for it in reads), job.model.widths[-1])],
             **facts_of_order(found, order, comm),
         }
-        slots = Slots.of(row_widths(reads, projects, keeps), job.model.in_dim)
+        slots = SlotPlan.of(row_widths(reads, projects, keeps), job.model.in_dim)
         return OffloadPlan(moved, order.volumes, tuple(keeps), projects, slots,
                            {**facts, "setup_s": time.perf_counter() - start})
 
 
-def facts_of_order(found: Readings, order: Order, comm: Communicator) -> dict[str, Any]:
+def facts_of_order(found: Readings, order: ChunkOrder, comm: Communicator) -> dict[str, Any]:
     """What is recorded of the chunks and of their order."""
     return {
         "chunks": len(found.chunks), "order": order.note,
@@ -148,7 +148,7 @@ def row_widths(reads: Sequence[Widths], projects: Sequence[bool], keeps: Sequenc
             for index, (read, on, kept) in enumerate(zip(reads, projects, keeps, strict=True))]
 
 
-def constant_layers(layers: Sequence[Layer | BlockLayer], level: Level) -> list[bool]:
+def constant_layers(layers: Sequence[Layer | BlockLayer], level: RankLayer) -> list[bool]:
     """Which layers can keep sums exactly: never those whose weights are learned."""
     block = empty_chunk(level).block
     return [isinstance(layer, Layer) and has_constant_sums(layer, block) for layer in layers]

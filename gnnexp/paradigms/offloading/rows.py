@@ -51,7 +51,7 @@ class LayerRows:
 
 
 @dataclass(frozen=True)
-class Slots:
+class SlotPlan:
     """Where it all goes: columns of each slot, and per layer the slot of each field of `LayerRows`; features first.
 
     Gradients are written when the layer above is done with: a slot of equal width there makes room for them.
@@ -61,7 +61,7 @@ class Slots:
     of_layers: tuple[dict[str, int], ...]
 
     @staticmethod
-    def of(layers: Sequence[RowWidths], num_features: int) -> Slots:
+    def of(layers: Sequence[RowWidths], num_features: int) -> SlotPlan:
         """For all layers."""
         columns, found = [num_features], list[dict[str, int]]()
         for here in reversed(layers):
@@ -79,7 +79,7 @@ class Slots:
                     columns += [width] if reused is None else []
                     free = [slot for slot in free if slot != reused]
             found.append(placed)
-        return Slots(tuple(columns), tuple(found[::-1]))
+        return SlotPlan(tuple(columns), tuple(found[::-1]))
 
     def num_bytes(self, count: int, itemsize: int) -> int:
         """Of `count` vertices."""

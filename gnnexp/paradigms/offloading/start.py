@@ -26,7 +26,7 @@ from gnnexp.models.model import Model
 ReadRows = Literal["cheapest", "raw", "projected"]
 
 
-class Start(NamedTuple):
+class StartRows(NamedTuple):
     """Of some vertices.
 
     Attributes:
@@ -52,16 +52,16 @@ class LayerStart:
     index: int
     projects: bool
 
-    def of(self, ids: Tensor, h: Tensor, key: BatchKey | None) -> Start:
+    def of(self, ids: Tensor, h: Tensor, key: BatchKey | None) -> StartRows:
         """From `h` `[n, Din]`, what the layer before gave of vertices `ids` (its preactivation, where that fuses)."""
         dropped = self.model.drop_input(self.index, ids, h, key)
         assert isinstance(dropped, Tensor)
         if not self.projects:
-            return Start(dropped, h if self.index and self.layer.residual else None)
+            return StartRows(dropped, h if self.index and self.layer.residual else None)
         parts = projected_parts(self.contract, dropped, h)
         rows = _joined(parts[:2])
         assert rows is not None
-        return Start(rows, _joined(parts[2:]))
+        return StartRows(rows, _joined(parts[2:]))
 
     @property
     def layer(self) -> Layer | BlockLayer:
@@ -128,13 +128,13 @@ def widths_of(layer: Layer | BlockLayer, index: int, *, projects: bool) -> Width
 
 def projected_parts(layer: Layer, dropped: Tensor, raw: Tensor) -> tuple[Tensor | None, ...]:
     """`(projection [n, C], source key, self part, destination key, skip's part)`, each of them or None."""
-    projected = layer.neighbour(dropped)
+    projected = layer.project(dropped)
     source_key = key = None
     if layer.kind == "projected":
         keys = layer.keys_of_projected(projected) or layer.keys(dropped)
         assert keys is not None, "a layer with projected weights has keys"
         source_key, key = keys
-    self_ = None if layer.self_is_neighbour else layer.self_(dropped)
+    self_ = None if layer.self_is_neighbour else layer.project_self(dropped)
     return projected, source_key, self_, key, layer.residual_part(raw)
 
 

@@ -16,7 +16,7 @@ from gnnexp.paradigms.offloading.layer import OffloadLayer, backward_through
 from gnnexp.paradigms.offloading.neighbour_buffer import NeighbourBuffer
 from gnnexp.paradigms.offloading.outputs import Outputs
 from gnnexp.paradigms.offloading.plan import OffloadPlan
-from gnnexp.paradigms.offloading.start import LayerStart, Start
+from gnnexp.paradigms.offloading.start import LayerStart, StartRows
 from gnnexp.placement.chunks import Chunk
 from gnnexp.placement.transitions import Move, Visit
 from gnnexp.tiers.host_tier import HostTier
@@ -124,7 +124,7 @@ class Sweeps:
             self.outputs.keep(chunk, out.rows)
         return self.outputs.gradients
 
-    def _forward(self, index: int, key: BatchKey) -> Iterator[tuple[Chunk, Start]]:
+    def _forward(self, index: int, key: BatchKey) -> Iterator[tuple[Chunk, StartRows]]:
         """`(chunk, what it hands on)`, while it is in the device tier."""
         tier, layer, host = self._job.tier, self._layers[index], self._rows[index]
         buffer = self._room(index)
@@ -139,7 +139,7 @@ class Sweeps:
                         tier.leave(sums, host.sums[_range(here)], "tier/d2h_rows_sums")
                     yield here, out
 
-    def _hand_on(self, index: int, chunk: Chunk, made: Start) -> None:
+    def _hand_on(self, index: int, chunk: Chunk, made: StartRows) -> None:
         """What chunks of layer `index` will read of the chunk's vertices, to the host."""
         host, part = self._rows[index], _range(chunk)
         self._job.tier.leave(made.rows, host.rows[part], "tier/d2h_rows_outputs")
@@ -161,7 +161,7 @@ class Sweeps:
                 if sums is not None and into is not None:
                     self._neighbours.give_back(it.forward, into, sums, self._tag(index))
         if sums is not None and wanted is not None:
-            tier.settle(sums, wanted)
+            tier.copy_on_host(sums, wanted)
 
     def _run_again(self, index: int, chunk: Chunk, key: BatchKey, buffer: Tensor | None, into: Tensor | None) -> None:
         tier, layer, host = self._job.tier, self._layers[index], self._rows[index]
@@ -177,15 +177,15 @@ class Sweeps:
             if host.own_gradients is not None and of_own is not None:
                 tier.leave(of_own, host.own_gradients[_range(here)], "tier/d2h_rows_own")
 
-    def _gradients_of(self, index: int, chunk: Chunk) -> Start:
+    def _gradients_of(self, index: int, chunk: Chunk) -> StartRows:
         """Of what layer `index` read of the chunk's vertices; of logits after the last, zero but for the targets'."""
         tier, counted = self._job.tier, "tier/h2d_rows_gradients"
         if index < len(self._rows):
             host, part = self._rows[index], _range(chunk)
             assert host.gradients is not None
             own = None if host.own_gradients is None else tier.enter(host.own_gradients[part], counted=_OWN_IN)
-            return Start(tier.enter(host.gradients[part], counted=counted), own)
-        return Start(self.outputs.gradient(chunk), None)
+            return StartRows(tier.enter(host.gradients[part], counted=counted), own)
+        return StartRows(self.outputs.gradient(chunk), None)
 
     # --- shared ----------------------------------------------------------------------------------------------------
     def _loaded(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +16,8 @@ from torch import Tensor, nn
 from gnnexp.comm.communicator import Communicator
 from gnnexp.errors import DivergedError
 
-OptimizerState = Literal["kept", "averaged", "reset"]
 # Sums of weights stay below 2^61: a sign, and a bit for rounding of every part.
 _BITS = 61
-# What Adam and AdamW keep of a parameter.
-_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 class LocalModels:
@@ -28,15 +25,12 @@ class LocalModels:
 
     Args:
         module: all of its parameters are trained.
-        parts: of this rank.
-        state: what becomes of a part's optimizer state when models are averaged: it is `kept`, `averaged` as the
-            weights are, or `reset`.
+        parts: of this rank. Each keeps an optimizer state of its own, which an average of the models leaves alone.
     """
 
-    def __init__(self, module: nn.Module, parts: Sequence[int], state: OptimizerState) -> None:
+    def __init__(self, module: nn.Module, parts: Sequence[int]) -> None:
         self._parameters = list(module.parameters())
         self._average = [parameter.data for parameter in self._parameters]
-        self._kind = state
         self._values = {part: [value.clone() for value in self._average] for part in parts}
         self._states: dict[int, list[dict[str, Any]]] = {part: [{} for _ in self._parameters] for part in parts}
         self._turn: int | None = None
@@ -81,23 +75,6 @@ class LocalModels:
         for values in self._values.values():
             for value, average in zip(values, self._average, strict=True):
                 value.copy_(average)
-        if self._kind == "reset":
-            self._states = {part: [{} for _ in self._parameters] for part in self._states}
-        elif self._kind == "averaged":
-            self._average_states(weights, comm)
-
-    def _average_states(self, weights: Mapping[int, float], comm: Communicator) -> None:
-        """Moments and numbers of steps; a part without training vertices has none, and weighs nothing."""
-        names = _MOMENTS if isinstance(self.optimizer, torch.optim.Adam | torch.optim.AdamW) else ()
-        for name in names:
-            like = [torch.zeros((), dtype=torch.float32) if name == "step" else value for value in self._average]
-            values = {part: [state.get(name, torch.zeros_like(one)) for state, one in zip(states, like, strict=True)]
-                      for part, states in self._states.items()}
-            average = [torch.empty_like(one) for one in like]
-            weighted_sum(average, values, weights, comm)
-            for states in self._states.values():
-                for state, one in zip(states, average, strict=True):
-                    state[name] = one.clone()
 
     def _set_state(self, parameter: nn.Parameter, state: dict[str, Any]) -> None:
         if self.optimizer is None:
@@ -136,7 +113,7 @@ def weighted_sum(
     told = comm.all_gather(torch.tensor([largest], dtype=torch.float64), [1] * comm.size, "sizes")
     largest = max(float(one) for one in told)
     if not math.isfinite(largest):
-        raise DivergedError("a part's model is not finite: try a smaller train.lr")
+        raise DivergedError("a part's model is not finite: try a smaller optimizer.lr")
     scale = 2.0 ** (_BITS - 1 - math.frexp(largest)[1])
     total = torch.zeros(size, dtype=torch.int64, device=out[0].device)
     for part, weight in weights.items():

@@ -54,6 +54,9 @@ def check_averaging(experiment: Experiment, options: ModelAveraging) -> list[Pro
     if (eval_every or 0) % every:
         problems.append(Problem("train.eval_every", eval_every, f"must be a multiple of {every} (paradigm.sync_every): "
                                 "between averages there is no model to evaluate", f"set train.eval_every={every}"))
+    if experiment.schedule is not None and experiment.schedule.interval == "step":
+        problems.append(Problem("scheduler.interval", "step", "parts take turns, so that their steps are not those of "
+                                "the run", "set scheduler.interval=epoch"))
     memory, reserve = memory_of(experiment, options), options.reserve
     if reserve is not None and not (memory is not None and 0 <= reserve < memory):
         problems.append(Problem("paradigm.reserve", reserve, f"must be 0 or more and below the memory of a rank "

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnexp.comm.arrival import FRESH, Arrival, Place, restore_all, states_of, take_skipped_bytes
+from gnnexp.comm.arrival import FRESH, Arrival, ExchangePoint, restore_all, states_of, take_skipped_bytes
 from gnnexp.comm.background import Background
 from gnnexp.comm.broadcast import WholeParts
 from gnnexp.comm.communicator import Communicator
@@ -27,7 +27,7 @@ from gnnexp.paradigms.chunks.chunking import UNCUT, Chunking
 from gnnexp.paradigms.chunks.local_chunks import LocalChunks
 from gnnexp.paradigms.loops.full_graph import Whole, WholeGraphTrainer
 from gnnexp.paradigms.trainer import EpochCounts
-from gnnexp.placement.halo import Cached, Level, everyone, levels, shuffle_index
+from gnnexp.placement.halo import Cached, RankLayer, everyone, levels, shuffle_index
 
 
 def none_held(layer: int, ids: Tensor) -> Tensor:
@@ -75,7 +75,7 @@ class EdgeCutTrainer(WholeGraphTrainer):
         self.places = self._placed(whole_parts=whole_parts_from is not None)
         self._inputs = self.levels[0].block.src_ids[: self.levels[0].num_local]
 
-    def _levels(self, held: Cached, whole_parts_from: int | None) -> tuple[Level, ...]:
+    def _levels(self, held: Cached, whole_parts_from: int | None) -> tuple[RankLayer, ...]:
         found = levels(self.job.shard, self.own, self.job.model.num_layers, held)
         if whole_parts_from is None:
             return found
@@ -87,14 +87,14 @@ class EdgeCutTrainer(WholeGraphTrainer):
         moved = {level: level.block.to(self.job.device) for level in set(self.levels)}
         return tuple(moved[level] for level in self.levels)
 
-    def _placed(self, *, whole_parts: bool) -> tuple[Place | None, ...]:
+    def _placed(self, *, whole_parts: bool) -> tuple[ExchangePoint | None, ...]:
         """Where foreign rows come, per layer; None where no rank fetches any."""
         told: Any = self.job.comm.gather_objects(
             [(sum(level.fetched), index > 0 and level is self.levels[index - 1])
              for index, level in enumerate(self.levels)]
         )
         halo: Halo | None = None
-        found: list[Place | None] = []
+        found: list[ExchangePoint | None] = []
         for index, (level, of_ranks) in enumerate(zip(self.levels, zip(*told, strict=True), strict=True)):
             if not any(fetches for fetches, _ in of_ranks):
                 halo = None
@@ -104,7 +104,7 @@ class EdgeCutTrainer(WholeGraphTrainer):
             found.append(None if halo is None else arrival.at(halo, self._beside))
         return tuple(found)
 
-    def _halo(self, level: Level, *, whole_parts: bool) -> Halo:
+    def _halo(self, level: RankLayer, *, whole_parts: bool) -> Halo:
         job = self.job
         if whole_parts:
             lengths: Any = job.comm.gather_objects(level.num_local)
@@ -166,7 +166,7 @@ class EdgeCutTrainer(WholeGraphTrainer):
         if state:
             restore_all(self._exchanging(), state[self._arrival.kind], self.job.device)
 
-    def _exchanging(self) -> list[Place]:
+    def _exchanging(self) -> list[ExchangePoint]:
         return [place for place in self.places if place is not None]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gnnexp.comm.arrival import FRESH, Arrival, Place, restore_all, states_of, take_skipped_bytes
+from gnnexp.comm.arrival import FRESH, Arrival, ExchangePoint, restore_all, states_of, take_skipped_bytes
 from gnnexp.comm.shuffle import reduce_max_home, shuffle
 from gnnexp.graph.block import BatchKey
 from gnnexp.graph.sparse import Rows
@@ -71,8 +71,8 @@ class VertexCutTrainer(WholeGraphTrainer):
         model, layer, count = self.job.model, contract_layer(self.job.model, index), self.own.numel()
         ids = self._block.src_ids[: h.shape[0]]
         dropped = model.drop_input(index, ids, h, key)
-        projected = layer.neighbour(dropped)
-        own = projected[:count] if layer.self_is_neighbour else layer.self_(_first(dropped, count))
+        projected = layer.project(dropped)
+        own = projected[:count] if layer.self_is_neighbour else layer.project_self(_first(dropped, count))
         if layer.kind == "projected":
             aggregated, mass = self._attended(index, layer, projected, dropped, key)
         else:
@@ -121,7 +121,7 @@ class VertexCutTrainer(WholeGraphTrainer):
     # --- counts and state ------------------------------------------------------------------------------------------
 
     @property
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[ExchangePoint]:
         return [*self._gathers, *self._reduces]
 
     def cross_edges(self, ready: Whole) -> Sequence[int]:

@@ -22,7 +22,7 @@ from gnnexp.kernels.partitioners.restream import stream_vertices, unload
 from gnnexp.partitioners.base import Owners, Partitioner
 from gnnexp.partitioners.metis import fill_empty
 from gnnexp.partitioners.metis_library import index_dtype, metis_version
-from gnnexp.partitioners.multilevel import Caps, Coarsest, Level, cluster_owners
+from gnnexp.partitioners.multilevel import Caps, CoarseGraph, Coarsest, cluster_owners
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ class RestreamPartitioner(Partitioner):
         if num_parts == 1:
             return Owners(torch.zeros(graph.num_nodes, dtype=owner_dtype(1)))
         caps = self._caps(graph, num_parts)
-        level = Level.of_graph(graph.indptr.numpy(), graph.indices.numpy())
+        level = CoarseGraph.of_graph(graph.indptr.numpy(), graph.indices.numpy())
         facts: dict[str, float] = {}
         if self.start == "empty":
             owners = np.full(graph.num_nodes, -1, dtype)
@@ -169,7 +169,7 @@ class RestreamPartitioner(Partitioner):
                         "of %d parts", self.edge_balance, most, most * num_parts / E, num_parts)
         return Caps(vertices, max(edges, most))
 
-    def _order(self, level: Level) -> np.ndarray:
+    def _order(self, level: CoarseGraph) -> np.ndarray:
         """`[V]` in the type of ids."""
         if self.order == "stored":
             return np.arange(level.num_nodes, dtype=level.indices.dtype)
@@ -178,7 +178,7 @@ class RestreamPartitioner(Partitioner):
             return drawn.astype(level.indices.dtype)
         return level.order(falling=self.order == "falling")
 
-    def _stream(self, level: Level, num_parts: int, caps: Caps, order: np.ndarray, owners: np.ndarray) -> int:
+    def _stream(self, level: CoarseGraph, num_parts: int, caps: Caps, order: np.ndarray, owners: np.ndarray) -> int:
         """All passes; how many vertices the last one moved."""
         # Fennel's own choice, m k^(gamma - 1) / n^gamma, for m undirected edges, of which there are two in-edges each.
         alpha = level.indices.size / 2 * num_parts ** (self.gamma - 1) / level.num_nodes**self.gamma
@@ -191,7 +191,9 @@ class RestreamPartitioner(Partitioner):
             )
         return int(moved)
 
-    def _save_copies(self, level: Level, num_parts: int, caps: Caps, order: np.ndarray, owners: np.ndarray) -> None:
+    def _save_copies(
+        self, level: CoarseGraph, num_parts: int, caps: Caps, order: np.ndarray, owners: np.ndarray
+    ) -> None:
         num_words = -(-num_parts // PARTS_PER_WORD)
         words = np.zeros(level.num_nodes * num_words, np.uint64)
         pins = words.view(np.uint8)
@@ -210,11 +212,11 @@ def _check_metis() -> None:
         index_dtype()
     except ConfigError as error:
         (problem,) = error.problems
-        mend = f"{problem.mend.split(', or')[0]}, or partitioner.coarsest=stream"
-        raise ConfigError(Problem("partitioner.coarsest", "metis", problem.allowed, mend)) from None
+        fix = f"{problem.fix.split(', or')[0]}, or partitioner.coarsest=stream"
+        raise ConfigError(Problem("partitioner.coarsest", "metis", problem.allowed, fix)) from None
 
 
-def _hold(level: Level, num_parts: int, caps: Caps, owners: np.ndarray) -> int:
+def _hold(level: CoarseGraph, num_parts: int, caps: Caps, owners: np.ndarray) -> int:
     """Make `owners` hold the caps; the most in-edges by which a part still exceeds them."""
     masses, loads = level.totals(owners, num_parts)
     if masses.max() <= caps.vertices and loads.max() <= caps.edges:

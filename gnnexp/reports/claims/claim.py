@@ -1,18 +1,17 @@
-"""What papers claim: `<paper>.yaml` beside this file, quoted, with what is checked of it."""
+"""What papers claim: `sweeps/<paper>/claims.yaml`, quoted, with what is checked of it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from pathlib import Path
 from typing import Any, Literal
 
+from gnnexp.config.folders import CLAIMS_FILE, papers_with, read_claims
 from gnnexp.errors import ConfigError, Problem
 from gnnexp.experiment.signature import unknown
 from gnnexp.reports.claims.expression import check_expression
 
-_FOLDER = Path(__file__).parent
 Statistic = Literal["ratio", "reduction_pct", "difference", "value"]
 TAKES = ("each", "greatest", "least", "mean", "growth", "steps")
 _ALONG = ("growth", "steps")
@@ -48,7 +47,7 @@ class Count:
     Attributes:
         name: for the page.
         value: an `expression` of a run; `[full]` and `[steps]` scale it to the published size.
-        cell: the paper's number: fields and settings of `reports/published/<paper>.csv`; the graph is the run's.
+        cell: the paper's number: fields and settings of the paper's `published.csv`; the graph is the run's.
         of: which runs are counted, by config key.
         sweeps: whose; empty: those of the check.
     """
@@ -167,7 +166,7 @@ class Claim:
 
 def claiming_papers() -> tuple[str, ...]:
     """Papers whose claims are written down."""
-    return tuple(sorted(file.stem for file in _FOLDER.glob("*.yaml")))
+    return tuple(papers_with(CLAIMS_FILE))
 
 
 @cache
@@ -177,15 +176,11 @@ def claims_of(paper: str) -> tuple[Claim, ...]:
     Raises:
         ConfigError: there is no such paper, or its file is wrong.
     """
-    import yaml
-
     if paper not in claiming_papers():
         raise ConfigError(unknown("report claims", paper, paper, claiming_papers()))
-    file = _FOLDER / f"{paper}.yaml"
     problems: list[Problem] = []
-    found = [_claim(paper, item, problems) for item in yaml.safe_load(file.read_text(encoding="utf-8"))]
-    if problems:
-        raise ConfigError(problems)
+    found = [_claim(paper, item, problems) for item in read_claims(paper)["claims"]]
+    ConfigError.raise_all(problems)
     return tuple(found)
 
 

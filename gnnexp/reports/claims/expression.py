@@ -29,9 +29,7 @@ import zlib
 from collections.abc import Callable, Mapping
 
 from gnnexp.errors import Problem
-from gnnexp.record.records import read_epochs
 from gnnexp.record.runs import Run
-from gnnexp.reports.kinds.partitioning import has_collapsed
 
 _NAME = re.compile(r"\[([^\[\]]+)\]")
 _OPERATORS: Mapping[type[ast.AST], Callable[[float, float], float]] = {
@@ -40,6 +38,8 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[float, float], float]] = {
 _FUNCTIONS: Mapping[str, Callable[..., float]] = {"max": max, "min": min}
 # A purpose without traffic and a place that no row came from are not recorded: nothing was sent, none was read.
 _ZERO_IF_ABSENT = ("comm/", "tier/", "work/features_loaded_")
+# A partition with a part of more than this times the mean, of vertices or in a vertex-cut of edges, is not compared.
+_COLLAPSED = 2.0
 
 
 def names_in(text: str) -> list[str]:
@@ -79,7 +79,7 @@ def measured(run: Run, name: str) -> float:
         "losses": lambda: _fingerprint(run),
         "summary": lambda: run.summary.get(rest),
         "quality": lambda: run.quality.get(rest),
-        "comparable": lambda: 1 if run.quality and not has_collapsed(run.quality) else None,
+        "comparable": lambda: 1 if run.quality and not _has_collapsed(run.quality) else None,
         "paradigm": lambda: run.facts.get(rest),
         "graph": lambda: run.provenance.get("graph", {}).get(rest),
         "config": lambda: run.value(rest),
@@ -99,8 +99,15 @@ def _of_epoch(run: Run, number: str, metric: str) -> float | None:
 
 def _fingerprint(run: Run) -> int:
     """Of the losses of all steps; a checksum of 32 bits is a whole number that a float holds exactly."""
-    losses = [loss for epoch in read_epochs(run.path) for loss in epoch["losses"]]
+    losses = [loss for epoch in run.lines() for loss in epoch["losses"]]
     return zlib.crc32(struct.pack(f"<{len(losses)}d", *losses))
+
+
+def _has_collapsed(quality: Mapping[str, float]) -> bool:
+    """In an edge-cut all definitions of copies are one, and edges are not balanced."""
+    cuts_vertices = quality["replication_cut"] != quality["replication_full"]
+    names = ("balance_vertices", "balance_edges") if cuts_vertices else ("balance_vertices",)
+    return any(quality.get(name, 1.0) > _COLLAPSED for name in names)
 
 
 def _number(value: object) -> float:

@@ -15,6 +15,7 @@ from gnnexp.reports.published.graphs import work_as_published
 from gnnexp.reports.published.order import Compared, pairs_in_order
 from gnnexp.reports.table import Group, Table
 from gnnexp.reports.values.setting import setting_of
+from gnnexp.reports.values.spread import number_cell
 
 OUT_OF_MEMORY = "OOM"
 
@@ -63,9 +64,7 @@ def estimated_s(group: Group, machine: Machine, paper: str = "", edge_rows: Sequ
 
 
 def _cell(seconds: float) -> str:
-    if math.isinf(seconds):
-        return OUT_OF_MEMORY
-    return "–" if math.isnan(seconds) else f"{seconds:.4g}"
+    return OUT_OF_MEMORY if math.isinf(seconds) else number_cell(seconds)
 
 
 def _against_paper(groups: Sequence[Group], seconds: Sequence[float], beside: Beside) -> list[str]:

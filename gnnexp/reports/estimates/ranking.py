@@ -13,6 +13,7 @@ from gnnexp.reports.estimates.planned import Planned, Scale, plan, tells_enough
 from gnnexp.reports.published.order import Compared, pairs_in_order
 from gnnexp.reports.table import Table
 from gnnexp.reports.values.setting import setting_of
+from gnnexp.reports.values.spread import number_cell
 
 _COLUMNS = ("system", "dataset", "model", "ranks", "hardware", "S s", "L s", "FB s", "sync s", "hidden s", "epoch s",
             "device GB", "place", "measured s", "measured / estimated", "published s", "published / estimated")
@@ -24,7 +25,7 @@ _CAPTION = (
     "where the run was made with this profile. Published: by a paper on such a machine."
 )
 
-_MEND = "choose profiles with as many ranks as runs have (--hardware all: every one), or run with hardware.workers=N"
+_FIX = "choose profiles with as many ranks as runs have (--hardware all: every one), or run with hardware.workers=N"
 
 
 def make_table(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 1.0, untold: Sequence[str] = ()
@@ -43,7 +44,7 @@ def make_table(runs: Sequence[Run], machines: Sequence[Machine], scale: Scale = 
     found = plan(runs, machines, scale)
     if not found:
         names, reasons = ",".join(machine.name for machine in machines), " ".join(_left_out(runs, machines, found))
-        raise ConfigError(Problem("--hardware", names, f"nothing to estimate: {reasons}", _MEND))
+        raise ConfigError(Problem("--hardware", names, f"nothing to estimate: {reasons}", _FIX))
     groups: dict[tuple[str, ...], list[Planned]] = {}
     for one in found:
         groups.setdefault(one.group, []).append(one)
@@ -69,12 +70,8 @@ def _cells(one: Planned, place: int) -> tuple[str, ...]:
     compared = [value for known in (one.measured_s, one.published_s) for value in (known, known / told.epoch_s)]
     return (one.run.value("system"), setting.dataset, setting.model, str(setting.ranks), one.machine.name,
             *(f"{value:.4g}" for value in seconds), f"{told.device_bytes / 1e9:.3g}",
-            str(place) if told.fits else "OOM", *map(_number, compared[:2]),
-            "OOM" if one.published_oom else _number(compared[2]), _number(compared[3]))
-
-
-def _number(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.4g}"
+            str(place) if told.fits else "OOM", *map(number_cell, compared[:2]),
+            "OOM" if one.published_oom else number_cell(compared[2]), number_cell(compared[3]))
 
 
 def _scaled(scale: Scale) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gnnexp.reports.figures.description import Figure
-from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, colour_of, finish, panel_figure, stack
+from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, colour_of, finish, name_bars, panel_figure, stack
 from gnnexp.reports.figures.panels import Panel, caption_of
 from gnnexp.reports.table import Table
 from gnnexp.reports.values.metrics import axis_of, values_of
@@ -25,8 +25,7 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
         found = [[mean_and_interval(values_of(group.runs, metric)) for group in panel.series.values()]
                  for metric in figure.y]
         (_stacked if figure.stacked else _grouped)(axes, figure, found)
-        axes.set_xticks(range(len(panel.series)), [name.replace(" ", "\n") for name in panel.series], fontsize=8)
-        axes.set_xlim(-0.6, max(0.6, len(panel.series) - 0.4))
+        name_bars(axes, panel.series)
         _verdicts(axes, panel)
         _scale(axes, figure)
         for number, (name, group) in enumerate(panel.series.items()):

@@ -1,4 +1,4 @@
-"""A metric by epoch or by time of training (NeutronTP, Figure 16; SDT-GNN, Figures 2, 10): mean and 95 % interval."""
+"""A metric by epoch or by time of training: mean and 95 % interval."""
 
 from __future__ import annotations
 

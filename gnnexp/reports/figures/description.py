@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from gnnexp.errors import Problem
-from gnnexp.experiment.signature import unknown
+from gnnexp.experiment.signature import Parameter, check_keys, unknown
 from gnnexp.reports.values.metrics import check_metric
 
-BY = ("epoch", "time")
-_AXES = ("x", "y")
-# Further keys of every kind of drawing, beside `_ALL`, and those that it needs.
+# What a file may say under each key, and which keys each kind of drawing takes and needs, beside those of all.
+_HINTS: Mapping[str, Any] = {
+    "name": str, "draw": str, "series": Sequence[str] | None, "panels": Sequence[str], "where": Mapping[str, Any],
+    "x": str, "y": str | Sequence[str], "log": Literal["x", "y"] | Sequence[Literal["x", "y"]], "ideal": bool,
+    "by": Literal["epoch", "time"], "stacked": bool,
+}
 _ALL = ("name", "draw", "series", "panels", "where")
 _KEYS: Mapping[str, tuple[str, ...]] = {
     "stacked": (), "lines": ("x", "y", "log", "ideal"), "curves": ("by", "y"), "range": ("y",),
     "bars": ("y", "stacked", "log"), "matrix": ("y",),
 }
-_NEEDED: Mapping[str, tuple[str, ...]] = {
-    "stacked": (), "lines": ("x", "y"), "curves": (), "range": ("y",), "bars": ("y",), "matrix": ("y",),
-}
+_NEEDED = ("name", "draw", "x", "y")
 DRAWINGS = tuple(_KEYS)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
@@ -62,11 +63,8 @@ class Figure:
         return tuple(filter(None, (self.x, *(self.series or ()), *self.panels, *self.where)))
 
 
-def read_figures(options: object, where: str) -> tuple[tuple[Figure, ...], list[Problem]]:
+def read_figures(options: Sequence[Any], where: str) -> tuple[tuple[Figure, ...], list[Problem]]:
     """The figures of a report, and everything that is wrong with any of them."""
-    if not isinstance(options, list):
-        mend = "figures: [{name: epoch, draw: stacked}]"
-        return (), [Problem(where, options, "must be a list of figures", mend)]
     figures, problems = [], []
     for number, one in enumerate(options):
         place = f"{where}[{number}]"
@@ -83,19 +81,19 @@ def read_figures(options: object, where: str) -> tuple[tuple[Figure, ...], list[
 def _check(one: object, place: str) -> list[Problem]:
     if not isinstance(one, dict):
         return [Problem(place, one, "must be a mapping", "{name: epoch, draw: stacked}")]
-    problems = []
     draw = one.get("draw")
-    if draw not in DRAWINGS:
-        problems.append(unknown(f"{place}.draw", draw, str(draw), DRAWINGS))
-    allowed = (*_ALL, *(_KEYS[str(draw)] if draw in DRAWINGS else {key for keys in _KEYS.values() for key in keys}))
-    problems += [unknown(f"{place}.{key}", value, str(key), allowed) for key, value in one.items()
-                 if key not in allowed]
-    problems += [Problem(f"{place}.{key}", None, f"{draw} needs it", f"add {key}: …")
-                 for key in ("name", *_NEEDED.get(str(draw), ())) if key not in one]
-    for key, value in one.items():
-        if key in _CHECKS and key in allowed:
-            problems += _CHECKS[key](f"{place}.{key}", value)
-    if draw in ("lines", "curves", "range", "matrix") and isinstance(one.get("y"), list) and len(one["y"]) > 1:
+    if not isinstance(draw, str) or draw not in DRAWINGS:
+        return [unknown(f"{place}.draw", draw, str(draw), DRAWINGS)]
+    needed = {*_NEEDED} - {"y" if draw == "curves" else ""}
+    keys = (*_ALL, *_KEYS[draw])
+    problems = check_keys(place, one, {key: Parameter(key, _HINTS[key], key in needed) for key in keys})
+    right = one.keys() - {problem.key.rpartition(".")[2] for problem in problems}
+    if "name" in right and not _NAME.fullmatch(one["name"]):
+        problems.append(Problem(f"{place}.name", one["name"], "must be a file's name of letters, digits, _ and -",
+                                "name: scaling"))
+    metrics = (_words(one["y"]) or ("",)) if "y" in right else ()
+    problems += [problem for metric in metrics for problem in check_metric(f"{place}.y", metric)]
+    if len(metrics) > 1 and draw != "bars":
         problems.append(Problem(f"{place}.y", one["y"], f"{draw} takes one metric", "a figure for each"))
     return problems
 
@@ -122,53 +120,3 @@ def _words(value: object) -> tuple[str, ...]:
 def _text(value: object) -> str:
     """As `Run.value` has it."""
     return "null" if value is None else str(value)
-
-
-# --- one check per key -----------------------------------------------------------------------------------------------
-def check_keys(where: str, value: object) -> list[Problem]:
-    """A list of config keys."""
-    if isinstance(value, list) and all(isinstance(key, str) and key for key in value):
-        return []
-    return [Problem(where, value, "must be a list of config keys", "[dataset, system]")]
-
-
-def _check_name(where: str, value: object) -> list[Problem]:
-    if isinstance(value, str) and _NAME.fullmatch(value):
-        return []
-    return [Problem(where, value, "must be a file's name of letters, digits, _ and -", "name: scaling")]
-
-
-def _check_y(where: str, value: object) -> list[Problem]:
-    metrics = value if isinstance(value, list) and value else [value]
-    return [problem for metric in metrics for problem in check_metric(where, metric)]
-
-
-def _check_x(where: str, value: object) -> list[Problem]:
-    if isinstance(value, str) and value:
-        return []
-    return [Problem(where, value, "must be a config key of numbers", "x: hardware.workers")]
-
-
-def _check_where(where: str, value: object) -> list[Problem]:
-    if isinstance(value, dict) and value and all(isinstance(key, str) for key in value):
-        return []
-    return [Problem(where, value, "must map config keys to a value or a list of values", "where: {system: [dgl, p3]}")]
-
-
-def _check_log(where: str, value: object) -> list[Problem]:
-    words = value if isinstance(value, list) else [value]
-    return [unknown(where, value, str(word), _AXES) for word in words if word not in _AXES]
-
-
-def _check_by(where: str, value: object) -> list[Problem]:
-    return [] if value in BY else [unknown(where, value, str(value), BY)]
-
-
-def _check_flag(where: str, value: object) -> list[Problem]:
-    return [] if isinstance(value, bool) else [Problem(where, value, "must be true or false", "true")]
-
-
-_CHECKS: Mapping[str, Callable[[str, object], list[Problem]]] = {
-    "name": _check_name, "y": _check_y, "x": _check_x, "series": check_keys, "panels": check_keys,
-    "where": _check_where, "log": _check_log, "by": _check_by, "ideal": _check_flag, "stacked": _check_flag,
-}

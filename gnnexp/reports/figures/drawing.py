@@ -13,6 +13,7 @@ from gnnexp.files.disk import write_bytes
 from gnnexp.reports.table import Table
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -82,16 +83,29 @@ def bars_width(names: Collection[str]) -> float:
     return 0.7 + len(names) * max(0.9, _INCHES_PER_LETTER * (longest + 1))
 
 
+def name_bars(axes: Axes, names: Collection[str]) -> None:
+    """Names below the bars, a word a line, and as much room beside one bar as beside several."""
+    axes.set_xticks(range(len(names)), [name.replace(" ", "\n") for name in names], fontsize=8)
+    axes.set_xlim(-0.6, max(0.6, len(names) - 0.4))
+
+
 def finish(canvas: Figure, caption: str) -> None:
     """One legend for all panels, beside them, and the caption below."""
-    named = {label: handle for axes in canvas.axes
-             for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    if named:
-        canvas.legend(list(named.values()), list(named), loc="outside right upper", frameon=False, fontsize=8)
+    legend(canvas)
     columns = int(canvas.get_figwidth() * _CAPTION_PER_INCH)
     canvas.supxlabel("\n".join(textwrap.wrap(caption, columns)), fontsize=_CAPTION_SIZE, x=0.01, ha="left")
     width, height = canvas.get_size_inches()
     canvas.set_size_inches(width, height + 0.12 * len(textwrap.wrap(caption, columns)))
+
+
+def legend(canvas: Figure) -> None:
+    """One for all panels, beside them; of what several have, the mark of the first."""
+    named: dict[str, Artist] = {}
+    for axes in canvas.axes:
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            named.setdefault(label, handle)
+    if named:
+        canvas.legend(list(named.values()), list(named), loc="outside right upper", frameon=False, fontsize=8)
 
 
 class Part(NamedTuple):

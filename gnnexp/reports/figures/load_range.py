@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gnnexp.errors import DataError
 from gnnexp.measure.phases import FORWARD_BACKWARD
-from gnnexp.record.records import read_epochs
 from gnnexp.record.runs import Run
 from gnnexp.reports.figures.description import Figure
-from gnnexp.reports.figures.drawing import Drawn, bars_width, colour_of, finish, panel_figure
+from gnnexp.reports.figures.drawing import Drawn, bars_width, colour_of, finish, name_bars, panel_figure
 from gnnexp.reports.figures.panels import Panel, caption_of, names_of, runs_of
 from gnnexp.reports.table import Group, Table
 from gnnexp.reports.values.metrics import axis_of, typical_epoch
@@ -60,7 +59,7 @@ def load_of(group: Group, metric: str) -> Load | None:
 def _load(run: Run, metric: str) -> Load | None:
     """Median over the epochs after the first, on the last number of ranks, that were not stopped half way."""
     try:
-        lines = read_epochs(run.path)
+        lines = run.lines()
     except (OSError, DataError):
         return None
     whole = [line["ranks"] for line in lines[1:] or lines
@@ -106,6 +105,5 @@ def _bars(axes: Axes, loads: Mapping[str, Load], factor: float, numbers: Sequenc
         if load.mean:
             axes.annotate(f"{load.most / load.mean:.2f}", (place, factor * load.most), (0, 4),
                           textcoords="offset points", ha="center", fontsize=8)
-    axes.set_xticks(range(len(loads)), [name.replace(" ", "\n") for name in loads], fontsize=8)
-    axes.set_xlim(-0.6, max(0.6, len(loads) - 0.4))
+    name_bars(axes, loads)
     axes.set_ylim(0, 1.12 * max([factor * load.most for load in loads.values()], default=1.0) or 1.0)

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gnnexp.reports.figures.description import Figure
-from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, finish, panel_figure, save_figure, stack
+from gnnexp.reports.figures.drawing import Drawn, Part, bars_width, finish, name_bars, panel_figure, save_figure, stack
 from gnnexp.reports.figures.panels import Panel, caption_of, runs_of
 from gnnexp.reports.table import Group, Table
 from gnnexp.reports.values.metrics import typical_epoch
+from gnnexp.reports.values.spread import number_cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,8 +44,8 @@ def draw(figure: Figure, panels: Sequence[Panel]) -> Drawn:
     for axes, panel, series in zip(spaces, panels, shown, strict=True):
         _bars(axes, series)
         for name, group in series.items():
-            rows.append((panel.title, name, *map(_cell, _seconds(group).values()), _cell(group.median(_WALL)),
-                         str(len(group.runs))))
+            rows.append((panel.title, name, *(number_cell(seconds, ".6g") for seconds in (
+                *_seconds(group).values(), group.median(_WALL))), str(len(group.runs))))
     first = (f"Seconds in each phase, mean over the ranks: {typical_epoch(runs_of(panels))}. Line: wall time "
              "of the epoch." + (_UNTOLD if any("–" in row for row in rows) else ""))
     caption = caption_of(panels, first=first, seeds="Over several seeds: the median.")
@@ -72,8 +73,7 @@ def _bars(axes: Axes, series: Mapping[str, Group]) -> None:
         if not math.isnan(wall):
             axes.annotate(f"{wall:.3g} s", (place, max(wall, top)), (0, 3), textcoords="offset points",
                           ha="center", fontsize=8)
-    axes.set_xticks(places, [name.replace(" ", "\n") for name in series], fontsize=8)
-    axes.set_xlim(-0.6, max(0.6, len(series) - 0.4))
+    name_bars(axes, series)
     axes.set_ylim(0, 1.15 * max([*tops, *(wall for wall in walls if not math.isnan(wall)), 1e-9]))
     axes.set_ylabel("seconds per epoch")
 
@@ -87,6 +87,3 @@ def _seconds(group: Group) -> dict[str, float]:
 def _drawn(seconds: float) -> float:
     return 0.0 if math.isnan(seconds) else seconds
 
-
-def _cell(seconds: float) -> str:
-    return "–" if math.isnan(seconds) else f"{seconds:.6g}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gnnexp.errors import ConfigError, Problem
-from gnnexp.experiment.signature import unknown
+from gnnexp.experiment.signature import check_keys, parameters_of_dataclass, unknown
 from gnnexp.record.runs import Run
 from gnnexp.reports.claims.expression import check_expression, evaluate
 from gnnexp.reports.published.cells import Cell, cells, number_of, papers, printed
@@ -18,7 +18,6 @@ from gnnexp.reports.table import Group, Table, shared_caption
 from gnnexp.reports.values.metrics import check_metric, value_of
 from gnnexp.reports.values.spread import interval_cell, mean_and_interval
 
-_KEYS = ("paper", "source", "columns", "where", "settings", "systems", "edge_rows", "over")
 EPOCH = "time/epoch_s"
 
 
@@ -35,7 +34,7 @@ class Beside:
         settings: of the cells, that differ between rows: a config key of the runs, or an expression, by the setting.
         systems: which of the paper's one of ours stands for, where it is not the one of the same name.
         edge_rows: systems of ours whose published code keeps rows for the edges of a GAT: estimates of their memory
-            have them (`gnnexp.planning.work.Work`).
+            have them (`gnnexp.planning.work.Workload`).
         over: a system that every row's last column is compared with, or None.
     """
 
@@ -76,22 +75,14 @@ def read_beside(options: Mapping[str, Any], where: str = "report.published") -> 
     Raises:
         ConfigError: a key is unknown, or the paper has no such source or quantity.
     """
-    problems = [unknown(f"{where}.{key}", value, str(key), _KEYS) for key, value in options.items() if key not in _KEYS]
+    problems = check_keys(where, {key: value for key, value in options.items() if value is not None},
+                          parameters_of_dataclass(Beside))
     paper, source, columns = (options.get(key) for key in ("paper", "source", "columns"))
     if paper not in papers():
         problems.append(unknown(f"{where}.paper", paper, str(paper), papers()))
-    if not isinstance(columns, Mapping) or not columns:
+    if not columns:
         problems.append(Problem(f"{where}.columns", columns, "must map the paper's quantities to metrics of the record",
                                 "columns: {epoch_s: time/epoch_s}"))
-    for key, kind, allowed, example in (("where", Mapping, "must map fields of the cells to values", "{model: sage}"),
-                                        ("settings", Mapping, "must map settings of the cells to config keys",
-                                         "{layers: model.layers}"),
-                                        ("systems", Mapping, "must map our systems to the paper's",
-                                         "{neutronstar_comm: neutronstar}"),
-                                        ("edge_rows", list, "must be a list of systems", "[neutronstar, sancus]"),
-                                        ("over", str, "must be a system", "dgl")):
-        if not isinstance(options.get(key), kind | None):
-            problems.append(Problem(f"{where}.{key}", options[key], allowed, f"{key}: {example}"))
     if not problems:
         assert isinstance(paper, str) and isinstance(columns, Mapping)
         known = [cell for cell in cells(paper) if cell.source == source]
@@ -104,11 +95,8 @@ def read_beside(options: Mapping[str, Any], where: str = "report.published") -> 
         problems += [problem for quantity, metric in columns.items()
                      for problem in _check_value(f"{where}.columns.{quantity}", metric)]
         problems += _check_settings(f"{where}.settings", options.get("settings") or {}, known)
-    if problems:
-        raise ConfigError(problems)
-    return Beside(str(paper), str(source), dict(options["columns"]), dict(options.get("where") or {}),
-                  dict(options.get("settings") or {}), dict(options.get("systems") or {}),
-                  tuple(options.get("edge_rows") or ()), options.get("over"))
+    ConfigError.raise_all(problems)
+    return Beside(**{key: value for key, value in options.items() if value is not None})
 
 
 def _is_expression(text: object) -> bool:

@@ -1,6 +1,6 @@
 """What papers have published: cells of their tables and numbers of their prose, each with the text it stands in.
 
-`<paper>.csv` beside this file is a transcription: nothing is read off a figure, and tests look every value and every
+`sweeps/<paper>/published.csv` is a transcription: nothing is read off a figure, and tests look every value and every
 quote up in the paper's text. Columns are the fields of `Cell`.
 """
 
@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
+from gnnexp.config.folders import papers_with
 from gnnexp.errors import ConfigError
 from gnnexp.experiment.signature import unknown
 
-_FOLDER = Path(__file__).parent
+_FILE = "published.csv"
 _FACTORS = {"": 1.0, "K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12, "million": 1e6, "billion": 1e9}
 _NUMBER = re.compile(r"([-+]?(?:\d{1,3}(?:,\d{3})+|\d*)(?:[.,]\d+)?)\s*([KMBT]?|million|billion)\s*"
                      r"(?:[xX×%s]|ms|[KMGT]i?B)?")
@@ -31,7 +31,7 @@ class Cell:
     """One published number.
 
     Attributes:
-        paper: of which it is: the name of the file.
+        paper: of which it is: the name of the folder.
         source: `Table 3`, `Section 6.2`, `Figure 5` (what prose says of it), `Abstract`.
         system: our preset of that name, or the paper's word; empty where it is of none.
         dataset: without `ogbn-` (`papers100m`); empty where it is of none.
@@ -97,7 +97,7 @@ def with_papers(ours: float, papers: float) -> str:
 
 def papers() -> tuple[str, ...]:
     """Papers that have been transcribed."""
-    return tuple(sorted(file.stem for file in _FOLDER.glob("*.csv")))
+    return tuple(papers_with(_FILE))
 
 
 @cache
@@ -107,9 +107,10 @@ def cells(paper: str) -> tuple[Cell, ...]:
     Raises:
         ConfigError: there is no such paper.
     """
-    if paper not in papers():
-        raise ConfigError(unknown("report.paper", paper, paper, papers()))
-    with (_FOLDER / f"{paper}.csv").open(encoding="utf-8", newline="") as file:
+    files = papers_with(_FILE)
+    if paper not in files:
+        raise ConfigError(unknown("report.paper", paper, paper, files))
+    with files[paper].open(encoding="utf-8", newline="") as file:
         return tuple(Cell(paper=paper, setting=_setting(row.pop("setting")), **row) for row in csv.DictReader(file))
 
 

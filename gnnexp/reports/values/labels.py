@@ -28,12 +28,6 @@ def label_runs(runs: Sequence[Run]) -> list[dict[str, str]]:
     return [{column: labels[column] for column in shown} for labels in wide]
 
 
-def last_of_settings(runs: Sequence[Run]) -> list[tuple[dict[str, str], Run]]:
-    """The last run of each setting with its labels, in order of first appearance."""
-    return list({tuple(labels.values()): (labels, run)
-                 for labels, run in zip(label_runs(runs), runs, strict=True)}.values())
-
-
 def _names(run: Run) -> dict[str, str]:
     setting = setting_of(run)
     # Only what was partitioned has a partitioner, whatever the configuration says.
@@ -51,13 +45,6 @@ def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
             below = isinstance(value, Mapping)
             found |= flat(value, f"{prefix}{key}.") if below else {f"{prefix}{key}": str(value)}
     return found
-
-
-def figure_name(labels: Mapping[str, str], others: Sequence[Mapping[str, str]], but: Sequence[str] = ()) -> str:
-    """The system, and those labels that differ from those of `others`, `but` for some; a line each."""
-    differing = [column for column, value in labels.items() if column not in ("system", *but)
-                 and value not in ("null", "–") and any(other[column] != value for other in others)]
-    return "\n".join([labels["system"], *(said(column, labels[column]) for column in differing)])
 
 
 def said(column: str, value: str) -> str:

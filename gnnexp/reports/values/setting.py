@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gnnexp.experiment.build import batch_size_of
@@ -58,16 +57,3 @@ def _global_batch(run: Run) -> str:
     if run.value("train.batch_of") in ("null", "run"):
         return run.value("train.batch_size")
     return str(batch_size_of(run.config))
-
-
-def setting_columns(settings: Sequence[Setting]) -> tuple[str, ...]:
-    """Fields of a setting that head a row: dataset and ranks, and what else differs between `settings`."""
-    candidates = ("fanouts", "batch", "layers", "model", "sampler")
-    differing = (name for name in candidates if len({getattr(one, name) for one in settings}) > 1)
-    return ("dataset", "ranks", *differing)
-
-
-def splits_one_batch(run: Run) -> bool:
-    """Whether all ranks share a mini-batch by split parallelism (in groups of ranks only those of a group do)."""
-    groups = run.value("paradigm.group_size")
-    return run.value("paradigm") == "split_parallel" and groups in ("null", str(setting_of(run).ranks))

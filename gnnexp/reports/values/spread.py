@@ -20,9 +20,14 @@ def mean_and_interval(values: Sequence[float]) -> tuple[float, float]:
     return statistics.fmean(known), quantile * statistics.stdev(known) / math.sqrt(len(known))
 
 
+def number_cell(value: float, form: str = ".4g") -> str:
+    """A number, or a dash where there is none."""
+    return "–" if math.isnan(value) else f"{value:{form}}"
+
+
 def interval_cell(values: Sequence[float], form: str = ".4g") -> str:
     """`1.23 ± 0.04`, without the interval for one value; `–` for none. A form of fixed decimals holds for both."""
     mean, half = mean_and_interval(values)
-    if math.isnan(mean):
-        return "–"
-    return f"{mean:{form}}" if math.isnan(half) else f"{mean:{form}} ± {half:{form if form.endswith('f') else '.2g'}}"
+    if math.isnan(half):
+        return number_cell(mean, form)
+    return f"{mean:{form}} ± {half:{form if form.endswith('f') else '.2g'}}"

@@ -19,7 +19,7 @@ from gnnexp.graph.partition import Partition
 from gnnexp.paradigms.trainer import Trainer
 from gnnexp.testing.emulated import counting
 from gnnexp.training.assemble import Artifacts, assemble
-from gnnexp.training.train import make_optimizer
+from gnnexp.training.optimization import Optimization
 
 WARM_UP = 2  # steps: what is made once is made by then
 
@@ -66,13 +66,13 @@ def steady_step(
         job = assemble(
             experiment_of(config), Artifacts(graph, partition, frequency), Path(folder), read_environment())
         trainer = job.experiment.paradigm.trainer(job)
-        optimizer, batches = make_optimizer(trainer.module, job.experiment.train), _endless(trainer)
+        optimization, batches = Optimization(job, trainer), _endless(trainer)
         trainer.module.train()
 
         def step() -> None:
             trainer.forward_backward(next(batches))
             trainer.synchronize()
-            trainer.update(optimizer)
+            optimization.step()
 
         for _ in range(WARM_UP):
             step()

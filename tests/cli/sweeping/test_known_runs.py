@@ -26,4 +26,4 @@ def asking(**launcher: Any) -> Experiment:
 ])
 def test_a_job_is_ones_own_where_the_same_was_asked_of_the_cluster(asked: dict[str, Any], own: bool) -> None:
     run = Known(Path("a"), _launcher(asking().config), this_node().kind, "16 cores of Xeon, V100", finished=True)
-    assert run.is_own(asking(**asked)) is own
+    assert run.is_own(asking(**asked), this_node().kind) is own

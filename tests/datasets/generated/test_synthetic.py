@@ -256,7 +256,7 @@ def test_directions_have_the_given_length() -> None:
                                    "it2004_like", "mag_like", "mag_lsc_like", "flickr_like", "yelp_like",
                                    "amazon_like"])
 def test_shapes_keep_the_average_degree(kind: type[Any], shape: str) -> None:
-    full, tenth = kind(shape=shape).plan().sizes, kind(shape=shape, scale=0.1).plan().sizes
+    full, tenth = kind(shape=shape).sizes, kind(shape=shape, scale=0.1).sizes
     assert tenth.num_nodes == pytest.approx(full.num_nodes / 10, rel=1e-4)
     assert tenth.num_edges / tenth.num_nodes == pytest.approx(full.num_edges / full.num_nodes, rel=1e-3)
     assert (tenth.num_features, tenth.num_classes) == (full.num_features, full.num_classes)
@@ -272,7 +272,7 @@ def test_scaled_shape_meets_its_sizes() -> None:
 @kinds
 def test_counts_of_the_largest_shape_need_no_32_bit_integers(kind: type[Any]) -> None:
     dataset = kind(shape="friendster_like")
-    assert num_candidates(dataset.plan(), dataset.model()) > 1_806_067_135
+    assert num_candidates(dataset, dataset.model()) > 1_806_067_135
     src, dst = np.empty(1000, np.int32), np.empty(1000, np.int32)
     dataset.model().fill(7, 2**33, np.empty(0, np.int32), src, dst)
     for ids in (src, dst):

@@ -176,7 +176,7 @@ def test_a_disk_that_fills_leaves_nothing_and_the_next_start_succeeds(tmp_path: 
     dataset = EdgeList(path=str(tmp_path / "e.bin"), streamed=True, duplicates="keep", self_loops="keep",
                        symmetrize=False)
     whole, _ = prepare_graph(dataset, tmp_path / "elsewhere")
-    with room_for(room), pytest.raises(DataError, match=rf"(?s){told}.*mend: make room there"):
+    with room_for(room), pytest.raises(DataError, match=rf"(?s){told}.*fix: make room there"):
         prepare_graph(dataset, tmp_path / "cache")
     assert list((tmp_path / "cache" / "graphs").iterdir()) == []
     graph, _ = prepare_graph(dataset, tmp_path / "cache")

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnexp.datasets.splits.split import check_shares, given_split, per_class_split, random_split
+from gnnexp.datasets.splits.split import check_fractions, given_split, per_class_split, random_split
 from gnnexp.errors import ConfigError, DataError
 
 
@@ -62,11 +62,11 @@ def test_given_masks_and_ids() -> None:
 
 
 def test_shares_are_checked_together() -> None:
-    check_shares(train=0.6, val=0.2, test=None)
+    check_fractions(train=0.6, val=0.2, test=None)
     with pytest.raises(ConfigError) as error:
-        check_shares(train=-1, val=2)
+        check_fractions(train=-1, val=2)
     assert len(error.value.problems) == 2
     with pytest.raises(ConfigError, match="add up"):
-        check_shares(train=0.8, val=0.3)
+        check_fractions(train=0.8, val=0.3)
     with pytest.raises(ConfigError):
-        check_shares(train=float("nan"))
+        check_fractions(train=float("nan"))

@@ -131,7 +131,7 @@ def test_saving_replaces_a_graph_but_nothing_else(tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_to_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="mend"):
+    with pytest.raises(DataError, match="fix"):
         save_graph(random_graph(5, 9, 0), tmp_path / "file" / "g")
 
 
@@ -221,7 +221,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_is_named_with_its_mend_and_costs_no_memory(tmp_path: Path, damage: str) -> None:
+def test_damage_is_named_with_its_fix_and_costs_no_memory(tmp_path: Path, damage: str) -> None:
     save_graph(full_graph(sparse=True), tmp_path / "g")
     harm, word = DAMAGES[damage]
     harm(tmp_path / "g")
@@ -231,7 +231,7 @@ def test_damage_is_named_with_its_mend_and_costs_no_memory(tmp_path: Path, damag
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert word in str(caught.value)
-    assert all(problem.mend and str(tmp_path) in problem.key for problem in caught.value.problems)
+    assert all(problem.fix and str(tmp_path) in problem.key for problem in caught.value.problems)
     assert peak < 8 << 20  # reading a meta.json of the largest size, and what parsing it takes
 
 

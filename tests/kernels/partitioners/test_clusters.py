@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from gnnexp.graph.graph import Graph
 from gnnexp.kernels.partitioners import clusters
-from gnnexp.partitioners.multilevel import Level
+from gnnexp.partitioners.multilevel import CoarseGraph
 from gnnexp.testing.graphs import csc, edge_list
 from gnnexp.testing.strategies import graphs
 
 
-def level_of(graph: Graph) -> Level:
-    return Level.of_graph(graph.indptr.numpy(), graph.indices.numpy())
+def level_of(graph: Graph) -> CoarseGraph:
+    return CoarseGraph.of_graph(graph.indptr.numpy(), graph.indices.numpy())
 
 
-def weighted(graph: Graph, draw: np.random.Generator) -> Level:
+def weighted(graph: Graph, draw: np.random.Generator) -> CoarseGraph:
     level = level_of(graph)
-    return Level(level.indptr, level.indices, draw.integers(1, 5, level.indices.size),
+    return CoarseGraph(level.indptr, level.indices, draw.integers(1, 5, level.indices.size),
                  draw.integers(1, 4, level.num_nodes), draw.integers(0, 9, level.num_nodes))
 
 

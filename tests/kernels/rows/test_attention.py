@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from gnnexp.kernels.rows.aggregate import Edges
-from gnnexp.kernels.rows.attention import Phase, edge_phase, unweigh, weigh
+from gnnexp.kernels.rows.attention import EdgeOperation, edge_operation, unweigh, weigh
 from gnnexp.kernels.rows.layout import layout
 from gnnexp.kernels.rows.rowmath import exponential
 from gnnexp.kernels.rows.vector import load, store
@@ -83,12 +83,13 @@ def test_phases(heads: int) -> None:
     total = np.zeros((20, heads))
     np.add.at(total, dst, per_edge)
     expected = {
-        Phase.SCORE: (a, a[src] + b[dst]), Phase.SUM: (per_edge, total), Phase.MAX: (per_edge, peak),
-        Phase.EXP: (per_edge, np.exp(per_edge - b[dst])), Phase.SPREAD: (per_edge, b[dst]),
+        EdgeOperation.SCORE: (a, a[src] + b[dst]), EdgeOperation.SUM: (per_edge, total),
+        EdgeOperation.MAX: (per_edge, peak),
+        EdgeOperation.EXP: (per_edge, np.exp(per_edge - b[dst])), EdgeOperation.SPREAD: (per_edge, b[dst]),
     }
     for phase, (operand, result) in expected.items():
         out = np.full(result.shape, np.nan)
-        edge_phase(phase, edges, operand.ravel(), b.ravel(), heads, out.reshape(-1))
+        edge_operation(phase, edges, operand.ravel(), b.ravel(), heads, out.reshape(-1))
         np.testing.assert_allclose(out, result, rtol=1e-13, atol=1e-13, err_msg=phase.name)
 
 

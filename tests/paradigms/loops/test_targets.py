@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gnnexp.paradigms.loops.targets import StratifiedSchedule, TargetSchedule, share
+from gnnexp.paradigms.loops.targets import StratifiedSchedule, TargetSchedule, targets_of_rank
 
 
 @given(st.integers(1, 200), st.one_of(st.none(), st.integers(1, 250)), st.integers(0, 5), st.booleans())
@@ -29,7 +29,7 @@ def test_epochs_differ():
 @given(st.integers(0, 50), st.integers(1, 9))
 def test_shares_are_contiguous_and_even(count, size):
     targets = torch.arange(count)
-    shares = [share(targets, rank, size) for rank in range(size)]
+    shares = [targets_of_rank(targets, rank, size) for rank in range(size)]
     assert torch.cat(shares).equal(targets)
     lengths = [part.numel() for part in shares]
     assert max(lengths) - min(lengths) <= 1

@@ -53,7 +53,7 @@ def test_a_part_that_does_not_fit_with_its_halo_is_refused_where_their_number_is
 
     assert largest > DATA / 3 and problems(largest) == []
     (problem,) = problems(largest - 1)
-    assert problem.key == key and str(largest) in problem.allowed and "partitioner.num_parts=6" in problem.mend
+    assert problem.key == key and str(largest) in problem.allowed and "partitioner.num_parts=6" in problem.fix
     paradigm, config = averaging()
     assert not planned(experiment_in(config), GRAPH, paradigm, cut.sizes).problems, "nobody says what a rank has"
 
@@ -72,4 +72,4 @@ def test_more_parts_are_wanted_until_each_fits_with_its_halo(tmp_path: Path) -> 
     assert again(2, small).num_parts == 2 and again(2, too_large).num_parts == 4
     assert again(8, too_large).num_parts == 16 and not again(8, too_large).problems
     (problem,) = again(16, too_large).problems
-    assert problem.key == "paradigm.memory" and "partitioner.num_parts=32" in problem.mend
+    assert problem.key == "paradigm.memory" and "partitioner.num_parts=32" in problem.fix

@@ -211,7 +211,7 @@ def test_all_bad_options_are_told_at_once() -> None:
         "start", "score", "coarsest", "order", "passes", "copies_passes", "vertex_balance", "edge_balance", "gamma",
         "seed",
     ]
-    assert all(problem.allowed and problem.mend.startswith("set partitioner.") for problem in caught.value.problems)
+    assert all(problem.allowed and problem.fix.startswith("set partitioner.") for problem in caught.value.problems)
     with pytest.raises(ConfigError, match=r"passes=0: must be 1 or more"):
         RestreamPartitioner(start="empty", passes=0)
     with pytest.raises(ConfigError, match=r"passes='many': must be auto, or 0 or more"):
@@ -291,9 +291,9 @@ def test_weights_are_shared_out_where_metis_cannot_add_them_up() -> None:
     assert fitting(large, np.dtype(np.int64), 1) is large
 
 
-def test_without_pymetis_the_mend_is_another_split(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pymetis_the_fix_is_another_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pymetis", None)
     with pytest.raises(ConfigError, match=r"coarsest='metis': needs the package pymetis") as caught:
         owners(random_graph(30, 90, 0), 2)
-    assert caught.value.problems[0].mend.endswith("or partitioner.coarsest=stream")
+    assert caught.value.problems[0].fix.endswith("or partitioner.coarsest=stream")
     assert owners(random_graph(30, 90, 0), 2, coarsest="stream").size == 30

@@ -27,15 +27,15 @@ from gnnexp.reports.claims.evidence.standin import expected_of, stands_for
 from gnnexp.reports.claims.expression import names_in
 from gnnexp.reports.published.cells import cells, chosen
 
-FOLDER = Path(__file__).parents[3] / "gnnexp" / "reports" / "claims"
+FOLDER = Path(__file__).parents[3] / "sweeps"
 TEXTS = Path(os.environ.get("GNNEXP_DATA", "")).resolve().parent / "papers"
-FILES = sorted(FOLDER.glob("*.yaml"))
+FILES = sorted(FOLDER.glob("*/claims.yaml"))
 FIELDS = {"claim", "says", "source", "kind", "depends_on_hardware", "systems", "datasets", "models", "expects",
           "measure"}
-CLAIMS = [claim for file in FILES for claim in claims_of(file.stem)]
+CLAIMS = [claim for file in FILES for claim in claims_of(file.parent.name)]
 CHECKED = [claim for claim in CLAIMS if claim.check]
 CHECKS = [pytest.param(claim.check, id=claim.name) for claim in CHECKED]
-KEPT = FOLDER.parents[2] / "docs" / "results" / "claims"
+KEPT = FOLDER.parent / "docs" / "results" / "claims"
 WORDS = {"holds", "exceeds", "in direction", "too weak", "does not hold", "shown", "not decided"}
 # Quantities by which a paper prints how large its graph is.
 SIZES = ("num_nodes", "num_edges")
@@ -44,7 +44,7 @@ ANYWHERE = ("comm/", "config/", "batches", "ranks")
 
 
 def claims(file: Path) -> list[dict[str, Any]]:
-    return yaml.safe_load(file.read_text(encoding="utf-8"))
+    return yaml.safe_load(file.read_text(encoding="utf-8"))["claims"]
 
 
 def flat(text: str) -> str:
@@ -52,20 +52,20 @@ def flat(text: str) -> str:
 
 
 def test_every_paper_claims_something() -> None:
-    assert [file.stem for file in FILES] == ["fastsample", "gsplit", "hongtu", "neutrontp", "sdt_gnn"]
+    assert [file.parent.name for file in FILES] == ["fastsample", "gsplit", "hongtu", "neutrontp", "sdt_gnn"]
     names = [claim["claim"] for file in FILES for claim in claims(file)]
     assert len(names) == len(set(names)) > 80
 
 
 @pytest.mark.skipif(not TEXTS.is_dir(), reason="the papers' texts are not beside GNNEXP_DATA")
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
 def test_claims_are_quoted(file: Path) -> None:
-    text = flat((TEXTS / f"{file.stem}.txt").read_text(encoding="utf-8"))
+    text = flat((TEXTS / f"{file.parent.name}.txt").read_text(encoding="utf-8"))
     for claim in claims(file):
         assert flat(claim["says"]) in text, claim["claim"]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
 def test_claims_are_whole(file: Path) -> None:
     for claim in claims(file):
         assert set(claim) - {"note", "check", "why"} == FIELDS, claim["claim"]
@@ -139,7 +139,7 @@ def test_every_kept_verdict_is_a_documented_word() -> None:
     """And is on the page of docs that explains the words."""
     words = {row["verdict"].removeprefix("only estimated: ") for row in kept().values()}
     assert words <= WORDS | {"not decidable here", "not decidable on this graph", "not checked"}
-    explained = (FOLDER.parents[2] / "docs" / "reports.md").read_text(encoding="utf-8")
+    explained = (FOLDER.parent / "docs" / "reports.md").read_text(encoding="utf-8")
     assert all(f"| {word} |" in explained for word in words - {"not checked"})
     assert {claim.name for claim in CLAIMS} == set(kept())
 

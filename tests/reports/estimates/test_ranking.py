@@ -101,4 +101,4 @@ def test_mistakes_end_with_2(tmp_path: Path, words: list[str], monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     hardware = [] if "--hardware" in words else ["--hardware", "p3_8xlarge"]
     assert run_command(["plan", "some", *hardware, *words]) == 2
-    assert "mend" in capsys.readouterr().err
+    assert "fix" in capsys.readouterr().err

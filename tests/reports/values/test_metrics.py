@@ -87,9 +87,9 @@ def test_names() -> None:
     assert [check_metric("y", name) for name in known] == [[]] * len(known)
     for slip, right in (("time/laod_s", "time/load_s"), ("comm/bytes_feature", "comm/bytes_features")):
         (problem,) = check_metric("y", slip)
-        assert right in problem.mend
+        assert right in problem.fix
     (problem,) = check_metric("y", "memry/peak")
-    assert "memory" in problem.mend
+    assert "memory" in problem.fix
     assert all(len(check_metric("y", name)) == 1 for name in ("epoch_s", "", 3, None, "time/load_s + b"))
 
 

@@ -18,6 +18,7 @@ from gnnexp.graph.partition import Partition
 from gnnexp.partitioners.base import Partitioner
 from gnnexp.testing.exactness import cut_parts, parts
 from gnnexp.testing.graphs import nasty_graph
+from gnnexp.testing.steps import optimizer
 from gnnexp.testing.ways import FULL, MINI_BATCH, PROFILE, SLICED, SLICED_STORE, WAYS
 from matrix.axes import AXES, Case, named
 
@@ -86,12 +87,12 @@ def config_of(case: Case) -> dict[str, Any]:
     config = _composed(way if "=" in way else "system=dgl")
     model = _composed("system=dgl", f"model={chosen['model']}")["model"]
     task = _composed("system=dgl", "task=link_prediction" if is_link else "task=node_classification")["task"]
-    train = {"epochs": EPOCHS[batches], "batch_size": BATCHES[batches], "batch_of": "run", "lr": _rate(chosen),
-             "optimizer": "sgd", "weight_decay": 0.0, "dtype": "float64", "overlap": chosen["overlap"] == "on",
-             "eval_every": 1}
+    train = {"epochs": EPOCHS[batches], "batch_size": BATCHES[batches], "batch_of": "run", "dtype": "float64",
+             "overlap": chosen["overlap"] == "on", "eval_every": 1}
     hardware = {**PROFILE, "workers": int(chosen["ranks"]), "device": chosen["device"], "threads": 1}
     config = {
-        **config, "task": task, "train": {**config["train"], **train}, "hardware": {**config["hardware"], **hardware},
+        **config, "task": task, "optimizer": optimizer("SGD", lr=_rate(chosen)),
+        "train": {**config["train"], **train}, "hardware": {**config["hardware"], **hardware},
         "model": {**model, "hidden": 16, "layers": 2, "dropout": 0.5, "input_dropout": 0.2, "kernel": chosen["kernel"]},
     }
     if chosen["model"] == "gat":

@@ -11,8 +11,7 @@ from unittest import mock
 
 import matplotlib.font_manager  # noqa: F401  asks the system for its fonts, once, when it is imported
 
-from gnnexp.cli.commands import archives, claims, jobs, report, resume  # noqa: F401  imported before children are forked
-from gnnexp.cli.sweeping import plan  # noqa: F401  imported before children are forked
+from gnnexp.cli.commands import archives, claims, jobs, report, resume, sweep  # noqa: F401  imported before forks
 from gnnexp.launchers.base import Outcome
 from torture.fuzz.case import Case, command
 from torture.fuzz.mutate.raw import damaged, other_tokens

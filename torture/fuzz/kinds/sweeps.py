@@ -8,7 +8,7 @@ from random import Random
 import yaml
 
 from gnnexp.cli.sweeping.definition import load_sweep
-from gnnexp.config.folders import product_folder
+from gnnexp.config.folders import product_sweeps
 from torture.fuzz.case import Case, command
 from torture.fuzz.kinds.configs import damage_yaml
 
@@ -41,7 +41,7 @@ def make(random: Random) -> Case:
 @lru_cache(maxsize=1)
 def _own() -> list[bytes]:
     """The product's sweeps."""
-    files = sorted(product_folder("sweeps").glob("*.yaml"))
+    files = sorted(product_sweeps().values())
     return [file.read_bytes() for file in files if file.stat().st_size < 20_000]
 
 

@@ -12,7 +12,7 @@ from gnnexp.record.runs import Run
 from gnnexp.reports.claims.evidence.pairs import Found
 from gnnexp.reports.claims.expression import evaluate, names_in
 from gnnexp.reports.estimates.planned import tells_enough
-from gnnexp.reports.published.graphs import share_of_targets, work_as_published
+from gnnexp.reports.published.graphs import fraction_of_targets, work_as_published
 from gnnexp.reports.values.setting import setting_of
 
 _ESTIMATED = {"time/epoch_s": "epoch_s", "time/sample_s": "sample_s", "time/load_s": "load_s",
@@ -40,7 +40,7 @@ def fits(run: Run, hardware: str) -> bool:
 
 def seconds_there(run: Run, hardware: str, paper: str, edge_rows: Sequence[str]) -> dict[str, float]:
     """Estimated ones on `hardware`, of the published size; NaN where the run would not fit."""
-    share = share_of_targets(paper, run)
+    share = fraction_of_targets(paper, run)
     work, machine = work_as_published(paper, run, edge_rows), machine_named(hardware)
     told, times = estimate(work, machine), full_factor(run) * full_steps(run, share)
     crossing = {name: evaluate(f"[{counted}]", run) * times / work.ranks / machine.host

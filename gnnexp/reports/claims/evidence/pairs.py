@@ -133,7 +133,7 @@ class _Shown:
     rows: Sequence[_Row]
 
     def name(self, row: _Row, step: _Labels) -> str:
-        """`orkut_like sage: dgl over gsplit`."""
+        """`orkut_like sage: dgl over p3`."""
         differing = [said(key, label) for index, (key, label) in enumerate(zip(self.keys, row.place, strict=True))
                      if len({other.place[index] for other in self.rows}) > 1 and label != "null"]
         named = (" ".join(label for label in side if label != "null") for side in row.sides)

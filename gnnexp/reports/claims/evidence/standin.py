@@ -13,7 +13,7 @@ from gnnexp.reports.claims.claim import Cells, Check, Claim, Count, Expects
 from gnnexp.reports.claims.evidence.pairs import Found, matches, statistic
 from gnnexp.reports.claims.expression import evaluate
 from gnnexp.reports.published.cells import Cell, cells, chosen, number_of, times_off, with_papers
-from gnnexp.reports.published.graphs import published_graph, share_of_targets
+from gnnexp.reports.published.graphs import fraction_of_targets, published_graph
 
 # A stand-in whose counts are further off than this decides nothing of the graph it stands for.
 TOO_FAR = 1.5
@@ -88,7 +88,7 @@ def not_counted(claim: Claim, runs: Iterable[Run], counts: Iterable[Counted]) ->
 
 def at_full_size(paper: str, run: Run) -> dict[str, float]:
     """`full`, how many times as large the published graph is, and `steps`, how many times as many an epoch has."""
-    return {"full": full_factor(run), "steps": full_steps(run, share_of_targets(paper, run))}
+    return {"full": full_factor(run), "steps": full_steps(run, fraction_of_targets(paper, run))}
 
 
 def stands_for(run: Run) -> str:

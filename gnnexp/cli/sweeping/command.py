@@ -1,0 +1,156 @@
+"""What `gnnexp sweep` and `gnnexp run -m` have in common: options, the way cases are run, the report at the end."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from gnnexp.cli.commands.report import of_sweep, show
+from gnnexp.cli.console import made_table
+from gnnexp.cli.main import print_problems
+from gnnexp.cli.running.prepare import check_folder, check_run_dir
+from gnnexp.cli.running.provenance import with_root
+from gnnexp.cli.sweeping.case import QueuedCase, State
+from gnnexp.cli.sweeping.known_runs import Looking, all_there, planned
+from gnnexp.cli.sweeping.queue import Executor, OneByOne, Queue, begun_jobs, content_of
+from gnnexp.cli.sweeping.side_by_side import SideBySide
+from gnnexp.cli.sweeping.slots import make_slots
+from gnnexp.cli.sweeping.submitted import Submitted, submits
+from gnnexp.config.compose import Composed
+from gnnexp.errors import ConfigError, Problem, ProblemsError
+from gnnexp.experiment.check import check_data
+from gnnexp.experiment.seen import facts_of
+from gnnexp.graph.graph import Graph
+from gnnexp.graph.storage.format import open_graph
+from gnnexp.launchers.kept import Launchers
+from gnnexp.preparation.artifacts import cache_root, graph_folder
+from gnnexp.preparation.preflight import as_text, estimate
+from gnnexp.provenance.machine import this_node
+from gnnexp.reports.sweep_runs import ran_here
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """What can be wrong with the options themselves.
+
+    Raises:
+        ConfigError: something is.
+    """
+    problems = [] if options.jobs >= 1 else [Problem("--jobs", options.jobs, "must be at least 1", "--jobs 2")]
+    ConfigError.raise_all(problems + (check_folder("--out", Path(options.out)) if options.out else []))
+
+
+def command_of(options: argparse.Namespace, words: Sequence[str]) -> str:
+    """That makes the same sweep again, whatever has been done of it."""
+    more = ["--config-dir", options.config_dir] if options.config_dir else []
+    return with_root(shlex.join(["gnnexp", *words, *more]))
+
+
+def looking_of(options: argparse.Namespace) -> Looking:
+    """Which runs count."""
+    return Looking(options.accept_foreign, all_there() if options.rerun else frozenset())
+
+
+def add_and_work(queue: Queue, labelled: Sequence[tuple[str, Composed | ProblemsError]], options: argparse.Namespace,
+                 launchers: Launchers) -> None:
+    """Plan some more cases, show the plan, and run those of them that are left; one that is wrong has failed."""
+    sweep, first = queue.sweep, len(queue.states)
+    cases = [QueuedCase(sweep.name, sweep.command, one, State(label))
+             for label, one in labelled if isinstance(one, Composed)]
+    executor = _executor(queue, cases, options.jobs, launchers)
+    cases = planned(cases, queue.looking)
+    coming = iter(cases)
+    for label, one in labelled:
+        if isinstance(one, ProblemsError):
+            queue.states.append(_wrong(State(label), one))
+        else:
+            queue.add(_with_room(next(coming)))
+    launchers.controller.watch(begun_jobs(cases))
+    _tell_plan(queue, cases)
+    if not options.dry_run:
+        queue.work(executor, first)
+
+
+def _with_room(case: QueuedCase) -> QueuedCase:
+    """The case; it has failed if it would begin in a directory that is there or cannot be made."""
+    begins = case.state.status == "waiting" and not case.state.run_dir
+    problems = check_run_dir(case.composed.run_dir) if begins else []
+    return replace(case, state=_wrong(case.state, ConfigError(problems))) if problems else case
+
+
+def _wrong(state: State, error: ProblemsError) -> State:
+    print_problems(error)
+    return replace(state, status="failed", reason=str(error.problems[0]).splitlines()[0])
+
+
+def _executor(queue: Queue, cases: Sequence[QueuedCase], jobs: int, launchers: Launchers) -> Executor:
+    """In a cluster's queue, side by side, or one by one.
+
+    Raises:
+        ConfigError: the machine is too small for so many cases at a time.
+    """
+    experiments = [case.experiment for case in cases]
+    queue.looking = replace(queue.looking, node=this_node())
+    if all(submits(one) for one in experiments):
+        return Submitted(launchers, queue.console)
+    if jobs == 1:
+        return OneByOne(launchers, queue.console)
+    slots = make_slots(jobs, experiments)
+    queue.looking = replace(queue.looking, node=slots[0].node)
+    return SideBySide(queue.sweep.name, slots)
+
+
+def finish(queue: Queue, options: argparse.Namespace) -> int:
+    """Show how the cases stand and the report; the exit code: 0 only if everything has finished."""
+    console, sweep, states = queue.console, queue.sweep, queue.states
+    rows = [(state.label, _standing(state), state.reason or state.run_dir) for state in states]
+    console.print(made_table(("run", "state", "directory or reason"), rows, f"sweep {sweep.name}"))
+    if options.dry_run:
+        return 0
+    counted = Counter(state.status for state in states)
+    console.print(", ".join(f"{count} {status}" for status, count in counted.items()))
+    if counted["submitted"]:
+        console.print(f"when the jobs have ended: {sweep.command}, which runs what is left, and reports")
+        return 0
+    show(console, of_sweep(sweep.name, ran_here(content_of(sweep, states))),
+         Path(options.out) if options.out else None)
+    if counted["interrupted"]:
+        return 130
+    return 0 if counted["finished"] + counted["finished before"] == len(states) else 1
+
+
+def _standing(state: State) -> str:
+    return "to go on with" if state.status == "waiting" and state.run_dir else state.status
+
+
+def _tell_plan(queue: Queue, cases: Sequence[QueuedCase]) -> None:
+    """Runs, skipped ones, disk."""
+    waiting = [case for case in cases if case.state.status == "waiting"]
+    begun = sum(bool(case.state.run_dir) for case in waiting)
+    total, unknown = _disk_of(waiting)
+    written = f"about {as_text(total)} on disk" + (f" and {unknown} runs whose data is not prepared" if unknown else "")
+    foreign = sum("--accept-foreign" in case.state.reason for case in waiting)
+    runs = f"{len(cases)} runs, {len(cases) - len(waiting)} finished before, {begun} to go on with"
+    runs += f", {foreign} there from another kind of machine (--accept-foreign takes them)" if foreign else ""
+    queue.console.print(f"sweep {queue.sweep.name}: {runs}; {written}. {queue.sweep.description}", soft_wrap=True)
+
+
+def _disk_of(cases: Sequence[QueuedCase]) -> tuple[int, int]:
+    """Bytes that these runs will write about, and of how many nobody knows: their data is not prepared yet."""
+    graphs: dict[str, Graph | None] = {}
+    total = unknown = 0
+    for experiment in (case.experiment for case in cases):
+        node = experiment.config.group("dataset").text()
+        if node not in graphs:
+            folder = graph_folder(experiment.dataset, cache_root())
+            graphs[node] = open_graph(folder) if folder.exists() else None
+        graph = graphs[node]
+        facts = None if graph is None else facts_of(experiment, graph)
+        if graph is None or facts is None or check_data(experiment, graph, facts):
+            unknown += 1
+        else:
+            total += estimate(experiment, facts, experiment.paradigm.plan(experiment, facts), 0).total("disk")
+    return total, unknown

@@ -1,0 +1,207 @@
+"""`gnnexp run -m`: a sweep whose cases come from a sweeper of Hydra's; those that it asks for at a time are queued."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import math
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.core.plugins import Plugins
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.errors import HydraException
+from hydra.plugins.launcher import Launcher
+from omegaconf import open_dict
+from omegaconf.errors import OmegaConfBaseException
+
+from gnnexp.cli.console import make_console
+from gnnexp.cli.running.prepare import check_folder, checked
+from gnnexp.cli.sweeping.command import add_and_work, check_options, command_of, finish, looking_of
+from gnnexp.cli.sweeping.definition import Sweep, key_of
+from gnnexp.cli.sweeping.known_runs import all_there
+from gnnexp.cli.sweeping.queue import Queue
+from gnnexp.config.compose import Composed, compose
+from gnnexp.config.composition import register_resolvers
+from gnnexp.config.folders import find_folders
+from gnnexp.config.overrides import parse
+from gnnexp.errors import ConfigError, Problem, ProblemsError
+from gnnexp.launchers.kept import Launchers
+from gnnexp.record.runs import RUNS, read_run
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
+
+# The name under which Hydra's sweepers find their launcher: Hydra makes no class of another package.
+_LAUNCHER = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
+
+
+class QueueLauncher(Launcher):
+    """What Hydra's sweepers hand their jobs to: all that are asked for at a time, with the folder of each."""
+
+    def setup(self, *, hydra_context: Any, task_function: Any, config: Any) -> None:  # noqa: ANN401
+        """See Hydra."""
+        self._loader, self._run, self._config = hydra_context.config_loader, task_function, config
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[JobReturn]:
+        """See Hydra; a job's value is the metric of its task on the validation split."""
+        jobs = [(list(lines), self._folder(lines, initial_job_idx + n)) for n, lines in enumerate(job_overrides)]
+        values = self._run((jobs, Path(str(self._config.hydra.sweep.dir))))
+        return [JobReturn(overrides=lines, status=JobStatus.COMPLETED, _return_value=value)
+                for (lines, _), value in zip(jobs, values, strict=True)]
+
+    def _folder(self, lines: Sequence[str], number: int) -> Path:
+        config = self._loader.load_sweep_config(self._config, list(lines))
+        with open_dict(config):
+            config.hydra.job.id = config.hydra.job.num = number
+        HydraConfig.instance().set_config(config)
+        return Path(str(config.hydra.sweep.dir), str(config.hydra.sweep.subdir))
+
+
+@dataclass
+class Jobs:
+    """Jobs of a sweeper as cases of a queue.
+
+    Attributes:
+        queue: of all jobs.
+        options: of the command.
+        launchers: of all jobs.
+        fixed: keys that have the same value in all jobs.
+    """
+
+    queue: Queue
+    options: argparse.Namespace
+    launchers: Launchers
+    fixed: frozenset[str]
+
+    def run(self, batch: tuple[Sequence[tuple[Sequence[str], Path]], Path]) -> list[float]:
+        """Run what is left of these jobs; the value of each by which a sweeper may search, NaN where there is none.
+
+        A job that is wrong has failed, and the others run: a sweeper may have chosen it.
+
+        Args:
+            batch: overrides and run directory of each job, and the folder in which the directories are.
+        """
+        (jobs, folder), queue, first = batch, self.queue, len(self.queue.states)
+        if not any(folder.is_relative_to(known) for known in queue.looking.folders):  # `hydra.sweep.dir` is anywhere
+            over = queue.looking.passed_over | (all_there(folder) if self.options.rerun else frozenset())
+            queue.looking = replace(queue.looking, folders=(*queue.looking.folders, folder), passed_over=over)
+        own = [[line for line in lines if key_of(line) not in self.fixed] for lines, _ in jobs]
+        keys = dict.fromkeys(map(key_of, chain(queue.sweep.report.get("rows", ()), *own)))
+        rows = [key for key in keys if key != "seed"]
+        queue.sweep = replace(queue.sweep, report={"rows": rows} if rows else {})
+        labelled = [(" ".join(label) or "run", _composed(lines, run_dir, self.options.config_dir))
+                    for label, (lines, run_dir) in zip(own, jobs, strict=True)]
+        add_and_work(queue, labelled, self.options, self.launchers)
+        states = queue.states[first:]
+        if any(state.status == "interrupted" for state in states):
+            raise KeyboardInterrupt
+        return [read_run(Path(state.run_dir)).best("val")[1] if state.status.startswith("finished") else math.nan
+                for state in states]
+
+
+def _composed(lines: Sequence[str], run_dir: Path, config_dir: str | None) -> Composed | ProblemsError:
+    """The configuration of a job, or what is wrong with it."""
+    try:
+        return replace(checked(lines, config_dir), run_dir=run_dir)
+    except ProblemsError as error:
+        return error
+
+
+def main(options: argparse.Namespace) -> int:
+    """Hand the overrides to Hydra's sweeper; 0 only if every job has finished.
+
+    Raises:
+        ConfigError: something is wrong, as Hydra says it or as we do.
+    """
+    check_options(options)
+    parsed = _check(options.overrides, options.config_dir, dry_run=options.dry_run)
+    queue = Queue(_sweep_of(parsed, options), looking_of(options), make_console())
+    words = [*options.overrides, "hydra.output_subdir=null", "hydra/job_logging=none", "hydra/hydra_logging=none"]
+    with Launchers() as launchers, tempfile.TemporaryDirectory() as nowhere:
+        if options.dry_run:  # Hydra notes what it was asked for
+            words.append(f"hydra.sweep.dir={nowhere}")
+        try:
+            _sweep(words, options.config_dir, Jobs(queue, options, launchers, frozenset(
+                str(override.key_or_group) for override in parsed if not override.is_sweep_override())))
+        except KeyboardInterrupt:
+            if all(state.status != "interrupted" for state in queue.states):
+                raise
+        except (HydraException, OmegaConfBaseException) as error:
+            reason = " ".join(str(error).split())
+            raise ConfigError(Problem("run -m", " ".join(options.overrides), reason, "correct the override")) from None
+    return finish(queue, options)
+
+
+def _sweep(words: Sequence[str], config_dir: str | None, jobs: Jobs) -> None:
+    """Have Hydra's sweeper choose jobs until it has enough."""
+    own, *more = find_folders(config_dir).folders
+    search = [f"hydra.searchpath=[{','.join(f'file://{folder}' for folder in more)}]"] if more else []
+    register_resolvers()
+    Plugins.instance().class_name_to_class[_LAUNCHER] = QueueLauncher
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(own), job_name="gnnexp", version_base="1.3"):
+        sweeper = GlobalHydra.instance().hydra
+        assert sweeper is not None
+        sweeper.multirun("config", jobs.run, [*search, *words], with_log_configuration=False)
+
+
+def _sweep_of(parsed: Sequence[Override], options: argparse.Namespace) -> Sweep:
+    """The multirun as a sweep: called by its `name`, or the same whenever the same is typed."""
+    named = [str(override.value()) for override in parsed
+             if override.key_or_group == "name" and override.value() and not override.is_sweep_override()]
+    digest = hashlib.sha256("\n".join(options.overrides).encode()).hexdigest()[:8]
+    name = [f"multirun-{digest}", *named][-1].replace("/", "_")
+    return Sweep(name, "Hydra's multirun.", (), command=command_of(options, ["run", "-m", *options.overrides]))
+
+
+def _check(words: Sequence[str], config_dir: str | None, *, dry_run: bool) -> list[Override]:
+    """Overrides as a single run's, with the first value of each; what a sweeper will choose is not known yet.
+
+    Other launchers of Hydra's are refused, since they would hide failures: the submitit plugin looks at rank 0 only.
+
+    Raises:
+        ConfigError: another launcher is asked for, or an override is wrong.
+    """
+    parsed, problems = parse(words)
+    problems += [problem for override in parsed for problem in _of_hydra(override, dry_run=dry_run)]
+    if not any(override.key_or_group == "hydra.sweep.dir" for override in parsed):
+        problems += check_folder("hydra.sweep.dir", RUNS)
+    ConfigError.raise_all(problems)
+    fixed = [line for override in parsed if not str(override.key_or_group).startswith("hydra")
+             for line in _first_value(override)]
+    compose(fixed, config_dir)
+    return parsed
+
+
+def _of_hydra(override: Override, *, dry_run: bool) -> list[Problem]:
+    """What is wrong with an override of Hydra's own."""
+    key, value = str(override.key_or_group), override.value()
+    if key == "hydra.job.chdir" and value:
+        return [Problem(key, value, "every job runs in the folder of the command: paths are relative to it",
+                        "leave it out")]
+    if key == "hydra.sweep.dir" and isinstance(value, str) and "${" not in value:
+        return check_folder(key, Path(value))
+    if key == "hydra/launcher" and value != "basic":
+        return [Problem(key, value, "gnnexp starts the ranks of every job itself (the submitit plugin calls failed "
+                        "jobs COMPLETED)", "leave it out, and use --jobs N or hardware=slurm_cpu")]
+    if key == "hydra/sweeper" and value != "basic" and dry_run:
+        return [Problem("--dry-run", value, "this sweeper chooses jobs by what earlier ones have reached",
+                        "leave --dry-run out")]
+    return []
+
+
+def _first_value(override: Override) -> list[str]:
+    """The override with one value; none where only a sweeper knows any (`lr=interval(0, 1)`)."""
+    if not override.is_sweep_override():
+        return [str(override.input_line)]
+    if override.is_discrete_sweep():
+        return [f"{override.get_key_element()}={next(iter(override.sweep_string_iterator()))}"]
+    return []

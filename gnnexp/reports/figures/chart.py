@@ -1,0 +1,201 @@
+"""Figures of a query's result: columns drawn as bars or lines, in one panel or several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from gnnexp.reports.figures.drawing import Part, colour_of, empty_figure, legend, stack
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_ROW = 3  # panels of a kind in a row
+_STYLES = ("-", "--", ":")
+_HATCHED = {"color": "none", "edgecolor": "white", "hatch": "///", "linewidth": 0}
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes.
+
+    Attributes:
+        y: columns that are drawn; several are parts of stacked bars, or lines of a series.
+        label: of the axis, or the column that has it.
+        xlabel: of the axis below lines, where it is not the column's name.
+        names: of the columns in the legend, where there are several.
+        colours: of the columns that are stacked.
+        mark: a column that is drawn as a dash.
+        hatched: a column that is hatched over the bars, from the foot.
+        beside: columns that are stacked beside those of `y`, hatched.
+        line: a column that is drawn as a line across the stack, by its name in the legend.
+        start: the least value of the axis; bars begin there where it is logarithmic.
+        log: whether the axis is logarithmic.
+    """
+
+    y: Sequence[str]
+    label: str = ""
+    xlabel: str = ""
+    names: Sequence[str] = ()
+    colours: Sequence[str] = ()
+    mark: str = ""
+    hatched: str = ""
+    beside: Sequence[str] = ()
+    line: Mapping[str, str] = field(default_factory=dict)
+    start: float = 0.0
+    log: bool = False
+
+
+@dataclass(frozen=True)
+class Chart:
+    """What a figure of a query shows.
+
+    Attributes:
+        figure: its name, and of its files.
+        draw: `bars` beside each other, `stacked` bars, or `lines`.
+        x: the column whose values are groups of bars, or stand along the axis.
+        panels: what is drawn, each on axes of its own.
+        series: the column whose values are bars of a group, or lines; stacks need none.
+        facets: a column: the panels are drawn again for each of its values, which is their title.
+        below: whether panels stand below each other.
+        called: of x and facets: the column that has the text for each of their values, where they are not texts.
+        own: whether a group has room for its own bars only, not for every series.
+        colours: of series, by their value.
+        powers: whether x is logarithmic: lines along powers of 2.
+    """
+
+    figure: str
+    draw: str
+    x: str
+    panels: Sequence[Panel]
+    series: str = ""
+    facets: str = ""
+    called: Mapping[str, str] = field(default_factory=dict)
+    below: bool = False
+    own: bool = False
+    colours: Mapping[str, str] = field(default_factory=dict)
+    powers: bool = False
+
+    @property
+    def columns(self) -> set[str]:
+        """That it draws."""
+        own = {self.x, self.series, self.facets, *self.called.values()}
+        return own.union(*((*one.y, *one.beside, *one.line, one.mark, one.hatched) for one in self.panels)) - {""}
+
+
+def draw_chart(chart: Chart, rows: Sequence[Row]) -> Figure:
+    """The figure of a result that has rows."""
+    facets = _values(rows, chart.facets) if chart.facets else [""]
+    count = len(facets) * len(chart.panels)
+    across = 1 if chart.below else len(chart.panels) if len(chart.panels) > 1 else min(_ROW, count)
+    down, groups = -(-count // across), max(len(_values(_of(rows, chart, one), chart.x)) for one in facets)
+    wide = 2.0 + (1.1 * groups if chart.draw != "lines" else 2.5)
+    # Names of bars overlap where the figure does not grow with the number of its bars.
+    canvas = empty_figure(2.0 + across * max(3.0, min(wide, 15.0) if across > 1 else wide), 0.6 + 3.0 * down)
+    spaces = list(canvas.subplots(down, across, squeeze=False, sharex="col" if chart.below else "none").flat)
+    drawn = [(panel, one) for one in facets for panel in chart.panels]
+    for axes, (panel, one) in zip(spaces, drawn, strict=False):
+        _DRAW[chart.draw](axes, chart, panel, _of(rows, chart, one), _values(rows, chart.series))
+        if panel.log:
+            axes.set_yscale("log")
+        elif chart.draw != "stacked":
+            axes.set_ylim(bottom=panel.start)
+        axes.set_ylabel(rows[0].get(panel.label, panel.label), fontsize=8)
+        axes.set_title(_text(rows, chart, chart.facets, one) if panel is chart.panels[0] else "", fontsize=9)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in spaces[count:]:
+        axes.set_visible(False)
+    legend(canvas)
+    return canvas
+
+
+def _values(rows: Sequence[Row], column: str) -> list[Any]:
+    """Distinct ones, in order."""
+    return list(dict.fromkeys(row[column] for row in rows)) if column else []
+
+
+def _of(rows: Sequence[Row], chart: Chart, facet: object) -> list[Row]:
+    return [row for row in rows if not chart.facets or row[chart.facets] == facet]
+
+
+def _text(rows: Sequence[Row], chart: Chart, column: str, value: object) -> str:
+    called = chart.called.get(column, column)
+    return str(next(row[called] for row in rows if row[column] == value)) if called else ""
+
+
+def _bars(axes: Axes, chart: Chart, panel: Panel, rows: Sequence[Row], series: Sequence[Any]) -> None:
+    groups, base = _values(rows, chart.x), panel.start if panel.log else 0.0
+
+    def place(row: Row) -> tuple[float, float]:
+        """Middle and width of a bar."""
+        peers = [one[chart.series] for one in rows if one[chart.x] == row[chart.x]] if chart.own else series
+        return (groups.index(row[chart.x]) + 0.8 * ((peers.index(row[chart.series]) + 0.5) / len(peers) - 0.5),
+                0.8 / len(peers))
+
+    for column in filter(None, (panel.y[0], panel.hatched)):
+        for number, name in enumerate(series):
+            shown = [(*place(row), row[column] - base) for row in rows
+                     if row[chart.series] == name and row[column] is not None]
+            style = _HATCHED if column == panel.hatched else {
+                "color": chart.colours.get(name, colour_of(number)), "label": str(name)}
+            if shown:
+                middles, widths, heights = zip(*shown, strict=True)
+                axes.bar(middles, heights, widths, base, **style)
+    if panel.mark:
+        axes.scatter([place(row)[0] for row in rows], [row[panel.mark] for row in rows], marker="_", color="black",
+                     s=max(30.0, 300 / len(series)))
+    if panel.log:
+        axes.axhline(base, color="black", linewidth=0.8)
+    _name_groups(axes, [_text(rows, chart, chart.x, group) for group in groups])
+
+
+def _stacked(axes: Axes, chart: Chart, panel: Panel, rows: Sequence[Row], series: Sequence[Any]) -> None:
+    besides = [place for place, row in enumerate(rows) if panel.beside and row[panel.beside[0]] is not None]
+    move, width = (0.2, 0.38) if panel.beside else (0.0, 0.6)
+    tops = stack(axes, [place - move for place in range(len(rows))], [*_parts(panel, panel.y, rows)], width)
+    num_ours = len(axes.containers)
+    stack(axes, [place + move for place in besides], [*_parts(panel, panel.beside, [rows[n] for n in besides])], 0.3)
+    for bar in chain.from_iterable(axes.containers[num_ours:]):
+        bar.set_hatch("//")
+    for column, name in panel.line.items():
+        walls = [row[column] or 0.0 for row in rows]
+        left, right = ([place + side for place in range(len(rows))] for side in (-0.36, 0.36))
+        axes.hlines(walls, left, right, colors="black", label=name)
+        axes.set_ylim(0, 1.1 * max([*tops, *walls]))
+    _name_groups(axes, [str(row[chart.x]) for row in rows])
+
+
+def _parts(panel: Panel, columns: Sequence[str], rows: Sequence[Row]) -> Iterator[Part]:
+    for name, colour, column in zip(panel.names, panel.colours, columns, strict=False):
+        yield Part(name, colour, [row[column] or 0.0 for row in rows])
+
+
+def _lines(axes: Axes, chart: Chart, panel: Panel, rows: Sequence[Row], series: Sequence[Any]) -> None:
+    for number, name in enumerate(series):
+        for what, style, column in zip(panel.names or ("",), _STYLES, panel.y, strict=False):
+            points = [(row[chart.x], row[column]) for row in rows
+                      if row[chart.series] == name and row[column] is not None]
+            label = f"{name}: {what}" if what and len(series) > 1 else what or str(name)
+            if points:
+                places, heights = zip(*sorted(points, key=itemgetter(0)), strict=True)
+                axes.plot(places, heights, style, marker="o", markersize=4, color=colour_of(number), label=label)
+    ticks = sorted({row[chart.x] for row in rows})
+    if chart.powers:
+        axes.set_xscale("log", base=2)
+        axes.minorticks_off()
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_xlabel(panel.xlabel or chart.x)
+
+
+def _name_groups(axes: Axes, names: Sequence[str]) -> None:
+    long = any("\n" in name for name in names)
+    axes.set_xticks(range(len(names)), names, fontsize=7, rotation=20 if long else 0, ha="right" if long else "center")
+
+
+_DRAW = {"bars": _bars, "stacked": _stacked, "lines": _lines}
+DRAWINGS = tuple(_DRAW)

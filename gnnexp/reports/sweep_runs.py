@@ -1,0 +1,58 @@
+"""Runs of a sweep: those that were made here, else those whose records its paper's folder keeps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gnnexp.config.folders import papers_with
+from gnnexp.record.columnar import read_records
+from gnnexp.record.records import RESULT_FILE, read_state
+from gnnexp.record.runs import RUNS, Run, read_run, run_of
+
+RECORDS_FILE = "records.parquet"
+
+
+class Ran(NamedTuple):
+    """A sweep that was run.
+
+    Attributes:
+        state: what its last call left (`read_state`); kept ones have no layout of the report.
+        runs: those of its cases that have ended, in its order, each once.
+        here: whether it was run here.
+    """
+
+    state: dict[str, Any]
+    runs: Sequence[Run]
+    here: bool = True
+
+
+def sweeps_run(names: Sequence[str], folder: Path = RUNS) -> dict[str, Ran]:
+    """Those of the sweeps that were run.
+
+    Raises:
+        DataError: a sweep's state, one of its runs, or a file of records is damaged.
+    """
+    states = {name: folder / "sweeps" / f"{name}.json" for name in names}
+    here = {name: ran_here(read_state(file), folder.parent) for name, file in states.items() if os.path.lexists(file)}
+    found = dict(here)
+    for paper, file in papers_with(RECORDS_FILE).items():
+        if wanted := [name for name in names if name not in here and name.startswith(f"{paper}_")]:
+            records = read_records(file, wanted)
+            runs = {run: run_of(Path(run), result, result["epochs"]) for run, result in records.results.items()}
+            found |= {name: Ran(dict(state), [runs[run] for run in _each(state)], here=False)
+                      for name, state in records.states.items()}
+    return found
+
+
+def ran_here(state: dict[str, Any], folder: Path = Path()) -> Ran:
+    """A sweep by its state, whose run directories are below `folder`."""
+    paths = [folder / run for run in _each(state)]
+    return Ran(state, [read_run(path) for path in paths if os.path.lexists(path / RESULT_FILE)])
+
+
+def _each(state: Mapping[str, Any]) -> list[str]:
+    """Directories of its runs; one that several cases are is one run."""
+    return list(dict.fromkeys(case["run_dir"] for case in state["cases"] if case["run_dir"]))

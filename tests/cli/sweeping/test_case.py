@@ -1,0 +1,101 @@
+"""A case that cannot be prepared is a result, whatever went wrong: the other cases of the sweep run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from gnnexp.cli.main import run_command
+from gnnexp.cli.sweeping.definition import Sweep
+
+SWEEP = """
+fixed: [dataset=digits, tracker=none, model.hidden=8, model.layers=1, "sampler.fanouts=[3]", paradigm=split_parallel,
+        hardware.workers=2, hardware.launcher.worker_module=pretending_worker]
+cases: [{overrides: [partitioner._target_=mypartitioner.Mine]}, {overrides: [partitioner=random]}]
+"""
+PARTITIONER = """from gnnexp.partitioners.random import RandomPartitioner
+
+
+class Mine(RandomPartitioner):
+    def assign(self, graph, num_parts):
+        raise """
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "support"))
+    (tmp_path / "mine.yaml").write_text(SWEEP)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("error", "kind", "said"), [
+    ("MemoryError('tried to allocate 5000 bytes')", "out of memory", "5,000 bytes needed"),
+    ("KeyError('mine')", "error", "KeyError: 'mine'"),
+    ("FileNotFoundError(2, 'No such file or directory', 'mine.npy')", "error", "mine.npy"),
+])
+def test_an_error_while_a_case_is_prepared_ends_no_sweep(
+        workplace: Path, capsys: pytest.CaptureFixture[str], error: str, kind: str, said: str) -> None:
+    (workplace / "mypartitioner.py").write_text(PARTITIONER + error + "\n")
+    assert run_command(["sweep", "mine.yaml"]) == 1
+    results = [json.loads((run / "result.json").read_text()) for run in sorted(workplace.glob("runs/mine/*"))]
+    assert [(result["status"], result.get("kind")) for result in results] == [("failed", kind), ("finished", None)]
+    assert said in results[0]["reason"] and "mypartitioner.py" in capsys.readouterr().err
+    assert run_command(["status", str(sorted(workplace.glob("runs/mine/*"))[0])]) == 1
+    sys.modules.pop("mypartitioner")
+
+
+def test_code_that_is_broken_while_a_case_is_prepared_ends_no_sweep(
+        workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """An editor has saved half of a line."""
+    from gnnexp.cli.running import prepare
+
+    file, prepare_graph = workplace / "mypartitioner.py", prepare.prepare_graph
+    file.write_text(PARTITIONER.partition("        raise")[0] + "        return super().assign(graph, num_parts)\n")
+
+    def slowly(*arguments: object) -> object:
+        if "(:" not in file.read_text():
+            file.write_text("def half(:\n")
+        return prepare_graph(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(prepare, "prepare_graph", slowly)
+    assert run_command(["sweep", "mine.yaml"]) == 1
+    cases = json.loads((workplace / "runs" / "sweeps" / "mine.json").read_text())["cases"]
+    assert [case["status"] for case in cases] == ["failed", "finished"] and "Traceback" not in capsys.readouterr().err
+    sys.modules.pop("mypartitioner")
+
+
+def test_a_sweep_removes_what_a_killed_one_left_half_written(workplace: Path) -> None:
+    """A sweep that is killed while it writes its state leaves a temporary file of its process; found by torture."""
+    states = workplace / "runs" / "sweeps"
+    states.mkdir(parents=True)
+    left, others = states / ".mine.json.4194305.tmp", states / ".mine2.json.4194305.tmp"
+    left.write_text("half")
+    others.write_text("of another sweep, which may be writing")
+    (workplace / "mine.yaml").write_text(SWEEP.replace("{overrides: [partitioner._target_=mypartitioner.Mine]}, ", ""))
+    assert run_command(["sweep", "mine.yaml"]) == 0
+    assert not left.exists() and others.exists()
+    assert json.loads((states / "mine.json").read_text())["cases"][0]["status"] == "finished"
+
+
+def test_a_frozen_sweep_keeps_no_other_from_writing_its_state(
+        workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It holds the lock; then nothing is removed, because it may be writing."""
+    from gnnexp.cli.sweeping import queue
+    from gnnexp.files.disk import locked
+
+    monkeypatch.setattr(queue, "_PATIENCE_S", 0.2)
+    folder = workplace / "runs" / "sweeps"
+    (folder / ".cases").mkdir(parents=True)
+    left = folder / ".mine.json.4194305.tmp"
+    left.write_text("half")
+    sweep = Sweep("mine", "of this test", ())
+    with locked(folder / ".cases" / "mine.states", 1.0):
+        queue.save_states(sweep, [])
+    assert json.loads((folder / "mine.json").read_text())["cases"] == [] and left.exists()
+    queue.save_states(sweep, [])
+    assert not left.exists()
