@@ -9,6 +9,7 @@ from typing import Any
 from gnnexp.errors import Problem
 from gnnexp.experiment.experiment import Experiment
 from gnnexp.experiment.kinds import LAUNCHER
+from gnnexp.experiment.optimization import schedule_length
 from gnnexp.experiment.plan import GraphFacts
 from gnnexp.experiment.schema import MOST_COUNTED, HardwareConfig, TrainConfig
 from gnnexp.graph.graph import Graph
@@ -108,7 +109,22 @@ def check_data(experiment: Experiment, graph: Graph, facts: GraphFacts) -> list[
     if not facts.has_features:
         problems.append(Problem("dataset", graph.name, "has no vertex features",
                                 "choose feature_store=embedding, or another dataset"))
-    return [*problems, *experiment.task.options.check(graph),
+    return [*problems, *check_schedule(experiment, facts), *experiment.task.options.check(graph),
             *experiment.feature_store.options.check_data(experiment, facts),
             *experiment.model.options.check_data(experiment, facts),
             *experiment.paradigm.plan(experiment, facts).problems]
+
+
+def check_schedule(experiment: Experiment, facts: GraphFacts) -> list[Problem]:
+    """A schedule of a fixed length must last until the end of the run."""
+    train, schedule = experiment.train, experiment.schedule
+    length = None if schedule is None else schedule_length(experiment.optimizer, schedule)
+    if schedule is None or length is None:
+        return []
+    examples = (facts.num_links or 0) if experiment.task.options.pairs else facts.num_train
+    batches = math.ceil(examples / max(1, train.batch_size or examples))
+    steps = train.epochs * (1 if schedule.interval == "epoch" else min(batches, train.steps_per_epoch or batches))
+    if steps <= length:
+        return []
+    return [Problem("scheduler.total_steps", length, f"the run has {steps} steps of the schedule, after each "
+                    f"{schedule.interval}", f"set scheduler.total_steps={steps}")]

@@ -80,6 +80,12 @@ def entries_of(choice: Choice[Optimizer]) -> int:
     return sum(isinstance(value, torch.Tensor) and value.shape == parameter.shape for value in kept)
 
 
+def schedule_length(optimizer: Choice[Optimizer], schedule: Schedule) -> int | None:
+    """After how many steps a schedule ends with an error, as `OneCycleLR` does; None: it never ends."""
+    length: int | None = getattr(schedule.make(optimizer.make([_parameter()])), "total_steps", None)
+    return length
+
+
 def is_elementwise(choice: Choice[Optimizer]) -> bool:
     """Whether a step of a slice of a parameter is the slice of the whole parameter's step."""
     from torch import optim

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from experiments import assembled, check_config, experiment_in, trained
+from experiments import assembled, check_config, data_problems, experiment_in, trained
 
 from gnnexp.comm.environment import Environment, read_environment
 from gnnexp.experiment.optimization import entries_of
@@ -128,6 +128,18 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path, name, interval):
     again = run(place, **changes)
     assert [record["losses"] for record in again] == [record["losses"] for record in whole]
     assert rates(again) == rates(whole)
+
+
+@pytest.mark.parametrize(("interval", "train", "steps"), [
+    ("epoch", {}, 6), ("step", {}, 24), ("step", {"steps_per_epoch": 3}, 18), ("step", {"batch_size": None}, 6)])
+def test_a_schedule_lasts_as_long_as_the_run(tmp_path, interval, train, steps):
+    """One step less is refused before the run; with as many steps as the run has, it ends without an error."""
+    training = {"epochs": 6, "batch_size": 8, **train}
+    for length, keys in ((steps, []), (steps - 1, ["scheduler.total_steps"])):
+        chosen = schedule("one_cycle", interval, total_steps=length)
+        config = small_config(MODELS["sage"], train=training) | {"scheduler": chosen}
+        assert [problem.key for problem in data_problems(config, nasty_graph())] == keys
+    assert len(run(str(tmp_path), train=training, scheduler=schedule("one_cycle", interval, total_steps=steps))) == 6
 
 
 def test_an_epoch_of_some_steps(tmp_path):
