@@ -119,7 +119,7 @@ NO_FILE = {
     "tracker.mlflow.uri": "an address: tests/trackers", "hardware.source": "a sentence",
 }
 _SOUNDS = re.compile(r"path|dir|uri|url|file|feature|label|(^|_)ids$|types|source")
-_EXPLAINED = re.compile(r"file|folder|\.np[yz]")
+_EXPLAINED = re.compile(r"file|folder|\.np[yz]", re.IGNORECASE)
 
 
 # --- the tables are whole --------------------------------------------------------------------------------------------
